@@ -1,0 +1,1 @@
+"""The bus: messages between agents over MQTT, remembered in a ledger until they have arrived."""

@@ -1,0 +1,48 @@
+"""A message between two agents, and the states it passes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_BODY = 64 * 1024
+"""Bytes of UTF-8 in a message's body; a larger one is refused at sending, never cut (design, section 6)."""
+
+
+class State(StrEnum):
+    """What is known of a message, each state honest.
+
+    queued → sent → stored → injected
+       │       │       ├→ uncertain   the receiver died between typing and verifying
+       │       │       └→ rejected    the receiver's relay could not type it, and said why
+       └───────┴→ expired
+    """
+
+    QUEUED = "queued"  # committed in the sender's ledger
+    SENT = "sent"  # published; the broker's acknowledgement proves nothing more
+    STORED = "stored"  # committed in the receiver's ledger
+    INJECTED = "injected"  # submitted to the agent and verified
+    UNCERTAIN = "uncertain"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+    @property
+    def final(self) -> bool:
+        return self in {State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to one receiver (a broadcast is one such message per receiver).
+
+    id: unique for ever, made by the sender. time: seconds since the epoch.
+    """
+
+    id: str
+    sender: str
+    to: str
+    body: str
+    time: float
+    state: State = State.QUEUED
+    thread: str | None = None
+    detail: str | None = None

@@ -1,0 +1,1 @@
+"""Directives: `@namespace:target body` lines, found by the grammar."""

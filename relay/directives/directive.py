@@ -1,0 +1,23 @@
+"""What an agent asked for in one `@namespace:target body`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One directive.
+
+    namespace: lower case, `[a-z][a-z0-9_-]*`.
+    target:    one word as it was written, without trailing `, : ; .`; may be `*` or `#channel`.
+    body:      the text, escapes applied; newlines only from the `<<<` form.
+    time:      seconds, on the reader's clock.
+    unclosed:  a `<<<` form that the end of the turn closed; the sender is told.
+    """
+
+    namespace: str
+    target: str
+    body: str
+    time: float
+    unclosed: bool = False

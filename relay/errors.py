@@ -1,0 +1,100 @@
+"""Every error that relay raises on purpose, in one tree.
+
+    RelayError                      exit code 1
+    ├── UsageError                  2     the command line is wrong
+    ├── CommandNotFound             127   the agent's command does not exist
+    ├── CommandNotExecutable        126   it exists and cannot be run
+    ├── InvalidName                       an agent, team or channel name is malformed
+    ├── NameInUse                         another live session has the name
+    ├── NoSuchSession                     no live session has the name
+    ├── UnknownRecipient                  nobody in the team ever had the name
+    ├── MessageRefused                    empty, too large, or not allowed
+    ├── NotAllowed                        a guard rail: an agent may not do this
+    ├── HomeError                         a directory of relay's cannot be used
+    ├── ConfigError                       relay.toml, relay.config.py or a pattern file is wrong
+    ├── BrokerError                       the broker cannot be started or reached
+    ├── LedgerError                       the message ledger cannot be read or written
+    ├── MemoryStoreError                  the memory store cannot be read or written
+    └── RecordingError                    a file is not a recording, or is cut off
+
+A message says what is wrong and, after it, what to do next.  The command line prints
+``relay: MESSAGE`` and exits with `exit_code`; nobody sees a traceback for these.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class RelayError(Exception):
+    """Something a person can mend. `str(error)` is one or more sentences for that person."""
+
+    exit_code = 1
+
+
+class UsageError(RelayError):
+    exit_code = 2
+
+
+class CommandNotFound(RelayError):
+    exit_code = 127
+
+
+class CommandNotExecutable(RelayError):
+    exit_code = 126
+
+
+class InvalidName(RelayError):
+    pass
+
+
+class NameInUse(RelayError):
+    pass
+
+
+class NoSuchSession(RelayError):
+    pass
+
+
+class UnknownRecipient(RelayError):
+    def __init__(self, message: str, suggestion: str | None = None) -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+class MessageRefused(RelayError):
+    pass
+
+
+class NotAllowed(RelayError):
+    pass
+
+
+class HomeError(RelayError):
+    pass
+
+
+class ConfigError(RelayError):
+    """A file the user wrote is wrong; `path` and `line` (1-based) say where, when known."""
+
+    def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
+        where = "" if path is None else f"{path}:{line}: " if line else f"{path}: "
+        super().__init__(where + message)
+        self.path = path
+        self.line = line
+
+
+class BrokerError(RelayError):
+    pass
+
+
+class LedgerError(RelayError):
+    pass
+
+
+class MemoryStoreError(RelayError):
+    pass
+
+
+class RecordingError(RelayError):
+    pass

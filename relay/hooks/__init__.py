@@ -1,0 +1,1 @@
+"""Hooks: events of a session, the handlers that users register for them, and their results."""

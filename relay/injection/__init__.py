@@ -1,0 +1,1 @@
+"""Injection: text typed into the agent, sanitised and only when it is safe."""

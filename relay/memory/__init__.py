@@ -1,0 +1,1 @@
+"""Memory: what agents ask to be remembered."""

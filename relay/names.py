@@ -1,0 +1,51 @@
+"""Names of agents, teams and channels: what is a valid one, when two are the same, which was meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from relay.errors import InvalidName
+
+MAX_NAME = 64
+"""Characters in a name; long enough for people, short enough for a topic level and a title."""
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\Z")
+_RESERVED = frozenset({"relay", "you", "all", "everyone"})
+
+PERSON = "you"
+"""The name under which the person at the keyboard sends; no agent can have it."""
+
+
+def validate(name: str, what: str = "name") -> str:
+    """Return `name` unchanged if it can name an agent or team; raise InvalidName with advice otherwise."""
+    shown = ascii(name if len(name) <= 40 else name[:40] + "...")
+    if len(name) > MAX_NAME:
+        raise InvalidName(
+            f"the {what} {shown} has {len(name)} characters; use at most {MAX_NAME}, like 'Alice'."
+        )
+    if not _NAME.match(name):
+        raise InvalidName(
+            f"{shown} is not a valid {what}; use letters, digits, '-', '_' and '.', "
+            "beginning with a letter or digit, like 'Alice' or 'api-worker'."
+        )
+    if what == "name" and name.lower() in _RESERVED:
+        raise InvalidName(f"the name {shown} is reserved; choose another, like 'Alice'.")
+    return name
+
+
+def key(name: str) -> str:
+    """The form in which names are compared: `Alice` and `alice` are one agent."""
+    return name.casefold()
+
+
+def same(a: str, b: str) -> bool:
+    return key(a) == key(b)
+
+
+def suggest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant by `name`, or None."""
+    by_key = {key(k): k for k in known}
+    close = difflib.get_close_matches(key(name), by_key, n=1, cutoff=0.6)
+    return by_key[close[0]] if close else None

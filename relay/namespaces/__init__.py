@@ -1,0 +1,1 @@
+"""The built-in directive handlers, written on the public surface that users have."""

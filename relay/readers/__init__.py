@@ -1,0 +1,1 @@
+"""Readers: what the agent said, as logical lines, each exactly once."""

@@ -1,0 +1,1 @@
+"""A session: one agent under a pseudo-terminal, and everything that is done for it."""

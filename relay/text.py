@@ -1,0 +1,43 @@
+"""Text that came from elsewhere, made safe to show to a person.
+
+An agent's words, a peer's message or a file's content may hold escape sequences that would act on the
+reader's terminal, or bidirectional controls that would reorder what is read.  `visible` is applied at
+the moment of showing, never at the moment of storing.
+"""
+
+from __future__ import annotations
+
+import re
+
+# C0 but tab and newline, DEL, C1 (ECMA-48 section 5), the bidirectional controls of UAX #9, the
+# invisible line separators, and lone surrogates (bytes that were not UTF-8).
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def _show(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return chr(0x2400 + code)  # Unicode's control pictures
+    if code == 0x7F:
+        return "\u2421"
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"<{code - 0xDC00:02x}>"  # a byte that was not UTF-8 (PEP 383)
+    return f"<U+{code:04X}>"
+
+
+def visible(text: str) -> str:
+    """`text` with every control and bidirectional character replaced by a picture of it."""
+    return _UNSAFE.sub(_show, text)
+
+
+def one_line(text: str, limit: int = 80) -> str:
+    """`text` as one visible line of at most `limit` characters, ending in an ellipsis where it was cut."""
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def count(n: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
