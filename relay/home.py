@@ -3,7 +3,8 @@
     RELAY_HOME set:   RELAY_HOME/config      RELAY_HOME/state      RELAY_HOME/run
     otherwise (XDG):  ~/.config/relay        ~/.local/state/relay  $XDG_RUNTIME_DIR/relay, else /tmp/relay-UID
 
-Everything in it is private to its owner (0700); sockets and credentials lie there.
+Everything in it is private to its owner (0700); sockets and credentials lie there.  This module is on the
+path to the agent's first byte, so it imports neither pathlib nor dataclasses (16 ms) until asked for a Path.
 """
 
 from __future__ import annotations
@@ -11,48 +12,62 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 from relay.errors import HomeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 # sockaddr_un.sun_path: 108 bytes on Linux (unix(7)), 104 on macOS, the final NUL included.
 MAX_SOCKET_PATH = (108 if sys.platform == "linux" else 104) - 1
 
 
-@dataclass(frozen=True, slots=True)
 class Home:
-    """The three directories. `run` holds what dies with the machine's uptime: sockets and locks."""
+    """The three directories, and the places in them. `run` holds what dies with a reboot: sockets, locks.
 
-    config: Path
-    state: Path
-    run: Path
+    The `*_dir` attributes are strings; the properties are the same places as Paths.
+    """
+
+    __slots__ = ("config_dir", "run_dir", "state_dir")
+
+    def __init__(self, config: str, state: str, run: str) -> None:
+        self.config_dir = config
+        self.state_dir = state
+        self.run_dir = run
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Home:
         """The home that `env` (default: os.environ) names. Touches no file."""
         env = os.environ if env is None else env
+        join = os.path.join
         if root := env.get("RELAY_HOME"):
-            base = Path(root).expanduser().absolute()
-            return cls(base / "config", base / "state", base / "run")
-        user = Path(env.get("HOME") or Path("~").expanduser())
-        config = Path(env.get("XDG_CONFIG_HOME") or user / ".config") / "relay"
-        state = Path(env.get("XDG_STATE_HOME") or user / ".local" / "state") / "relay"
+            base = os.path.abspath(os.path.expanduser(root))
+            return cls(join(base, "config"), join(base, "state"), join(base, "run"))
+        user = env.get("HOME") or os.path.expanduser("~")
+        config = join(env.get("XDG_CONFIG_HOME") or join(user, ".config"), "relay")
+        state = join(env.get("XDG_STATE_HOME") or join(user, ".local", "state"), "relay")
         runtime = env.get("XDG_RUNTIME_DIR")
-        run = Path(runtime) / "relay" if runtime else Path(f"/tmp/relay-{os.getuid()}")
-        return cls(config, state, run)
+        return cls(config, state, join(runtime, "relay") if runtime else f"/tmp/relay-{os.getuid()}")
 
     def ensure(self) -> Home:
         """Create the directories, private to the owner; raise HomeError where that fails."""
-        for path in (self.config, self.state, self.run):
+        for path in (self.config_dir, self.state_dir, self.run_dir):
             private_directory(path)
         return self
 
     @property
-    def sessions(self) -> Path:
-        """The directory of the sessions' control sockets, one `NAME.sock` and `NAME.json` each."""
-        return self.run / "sessions"
+    def config(self) -> Path:
+        return _path(self.config_dir)
+
+    @property
+    def state(self) -> Path:
+        return _path(self.state_dir)
+
+    @property
+    def run(self) -> Path:
+        return _path(self.run_dir)
 
     @property
     def ledger(self) -> Path:
@@ -76,29 +91,37 @@ class Home:
         return self.state / "broker"
 
 
-def private_directory(path: Path) -> Path:
+def _path(text: str) -> Path:
+    from pathlib import Path
+
+    return Path(text)
+
+
+def private_directory(path: str | os.PathLike[str]) -> None:
     """Create `path` (0700) if it is not there, and check that it is the caller's own."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = path.stat()
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        info = os.stat(path)
+        if info.st_uid != os.getuid():
+            raise HomeError(
+                f"{os.fspath(path)} belongs to another user. Set RELAY_HOME to a directory of yours."
+            )
+        if stat.S_IMODE(info.st_mode) & 0o077:
+            os.chmod(path, 0o700)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
     except OSError as error:
         raise HomeError(
-            f"cannot use the directory {path}: {error.strerror}. "
+            f"cannot use the directory {os.fspath(path)}: {error.strerror}. "
             "Make it writable, or set RELAY_HOME to a directory of yours."
         ) from None
-    if info.st_uid != os.getuid():
-        raise HomeError(f"{path} belongs to another user. Set RELAY_HOME to a directory of yours.")
-    if stat.S_IMODE(info.st_mode) & 0o077:
-        path.chmod(0o700)
-    return path
 
 
-def socket_path(path: Path) -> Path:
-    """`path` if a Unix socket can be bound there; HomeError if the kernel's limit is exceeded."""
+def check_socket_path(path: str | os.PathLike[str]) -> None:
+    """Raise HomeError if `path` is longer than the kernel allows a Unix socket's to be."""
     size = len(os.fsencode(path))
     if size > MAX_SOCKET_PATH:
         raise HomeError(
-            f"the socket path {path} has {size} bytes, and the system allows {MAX_SOCKET_PATH}. "
+            f"the socket path {os.fspath(path)} has {size} bytes, and the system allows {MAX_SOCKET_PATH}. "
             "Set RELAY_HOME to a shorter path, or choose a shorter name."
         )
-    return path

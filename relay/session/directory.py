@@ -1,0 +1,123 @@
+"""The live sessions of a home: where their sockets are, who they are, and how to ask them something.
+
+    RUN/sessions/TEAM/NAME.lock    held (flock) by the session for its whole life: the claim on the name
+    RUN/sessions/TEAM/NAME.sock    its control socket: one JSON object a line, each way
+
+Names in paths are lower case.  A session's answers are its own words; nothing is cached in files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relay import errors
+from relay.errors import NoSuchSession, RelayError
+from relay.home import Home
+from relay.names import key, suggest
+
+DEFAULT_TEAM = "default"
+
+MAX_LINE = 1 << 20
+"""Bytes of one control message; a message's body (64 KB) as JSON fits several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """What a live session says of itself. `since`: when it entered `state`, seconds since the epoch."""
+
+    name: str
+    team: str
+    agent: str
+    pid: int
+    agent_pid: int
+    state: str
+    prompt: str | None
+    since: float
+    cwd: str
+    id: str
+    socket: Path
+
+    def public(self) -> dict[str, Any]:
+        """The JSON object of `relay ps --json`."""
+        fields = ("name", "team", "agent", "pid", "agent_pid", "state", "prompt", "since", "cwd", "id")
+        return {field: getattr(self, field) for field in fields}
+
+
+def live(home: Home, team: str | None = None, timeout: float = 2.0) -> list[SessionInfo]:
+    """The sessions that answer, by team and name. What dead ones left behind is removed."""
+    found = []
+    for path in sorted((home.run / "sessions").glob(f"{key(team) if team else '*'}/*.sock")):
+        try:
+            answer = call(path, {"op": "info"}, timeout)
+        except NoSuchSession:
+            _sweep(path)
+        except RelayError:
+            continue  # it lives and is not ready to speak, or is busy dying
+        else:
+            found.append(SessionInfo(**answer["info"], socket=path))
+    return found
+
+
+def find(home: Home, name: str, team: str | None = None) -> SessionInfo:
+    """The live session called `name`; NoSuchSession with a suggestion if there is none."""
+    sessions = live(home, team)
+    for session in sessions:
+        if key(session.name) == key(name):
+            return session
+    meant = suggest(name, [session.name for session in sessions])
+    hint = f"Did you mean {meant}? " if meant else ""
+    raise NoSuchSession(f"no session is called {name!a}. {hint}`relay ps` lists those that run.")
+
+
+def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
+    """Send one request to the session at `path` and return its answer.
+
+    Raises NoSuchSession if nobody listens there, the error that the session names in its answer, or
+    RelayError if it does not answer within `timeout` seconds.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(timeout)
+        try:
+            channel.connect(os.fspath(path))
+            channel.sendall(json.dumps(request).encode() + b"\n")
+            with channel.makefile("rb") as stream:
+                line = stream.readline(MAX_LINE)
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise NoSuchSession("that session has ended. `relay ps` lists those that run.") from None
+        except OSError as error:
+            raise RelayError(f"the session at {path} does not answer ({error}). Try again.") from None
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        raise RelayError(f"the session at {path} ended before it answered. Try again.") from None
+    if "error" in answer:
+        raise error_from(answer)
+    return dict(answer)
+
+
+def error_from(answer: dict[str, Any]) -> RelayError:
+    """The error that a session described as `{"error": MESSAGE, "type": CLASS}`."""
+    kind = getattr(errors, str(answer.get("type")), RelayError)
+    if not (isinstance(kind, type) and issubclass(kind, RelayError)):
+        kind = RelayError
+    return kind(str(answer["error"]))
+
+
+def _sweep(path: Path) -> None:
+    """Remove a dead session's socket, unless its name has just been claimed anew."""
+    lock = path.with_suffix(".lock")
+    try:
+        with open(lock, "rb") as claim:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
+    except FileNotFoundError:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return  # held: it is starting
