@@ -1,0 +1,217 @@
+"""The memory store under faults: processes that race or are killed, and files that cannot be used."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.errors import MemoryStoreError
+from relay.memory import MemoryStore
+
+# Saves until it is killed, and says so after each memory.
+WRITER = """
+import itertools, sys
+from pathlib import Path
+from relay.memory import MemoryStore
+store = MemoryStore(Path(sys.argv[1]), "home", sys.argv[2])
+for number in itertools.count():
+    saved = store.save(f"{sys.argv[2]} fact {number} " + "padding " * 200, shared=True)
+    print(saved.id, flush=True)
+"""
+
+# Creates or opens each store that it is told of, saves, and says what.
+RACER = """
+import sys
+from pathlib import Path
+from relay.memory import MemoryStore
+for line in sys.stdin:
+    store = MemoryStore(Path(line.strip()), "home", sys.argv[1])
+    print(store.save(f"by {sys.argv[1]}", shared=True).id, flush=True)
+    store.close()
+"""
+
+# Opens and saves, without the rights of root, and prints the error.
+READER = """
+import os, sys
+from pathlib import Path
+from relay.errors import MemoryStoreError
+from relay.memory import MemoryStore
+if os.geteuid() == 0:
+    os.seteuid(65534)
+try:
+    MemoryStore(Path(sys.argv[1]), "home", "Alice").save("hello")
+except MemoryStoreError as error:
+    print(error)
+"""
+
+
+def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def assert_sound(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.execute("INSERT INTO memory_text (memory_text, rank) VALUES ('integrity-check', 1)")
+    connection.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "state" / "memory.db"
+
+
+def test_what_was_saved_survives_a_killed_process(path: Path) -> None:
+    saved: list[str] = []
+    for round in range(5):
+        with start(WRITER, str(path), f"writer{round}") as writer:
+            assert writer.stdout is not None
+            for _ in range(7 + 3 * round):
+                saved.append(writer.stdout.readline().strip())
+            writer.send_signal(signal.SIGKILL)
+            saved += writer.stdout.read().split()
+        assert writer.returncode == -signal.SIGKILL
+    store = MemoryStore(path, "home", "reader")
+    known = {memory.id for memory in store.list(10_000)}
+    assert set(saved) <= known
+    assert len(known) <= len(saved) + 5  # at most the one that each was killed in
+    assert {memory.id for memory in store.search("fact", 10_000)} == known
+    store.close()
+    assert_sound(path)
+
+
+def test_processes_that_start_at_once_share_one_file(tmp_path: Path) -> None:
+    writers = [start(RACER, f"writer{number}") for number in range(8)]
+    for round in range(20):
+        path = tmp_path / f"{round}.db"
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write(f"{path}\n")
+            writer.stdin.flush()
+        saved = []
+        for writer in writers:
+            assert writer.stdout is not None
+            saved.append(writer.stdout.readline().strip())
+        store = MemoryStore(path, "home", "reader")
+        assert sorted(memory.id for memory in store.list()) == sorted(saved)
+        store.close()
+        assert_sound(path)
+    for writer in writers:
+        writer.communicate(timeout=60)
+        assert writer.returncode == 0
+
+
+def test_the_file_is_its_owners_alone(path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        store = MemoryStore(path, "home", "Alice")
+        store.save("a secret")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+        store.close()
+    finally:
+        os.umask(mask)
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("content", [b"not a database at all\n" * 50, b"SQLite format 3\0" + b"\xff" * 4096])
+def test_a_damaged_file_is_named_with_what_to_do(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(MemoryStoreError, match=r"is damaged .*Move it away"):
+        MemoryStore(path, "home", "Alice").save("hello")
+    assert path.read_bytes() == content
+
+
+def test_a_file_damaged_in_its_middle_is_an_error_that_advises(path: Path) -> None:
+    store = MemoryStore(path, "home", "Alice")
+    for number in range(50):
+        store.save(f"fact {number} " + "padding " * 500)
+    store.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(8192)
+        file.write(os.urandom(size - 8192))
+    damaged = MemoryStore(path, "home", "Alice")
+    with pytest.raises(MemoryStoreError, match="is damaged"):
+        damaged.list(100)
+    damaged.close()
+
+
+def test_a_file_of_a_newer_relay_is_left_alone(path: Path) -> None:
+    MemoryStore(path, "home", "Alice").close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(MemoryStoreError, match=r"newer relay.*Update"):
+        MemoryStore(path, "home", "Alice")
+
+
+@pytest.mark.parametrize("what", ["the file", "the directory"])
+def test_a_store_that_cannot_be_written_says_so(path: Path, what: str) -> None:
+    MemoryStore(path, "home", "Alice").close()
+    for parent in list(path.parents)[:3]:
+        parent.chmod(0o755)  # pytest makes them private; here the way there is free
+    path.chmod(0o444 if what == "the file" else 0o666)
+    path.parent.chmod(0o755 if what == "the file" else 0o555)
+    with start(READER, str(path)) as reader:
+        out, _ = reader.communicate(timeout=60)
+    assert "cannot be " in out
+    assert "writable, or set RELAY_HOME" in out
+
+
+def test_a_home_that_is_no_directory_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MemoryStoreError, match=r"File exists|Not a directory"):
+        MemoryStore(tmp_path / "file" / "memory.db", "home", "Alice")
+
+
+def test_a_full_disk_refuses_the_memory_and_keeps_the_others(path: Path) -> None:
+    store = MemoryStore(path, "home", "Alice")
+    kept = store.save("kept")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python ignores SIGXFSZ, so that a file at its limit is an error of write(2), as a full disk is.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        with pytest.raises(MemoryStoreError, match="Make room on its disk"):
+            for number in range(100):
+                store.save(f"{number} " + "x" * 60_000)
+        assert kept in store.list(100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    after = store.save("there is room again")
+    assert store.list(1) == [after]
+    store.close()
+    assert_sound(path)
+
+
+class _WithoutFTS5(sqlite3.Connection):
+    def execute(self, sql: str, *parameters: object) -> sqlite3.Cursor:
+        return super().execute(sql.replace("USING fts5", "USING fts5_that_is_not_there"), *parameters)  # type: ignore[arg-type]
+
+
+def test_a_python_without_fts5_is_told_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=_WithoutFTS5)
+    )
+    with pytest.raises(MemoryStoreError, match=r"without FTS5.*another Python"):
+        MemoryStore(path, "home", "Alice")
+
+
+def test_a_closed_store_is_an_error_and_closing_twice_is_none(path: Path) -> None:
+    store = MemoryStore(path, "home", "Alice")
+    store.close()
+    store.close()
+    with pytest.raises(MemoryStoreError, match="closed"):
+        store.list()

@@ -1,0 +1,240 @@
+"""The memory store: what it finds, who sees what, and that any text is welcome."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from relay.errors import MemoryStoreError
+from relay.memory import MAX_TEXT, Memory, MemoryStore, ids
+
+Open = Callable[..., MemoryStore]
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[Open]:
+    """Opens the store of one file for an agent; the clock ticks a second at each memory saved."""
+    opened: list[MemoryStore] = []
+    ticks = itertools.count(1000.0)
+
+    def open_store(agent: str = "Alice", team: str = "home") -> MemoryStore:
+        opened.append(MemoryStore(tmp_path / "memory.db", team, agent, clock=lambda: next(ticks)))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        store.close()
+
+
+def texts(memories: list[Memory]) -> list[str]:
+    return [memory.text for memory in memories]
+
+
+def test_a_memory_is_saved_listed_found_and_forgotten(open_store: Open) -> None:
+    """R48, R63 (the embedded backend)."""
+    store = open_store()
+    saved = store.save("  This project uses Prisma for database access\n")
+    assert saved == Memory(
+        saved.id, "This project uses Prisma for database access", "Alice", "home", False, 1000.0
+    )
+    assert store.list() == [saved]
+    assert store.search("databases") == [saved]
+    assert store.forget(saved.id)
+    assert not store.forget(saved.id)
+    assert store.list() == store.search("prisma") == []
+    store.save("what takes its place in the file")
+    assert store.search("prisma") == []
+
+
+def test_memories_outlive_the_store_object(open_store: Open) -> None:
+    first = open_store()
+    saved = first.save("Auth tokens are stored in httpOnly cookies")
+    first.close()
+    assert open_store().search("cookie") == [saved]
+
+
+def test_the_newest_come_first_and_the_limit_holds(open_store: Open) -> None:
+    store = open_store()
+    for number in range(30):
+        store.save(f"fact {number}")
+    assert texts(store.list(3)) == ["fact 29", "fact 28", "fact 27"]
+    assert len(store.list()) == 20
+    assert len(store.search("fact")) == 10
+    assert len(store.search("fact", limit=25)) == 25
+    assert store.list(0) == store.list(-1) == store.search("fact", -1) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("preferring", ["User prefers dark mode"]),  # the stem
+        ("MODE", ["User prefers dark mode"]),
+        ("dark or bright themes", ["User prefers dark mode"]),  # any of the words
+        ("what is the café", ["The cafe opens at nine"]),  # neither the stop words nor the accent count
+        ("what is the mode", ["User prefers dark mode"]),  # though the other has a `the`
+        ("the it", ["The cafe opens at nine"]),  # nothing but stop words: they count
+        ("nine prefers cafe", ["The cafe opens at nine", "User prefers dark mode"]),  # more of them: better
+        ("dark prefers nine", ["User prefers dark mode", "The cafe opens at nine"]),
+        ("bananas", []),
+        ("", []),
+        (" \n", []),
+    ],
+)
+def test_search_finds_by_words(open_store: Open, query: str, found: list[str]) -> None:
+    store = open_store()
+    store.save("User prefers dark mode")
+    store.save("The cafe opens at nine")
+    assert texts(store.search(query)) == found
+
+
+def test_a_rare_word_outweighs_a_common_one(open_store: Open) -> None:
+    store = open_store()
+    for number in range(20):
+        store.save(f"server note {number}")
+    store.save("the server that runs Postgres")
+    assert texts(store.search("postgres server"))[0] == "the server that runs Postgres"
+
+
+@pytest.mark.parametrize("query", ["🚀", "pris", "データ", "C++", "(see #4"])
+def test_what_is_no_whole_word_is_found_as_it_is_written(open_store: Open, query: str) -> None:
+    store = open_store()
+    store.save("unrelated")
+    store.save("🚀 Prisma データベース C++ (see #4)")
+    assert texts(store.search(query)) == ["🚀 Prisma データベース C++ (see #4)"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['"', '""', "NEAR(", "NEAR(a b, 2)", "*", "a*", "^a", "(", ")", "a AND", "NOT", "text:a", "-a", "a\0b",
+     "\0", "'; DROP TABLE memory; --", "\ud800", "\\", "%", "{a b}: c", "word " * 20_000,
+     " ".join(f"w{number}" for number in range(20_000))],
+)  # fmt: skip
+def test_the_syntax_of_fts5_means_nothing(open_store: Open, query: str) -> None:
+    store = open_store()
+    store.save("zebra")
+    assert store.search(query) == []
+    assert texts(store.search(f"zebra {query}")) == ["zebra"]
+
+
+_SYNTAX = st.sampled_from(
+    ['"', "NEAR(", "NEAR", "*", "^", "(", ")", "AND", "OR", "NOT", "text:", "+", "\0", "🚀"]
+)
+_ANY = st.one_of(
+    st.text(st.characters(), max_size=60),  # lone surrogates included
+    st.lists(st.one_of(_SYNTAX, st.text(max_size=5)), max_size=12).map(" ".join),
+    st.lists(_SYNTAX, max_size=8).map("".join),
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=_ANY, query=_ANY)
+def test_any_text_can_be_saved_and_searched_and_finds_itself(open_store: Open, text: str, query: str) -> None:
+    store = open_store()
+    try:
+        assert store.search(query) == store.search(text) == []
+        if text.strip():
+            saved = store.save(text)
+            assert saved in store.search(text)
+            assert store.search(query) in ([], [saved])
+            assert store.forget(saved.id)
+    finally:
+        store.close()
+
+
+def test_a_memory_is_its_agents_own_unless_it_is_shared_with_the_team(open_store: Open) -> None:
+    """R63: per agent, and shared per team."""
+    alice, bob, other = open_store("Alice"), open_store("Bob"), open_store("Bob", team="elsewhere")
+    own = alice.save("the key is under the mat")
+    common = alice.save("the deploy key lives in the vault", shared=True)
+    assert bob.list() == bob.search("key") == [common]
+    assert other.list() == other.search("key") == []
+    assert not bob.forget(own.id)
+    assert not other.forget(common.id)
+    assert bob.forget(common.id)
+    assert alice.list() == [own]
+
+
+def test_names_compare_without_case_and_keep_their_spelling(open_store: Open) -> None:
+    saved = open_store("Alice", team="Home").save("hello")
+    assert open_store("ALICE", team="home").list() == [saved]
+    assert (saved.agent, saved.team) == ("Alice", "Home")
+
+
+def test_the_same_text_is_remembered_once(open_store: Open) -> None:
+    alice, bob = open_store("Alice"), open_store("Bob")
+    first = alice.save("tabs, not spaces")
+    assert alice.save(" tabs, not spaces ") == first
+    assert bob.save("tabs, not spaces").id != first.id  # Bob cannot see Alice's
+    shared = alice.save("tabs, not spaces", shared=True)
+    assert (shared.id, shared.shared, shared.time) == (first.id, True, first.time)
+    assert alice.save("tabs, not spaces") == shared
+    assert alice.list() == [shared]
+    assert bob.save("tabs, not spaces", shared=True) == shared
+
+
+def test_ids_are_short_and_their_beginning_is_enough(open_store: Open) -> None:
+    store = open_store()
+    saved = [store.save(f"fact {number}") for number in range(200)]
+    assert len({memory.id for memory in saved}) == 200
+    assert {len(memory.id) for memory in saved} == {ids.SHORTEST}
+    assert all(set(memory.id) <= set(ids.ALPHABET) for memory in saved)
+    chosen = next(m for m in saved if sum(other.id[:3] == m.id[:3] for other in saved) == 1)
+    assert not store.forget(chosen.id[:2])  # too short to be meant
+    assert not store.forget("")
+    assert store.forget(f" {chosen.id[:3].upper()} ")
+    assert chosen not in store.list(300)
+
+
+def test_an_ambiguous_beginning_forgets_nothing(tmp_path: Path, open_store: Open) -> None:
+    store = open_store()
+    saved = [store.save("one"), store.save("two")]
+    with sqlite3.connect(tmp_path / "memory.db") as connection:
+        connection.executemany(
+            "UPDATE memory SET id = ? WHERE id = ?", [("bbbb", saved[0].id), ("bbbbc", saved[1].id)]
+        )
+    connection.close()
+    with pytest.raises(MemoryStoreError, match="begins several ids: bbbb, bbbbc"):
+        store.forget("bbb")
+    assert store.forget("bbbb")  # a whole id is itself, though it begins another
+    assert texts(store.list()) == ["two"]
+
+
+def test_ids_grow_when_the_store_is_crowded() -> None:
+    assert len(ids.unused(lambda id: len(id) < 7)) == 7
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_nothing_cannot_be_remembered(open_store: Open, text: str) -> None:
+    with pytest.raises(MemoryStoreError, match="nothing to remember"):
+        open_store().save(text)
+
+
+def test_a_memory_has_a_largest_size_in_bytes(open_store: Open) -> None:
+    store = open_store()
+    assert store.save("é" * (MAX_TEXT // 2)).text == "é" * (MAX_TEXT // 2)
+    with pytest.raises(MemoryStoreError, match=r"65,538 bytes.*at most 65,536"):
+        store.save("é" * (MAX_TEXT // 2) + "xx")
+
+
+def test_one_store_serves_many_threads(open_store: Open) -> None:
+    store = open_store()
+    together = threading.Barrier(8)
+
+    def work(worker: int) -> None:
+        together.wait(30)
+        for number in range(10):
+            saved = store.save(f"worker {worker} number {number}")
+            assert saved in store.search(f"worker {worker} number {number}", limit=100)
+        assert store.forget(saved.id)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert len(store.list(1000)) == 8 * 9
