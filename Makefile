@@ -1,0 +1,62 @@
+# Everything a newcomer needs: `make demo`, `make test`, `make check`, `make bench`.
+# Each sets up its own virtual environment in this clone; nothing is installed outside it.
+
+# The first Python that is new enough; `make PYTHON=/path/to/python3.12 test` chooses another.
+PYTHON ?= $(firstword $(foreach name,python3 python python3.14 python3.13 python3.12 python3.11,$(shell \
+	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(name))))
+
+VENV := .venv
+DEMO_VENV := .cache/demo-venv
+BIN := $(VENV)/bin
+
+# More workers than cores: most tests wait for terminals and processes.
+WORKERS ?= 4
+
+export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help:  ## list these targets
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
+
+demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
+	@$(DEMO_VENV)/bin/relay demo
+
+test: $(VENV)/.stamp  ## all tests
+	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+check: $(VENV)/.stamp  ## format, lint, types and layers
+	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --cache-dir .cache/import-linter
+
+format: $(VENV)/.stamp  ## rewrite the code in the project's format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.stamp  ## relay's speed, side by side with other programs
+	@$(BIN)/python -m benchmarks
+
+clean:  ## remove the virtual environments and caches
+	rm -rf $(VENV) .cache dist build
+
+# pip 25.1 is the first that reads dependency groups (PEP 735).
+$(VENV)/.stamp: pyproject.toml
+	@$(call create,$(VENV))
+	@$(BIN)/python -m pip install --quiet --group check --editable .
+	@touch $@
+
+$(DEMO_VENV)/.stamp: pyproject.toml
+	@$(call create,$(DEMO_VENV))
+	@$(DEMO_VENV)/bin/python -m pip install --quiet --editable .
+	@touch $@
+
+define create
+	test -n "$(PYTHON)" || { echo "relay needs Python 3.11 or newer: install it, or run 'make PYTHON=... $(MAKECMDGOALS)'." >&2; exit 1; }; \
+	echo "Setting up $(1) (once; some 20 seconds) ..."; \
+	mkdir -p $(dir $(1)) && $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet 'pip>=25.1'
+endef

@@ -1,0 +1,68 @@
+"""Fixtures that all tests share: a home of their own, and the `relay` command in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import Relay, processes_of, wait_until
+
+
+def pytest_configure() -> None:
+    """Nothing of the developer's own relay reaches a test, be it run inside a wrapped agent."""
+    for name in list(os.environ):
+        if name.startswith("RELAY_"):
+            del os.environ[name]
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A fresh RELAY_HOME; nothing is alive in it afterwards. Its path is short: a socket's is limited."""
+    path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
+    yield path
+    try:
+        _end_all(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def relay(home: Path) -> Relay:
+    """The `relay` command in a fresh home: `relay("ps", "--json").stdout`."""
+    return Relay(home)
+
+
+def _end_all(home: Path) -> None:
+    """Stop what runs in `home` as a person would; what is left after that is killed, and fails the test."""
+    if not processes_of(home):
+        return
+    relay = Relay(home)
+    for command in (("stop", "--all"), ("broker", "stop")):
+        with contextlib.suppress(subprocess.TimeoutExpired):  # what it leaves is found below
+            relay(*command, check=False, timeout=30)
+    try:
+        wait_until(lambda: not processes_of(home), timeout=10)
+    except AssertionError:
+        left = processes_of(home)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        listed = "\n".join(f"  {pid} {command}" for pid, command in left.items())
+        pytest.fail(f"processes of the test's home were left behind, and are killed now:\n{listed}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what was not tested."""
+    skipped = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])}
+    if skipped:
+        terminalreporter.section("NOT TESTED", sep="!", red=True, bold=True)
+        for reason in sorted(skipped):
+            terminalreporter.line(reason.removeprefix("Skipped: "))

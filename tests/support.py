@@ -1,0 +1,100 @@
+"""Helpers that tests share: waiting for an event, a clean environment, the processes of a home."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_TICK = 0.005  # seconds between two looks
+
+
+def wait_until(condition: Callable[[], T], timeout: float = 20, message: str | Callable[[], str] = "") -> T:
+    """Look until `condition()` is true and return what it gave; AssertionError with `message` if it never is.
+
+    `timeout` (seconds) is for a broken program only: give it generously.
+    """
+    deadline = time.monotonic() + timeout
+    never = threading.Event()
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            said = message() if callable(message) else message
+            raise AssertionError(f"waited {timeout:g} seconds in vain: {said or condition}")
+        never.wait(_TICK)
+    return value
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """The environment of a person whose relay home is `home`, with nothing of the developer's own."""
+    kept = {"PATH", "LANG", "TMPDIR", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START"}
+    environment = {name: value for name, value in os.environ.items() if name in kept}
+    return environment | {
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "RELAY_HOME": str(home),
+        "SHELL": "/bin/sh",
+        "TERM": "xterm-256color",
+    }
+
+
+class Relay:
+    """Runs the `relay` command in one home: `relay("ps", "--json").stdout`."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.environment = clean_environment(home)
+        self.command = [sys.executable, "-m", "relay"]
+
+    def __call__(
+        self,
+        *arguments: str | Path,
+        input: str = "",
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout: float = 60,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """The finished command. `check`: AssertionError, with what it printed, unless it exits with 0.
+
+        `env` adds to the environment; `cwd` is the home where not given, so that no project's files count.
+        """
+        run = subprocess.run(
+            [*self.command, *map(str, arguments)],
+            input=input,
+            env={**self.environment, **(env or {})},
+            cwd=cwd or self.home,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=timeout,
+            check=False,
+        )
+        assert not check or run.returncode == 0, (
+            f"relay {' '.join(map(str, arguments))} exited with {run.returncode}\n{run.stdout}{run.stderr}"
+        )
+        return run
+
+
+def processes_of(home: Path) -> dict[int, str]:
+    """The living processes that belong to `home`, by pid, with their command lines (Linux; elsewhere none).
+
+    A process belongs to it when its environment has it as RELAY_HOME, or its command line a path in it.
+    """
+    found = {}
+    marks = (f"RELAY_HOME={home}\0".encode(), f"{home}/".encode())
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes() + b"\0"
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it ended, or is another user's
+        if int(entry.name) != os.getpid() and (marks[0] in environment or marks[1] in command):
+            found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    return found
