@@ -1,1 +1,46 @@
-"""relay: wrap any agent CLI in a pseudo-terminal and let agents talk."""
+"""relay: wrap any agent CLI in a pseudo-terminal and let agents talk.
+
+    from relay import pattern, on            # in a relay.config.py
+    from relay import Relay                  # in a program of your own
+
+The names below are loaded when they are first used (PEP 562): `import relay` itself loads nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relay.api import Context as Context
+    from relay.api import HookResult as HookResult
+    from relay.api import MemoryConfig as MemoryConfig
+    from relay.api import Relay as Relay
+    from relay.api import RelayConfig as RelayConfig
+    from relay.api import on as on
+    from relay.api import pattern as pattern
+    from relay.errors import RelayError as RelayError
+
+__all__ = [
+    "Context",
+    "HookResult",
+    "MemoryConfig",
+    "Relay",
+    "RelayConfig",
+    "RelayError",
+    "on",
+    "pattern",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'relay' has no attribute {name!r}")
+    import importlib
+
+    value: object = getattr(importlib.import_module("relay.api"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,133 @@
+"""`RelayConfig`: handlers and settings as one value, for those who like a table better than decorators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from relay.errors import ConfigError
+from relay.hooks.events import event_names
+from relay.hooks.registry import Function, Pattern, Registry
+
+BUILTIN = "builtin"
+
+_BACKENDS = ("embedded",)
+_OPTIONS = ("body", "override", "priority")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """How memory works in this session.
+
+    backend:       which store; `embedded` is SQLite in relay's own home.
+    auto_save:     False: the agent decides what is saved. No backend can do otherwise yet.
+    prompt_on_end: ask the agent, when the session ends, to save what it has learned.
+    """
+
+    backend: str = "embedded"
+    auto_save: bool = False
+    prompt_on_end: bool = False
+
+    def __post_init__(self) -> None:
+        if self.backend not in _BACKENDS:
+            raise ConfigError(
+                f"there is no memory backend {self.backend!r}; there is {', '.join(map(repr, _BACKENDS))}."
+            )
+        for name in ("auto_save", "prompt_on_end"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"memory: {name} is {getattr(self, name)!r}; use True or False.")
+        if self.auto_save:
+            raise ConfigError(
+                f"memory: the backend {self.backend!r} cannot save by itself; leave auto_save at False "
+                "and set prompt_on_end to ask the agent."
+            )
+
+    @classmethod
+    def from_mapping(cls, given: object) -> MemoryConfig:
+        """The settings in `given`, whose keys may be written in camelCase; ConfigError for any other."""
+        if isinstance(given, MemoryConfig):
+            return given
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"memory must be a dict such as {{'backend': 'embedded'}}, not {given!r}.")
+        known = [field.name for field in fields(cls)]
+        settings: dict[str, Any] = {}
+        for key, value in given.items():
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower()
+            if name not in known:
+                raise ConfigError(f"memory has no setting {key!r}; the settings are {', '.join(known)}.")
+            settings[name] = value
+        return cls(**settings)
+
+
+@dataclass(frozen=True, slots=True)
+class RelayConfig:
+    """What a relay.config.py may assign to `config`.
+
+    patterns: pattern → "builtin" | function | {"handler": function} with any of body, override, priority
+    hooks:    event → function | list of functions
+    memory:   settings of MemoryConfig, or None for the defaults
+
+    Raises ConfigError for anything else, at once, so that the line in the file is known.
+    """
+
+    patterns: Mapping[str, Any] = field(default_factory=dict)
+    hooks: Mapping[str, Any] = field(default_factory=dict)
+    memory: Mapping[str, Any] | MemoryConfig | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("patterns", "hooks"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ConfigError(f"{name} must be a dict, not {getattr(self, name)!r}.")
+        trial = Registry()
+        for pattern, function, options in self._pattern_handlers():
+            trial.add_pattern(pattern, function, **options)
+        for event, function in self._event_handlers():
+            trial.add_event(event, function)
+        for pattern in self._builtins():
+            Pattern.parse(pattern)
+        self.memory_config()
+
+    def memory_config(self) -> MemoryConfig:
+        return MemoryConfig() if self.memory is None else MemoryConfig.from_mapping(self.memory)
+
+    def apply(self, registry: Registry) -> None:
+        """Register the handlers. ConfigError where "builtin" stands for a namespace that has no built-in."""
+        for pattern in self._builtins():
+            if not registry.has_builtin(Pattern.parse(pattern).namespace):
+                raise ConfigError(f"patterns: there is no built-in handler for {pattern!r}; give a function.")
+        for pattern, function, options in self._pattern_handlers():
+            registry.add_pattern(pattern, function, **options)
+        for event, function in self._event_handlers():
+            registry.add_event(event, function)
+
+    def _builtins(self) -> list[str]:
+        return [pattern for pattern, value in self.patterns.items() if value == BUILTIN]
+
+    def _pattern_handlers(self) -> Iterator[tuple[str, Function, dict[str, Any]]]:
+        for pattern, value in self.patterns.items():
+            if value == BUILTIN:
+                continue
+            if not isinstance(value, Mapping):
+                if not callable(value):
+                    raise ConfigError(
+                        f"patterns: {pattern!r} must be a function or 'builtin', not {value!r}."
+                    )
+                yield pattern, value, {}
+                continue
+            options = dict(value)
+            function = options.pop("handler", None)
+            unknown = [key for key in options if key not in _OPTIONS]
+            if function is None or unknown:
+                wrong = "has no 'handler'" if function is None else f"has the key {unknown[0]!r}"
+                raise ConfigError(
+                    f"patterns: {pattern!r} {wrong}; its keys are handler, {', '.join(_OPTIONS)}."
+                )
+            yield pattern, function, options
+
+    def _event_handlers(self) -> Iterator[tuple[str, Function]]:
+        for event, value in self.hooks.items():
+            event_names(event)
+            for function in value if isinstance(value, list | tuple) else [value]:
+                yield event, function

@@ -1,0 +1,196 @@
+"""`ctx`: what a handler knows about its session and can do in it.
+
+The session makes one `Context`; the runner hands each call its own view of it, so that every injection
+carries the handler's name.  Everything may be used from any thread, and after the handler has returned, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from relay.bus.message import Message
+from relay.errors import RelayError
+from relay.hooks.config import MemoryConfig
+from relay.hooks.problem import Problem
+from relay.hooks.services import Member, MemoryBackend, Remembered, Services
+
+MAX_OUTPUT = 10_000
+"""Logical lines that `ctx.output` keeps."""
+
+MAX_MESSAGES = 1_000
+"""Messages that `ctx.messages` keeps."""
+
+T = TypeVar("T")
+
+
+class MemoryService:
+    """`ctx.memory`: what was asked to be remembered. Synchronous: the embedded store answers in milliseconds.
+
+    Every method raises MemoryStoreError where the store cannot be used.
+    """
+
+    def __init__(self, backend: MemoryBackend, config: MemoryConfig | None = None) -> None:
+        self._backend = backend
+        self.config = config or MemoryConfig()
+
+    def save(self, text: str, *, shared: bool = False) -> Remembered:
+        """Remember `text` for this agent, or with `shared` for its whole team."""
+        return self._backend.save(text, shared=shared)
+
+    def search(self, query: str, limit: int = 10) -> Sequence[Remembered]:
+        """The memories that fit `query` best, best first; any text is a valid query."""
+        return self._backend.search(query, limit)
+
+    def list(self, limit: int = 20) -> Sequence[Remembered]:
+        """The newest memories, newest first."""
+        return self._backend.list(limit)
+
+    def forget(self, id: str) -> bool:
+        """Delete one memory; False if there is none with this id."""
+        return self._backend.forget(id)
+
+    add = save
+    delete = forget
+
+
+class RelayService:
+    """`ctx.relay`: messages to other agents, awaited, so that the outcome is known."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def send(self, to: str, body: str) -> Sequence[Message]:
+        """Send to a name, `*` or `#channel`; one Message per receiver, committed in the ledger.
+
+        Raises UnknownRecipient, InvalidName or MessageRefused, each with what to do.
+        """
+        return await self._on_session(self._services.send(_text(to, "to"), _text(body, "body")))
+
+    async def broadcast(self, body: str) -> Sequence[Message]:
+        """Send to everybody else in the team."""
+        return await self.send("*", body)
+
+    async def roster(self) -> Sequence[Member]:
+        """Everybody else in the team, online or not."""
+
+        async def read() -> Sequence[Member]:
+            return self._services.roster()
+
+        return await self._on_session(read())
+
+    async def _on_session(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio.get_running_loop() is self._services.loop:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._services.loop))
+
+
+class Collector:
+    """The texts that one call of a handler injects, in order, until the call is over."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._texts: list[str] | None = []
+
+    def add(self, text: str) -> bool:
+        """Take `text`; False if the call is over, and the text has to find its own way."""
+        with self._lock:
+            if self._texts is None:
+                return False
+            self._texts.append(text)
+            return True
+
+    def close(self) -> list[str]:
+        with self._lock:
+            texts, self._texts = self._texts or [], None
+            return texts
+
+
+class Context:
+    """The session as a handler sees it.
+
+    agent_id:     the agent's id, unique in its home; agent_name: its name; session_id: this run's id.
+    working_dir:  the folder in which the agent runs; env: the agent's environment.
+    task:         what `relay wrap --task` said, or None.
+    memory:       see MemoryService; relay: see RelayService.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent_id: str,
+        agent_name: str,
+        session_id: str,
+        working_dir: Path,
+        env: Mapping[str, str],
+        services: Services,
+        memory: MemoryService,
+        task: str | None = None,
+        output: deque[str] | None = None,
+        messages: deque[Message] | None = None,
+    ) -> None:
+        self.agent_id = agent_id
+        self.agent_name = agent_name
+        self.session_id = session_id
+        self.working_dir = working_dir
+        self.env = env
+        self.task = task
+        self.memory = memory
+        self.relay = RelayService(services)
+        self._services = services
+        self._output = deque(maxlen=MAX_OUTPUT) if output is None else output
+        self._messages = deque(maxlen=MAX_MESSAGES) if messages is None else messages
+        self._source = "relay"
+        self._collector: Collector | None = None
+
+    @property
+    def output(self) -> list[str]:
+        """The logical lines that the agent said, oldest first; the last `MAX_OUTPUT` of them."""
+        return list(self._output.copy())  # one step in C, so a session that appends meanwhile does no harm
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages that this agent sent and received, oldest first; the last `MAX_MESSAGES` of them."""
+        return list(self._messages.copy())
+
+    def inject(self, text: str) -> None:
+        """Give `text` to the agent as soon as that is safe."""
+        text = _text(text, "text")
+        if text and not (self._collector and self._collector.add(text)):
+            loop = self._services.loop
+            loop.call_soon_threadsafe(self._services.inject, text, self._source)
+
+    def send(self, to: str, body: str) -> None:
+        """Send a message and go on; a failure is reported to the person. `ctx.relay.send` waits instead."""
+        work = self._send(_text(to, "to"), _text(body, "body"))
+        asyncio.run_coroutine_threadsafe(work, self._services.loop)
+
+    def notify(self, channel: str, text: str) -> None:
+        """Send `text` to a channel, named with or without its `#`."""
+        self.send("#" + _text(channel, "channel").removeprefix("#"), text)
+
+    async def _send(self, to: str, body: str) -> None:
+        try:
+            await self._services.send(to, body)
+        except RelayError as error:
+            self._services.report(
+                Problem(self._source, "not_sent", f"could not send a message to {to!r}: {error}")
+            )
+
+    def for_handler(self, source: str, collector: Collector) -> Context:
+        """The view of one call: its injections carry `source` and go to `collector` while it is open."""
+        view = copy.copy(self)
+        view._source = source
+        view._collector = collector
+        return view
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a string, not {value!r} ({type(value).__name__})")
+    return value

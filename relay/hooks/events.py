@@ -1,0 +1,157 @@
+"""The events of a session: one frozen dataclass per event.
+
+The class's name makes the event's name (`SessionStart` is `session_start`), its fields are what a handler
+may take as arguments, and its docstring is its documentation (docs/HOOKS.md shows them, and a test compares).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from relay import names
+from relay.errors import ConfigError
+
+EVENTS: dict[str, type[Event]] = {}
+"""Every event by its name, in the order of a session's life."""
+
+
+def _snake(camel: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", camel).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What has happened. Subclasses name themselves and enter `EVENTS`."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.name = _snake(cls.__name__)
+        EVENTS[cls.name] = cls  # dataclass(slots=True) makes each class twice; the second one stays
+
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        return tuple(field.name for field in fields(cls))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart(Event):
+    """The agent is ready for the first time. What is injected here is its initial context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output(Event):
+    """The agent said something. `output` is one or more logical lines, escape sequences gone."""
+
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPre(Event):
+    """The agent is about to call a tool."""
+
+    tool_name: str
+    tool_input: Mapping[str, Any]
+    tool_use_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPost(Event):
+    """A tool call has ended. `error` says why it failed, or is None; `duration_ms` is in milliseconds."""
+
+    tool_name: str
+    tool_input: Mapping[str, Any]
+    tool_response: Any = None
+    error: str | None = None
+    duration_ms: float | None = None
+    tool_use_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSubmit(Event):
+    """A prompt was submitted to the agent, by the person or by relay."""
+
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompting(Event):
+    """The agent asks a person for `text`. `kind` is `permission`, `plan_approval`, `question` or `other`."""
+
+    kind: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceived(Event):
+    """A message for this agent has been stored and will be injected."""
+
+    sender: str
+    body: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSent(Event):
+    """This agent has sent a message. `to` is a name, `*` or `#channel`."""
+
+    to: str
+    body: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle(Event):
+    """The agent has printed nothing for `seconds` (30 unless set otherwise)."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEnd(Event):
+    """The agent has finished a turn. `last_assistant_message` is None unless the turn ended in its text."""
+
+    messages: Sequence[Any] = ()
+    success: bool = True
+    last_assistant_message: str | None = None
+    error: str | None = None
+    duration_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(Event):
+    """The agent is about to compact its context. `trigger` is `manual` or `auto`."""
+
+    trigger: str
+    compaction_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd(Event):
+    """The session is about to end. The agent gets a bounded time to act on what is injected here.
+
+    `reason` is `stop` (asked for), or `exit` (the agent has ended already; nothing can reach it).
+    """
+
+    reason: str = "stop"
+
+
+_ALIASES = {"tool_call": (ToolPre.name, ToolPost.name)}
+
+
+def event_names(text: str) -> tuple[str, ...]:
+    """The events that `text` means; `session_start`, `sessionStart` and `onSessionStart` are the same.
+
+    `onToolCall` means two, tool_pre and tool_post. Raises ConfigError for an event that does not exist.
+    """
+    name = re.sub(r"\Aon_", "", _snake(text))
+    found = _ALIASES.get(name) or ((name,) if name in EVENTS else ())
+    if found:
+        return found
+    known = [*EVENTS, *_ALIASES]
+    close = names.suggest(name, known)
+    hint = f"Did you mean {close!r}? " if close else ""
+    raise ConfigError(f"there is no event {text!r}. {hint}The events are {', '.join(known)}.")

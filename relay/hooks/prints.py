@@ -1,0 +1,87 @@
+"""What handlers print: kept away from the person's terminal, line by line, for the journal.
+
+`sys.stdout` and `sys.stderr` become proxies which give a text to the handler that is running in the current
+context, and to the original stream outside of any handler.  What a handler's child processes print goes to
+the descriptors 1 and 2, which the session has redirected for its whole process.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from contextvars import ContextVar
+from typing import TextIO
+
+MAX_PRINTED = 64 * 1024
+"""Characters kept of one call; what a handler prints after that is counted and dropped."""
+
+
+class Printed:
+    """The text that one call of a handler prints. Written from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parts: list[str] = []
+        self._size = 0
+        self._dropped = 0
+
+    def write(self, text: str) -> None:
+        with self._lock:
+            kept = text[: max(0, MAX_PRINTED - self._size)]
+            self._size += len(kept)
+            self._dropped += len(text) - len(kept)
+            if kept:
+                self._parts.append(kept)
+
+    def take(self) -> str:
+        """What was printed since the last call of this method."""
+        with self._lock:
+            text = "".join(self._parts)
+            if self._dropped:
+                text += f"\n... and {self._dropped:,} more characters"
+            self._parts, self._size, self._dropped = [], 0, 0
+            return text
+
+
+printed: ContextVar[Printed | None] = ContextVar("relay_printed", default=None)
+"""Where the current handler prints to; None outside of handlers."""
+
+
+class _Stream(io.TextIOBase):
+    """A text stream that asks, at each write, who is printing."""
+
+    def __init__(self, original: TextIO) -> None:
+        self.original = original
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.original.encoding
+
+    def write(self, text: str) -> int:
+        target = printed.get()
+        if target is None:
+            return self.original.write(text)
+        target.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if printed.get() is None:
+            self.original.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.original.fileno()
+
+    def isatty(self) -> bool:
+        return printed.get() is None and self.original.isatty()
+
+
+def capture() -> None:
+    """Put the proxies in place, for the rest of the process; calling it again does nothing."""
+    if not isinstance(sys.stdout, _Stream):
+        sys.stdout = _Stream(sys.stdout)
+    if not isinstance(sys.stderr, _Stream):
+        sys.stderr = _Stream(sys.stderr)

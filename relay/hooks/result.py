@@ -1,0 +1,105 @@
+"""What a handler answers: one `HookResult`, for which a string, a dict or None are short forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from relay.text import one_line
+
+Action = Literal["continue", "inject_context"]
+Role = Literal["system", "user", "assistant"]
+Level = Literal["info", "warning", "error"]
+
+_ALLOWED = (
+    "Return None, a string (text to inject), a dict such as {'inject': TEXT, 'stop': True}, or a HookResult."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HookResult:
+    """The answer of one handler.
+
+    action:                 "continue", or "inject_context" together with `context_injection`.
+    context_injection:      text for the agent.
+    context_injection_role: the role asked for; what is typed into a terminal always arrives as user input.
+    user_message:           text for the person, kept out of the agent's context; with `user_message_level`.
+    stop:                   no further handler of this directive or event runs.
+    source:                 the handler's name; relay fills it in.
+
+    Raises ValueError where action and text do not fit together or a value is not one of those allowed.
+    """
+
+    action: Action = "continue"
+    context_injection: str | None = None
+    context_injection_role: Role = "system"
+    user_message: str | None = None
+    user_message_level: Level = "info"
+    stop: bool = False
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("action", Action),
+            ("context_injection_role", Role),
+            ("user_message_level", Level),
+        ):
+            value = getattr(self, name)
+            if value not in get_args(kind):
+                allowed = ", ".join(map(repr, get_args(kind)))
+                raise ValueError(f"{name} is {_shown(value)}; use one of {allowed}.")
+        for name in ("context_injection", "user_message"):
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, str)):
+                raise ValueError(f"{name} is {_shown(value)}; use a string or None.")
+        if not isinstance(self.stop, bool):
+            raise ValueError(f"stop is {_shown(self.stop)}; use True or False.")
+        if self.action == "inject_context" and self.context_injection is None:
+            raise ValueError("action 'inject_context' needs the text as context_injection=...")
+        if self.action != "inject_context" and self.context_injection is not None:
+            raise ValueError("context_injection needs action='inject_context'.")
+
+    @classmethod
+    def inject(cls, text: str, *, source: str = "", stop: bool = False) -> HookResult:
+        """A result that gives `text` to the agent; an empty text gives nothing."""
+        if not text:
+            return cls(source=source, stop=stop)
+        return cls("inject_context", text, source=source, stop=stop)
+
+
+_FIELDS = tuple(field.name for field in fields(HookResult) if field.name != "source")
+
+
+def result_of(value: object) -> HookResult:
+    """The HookResult that a handler meant by returning `value`; ValueError says what else is allowed."""
+    match value:
+        case None:
+            return HookResult()
+        case HookResult():
+            return value
+        case str():
+            return HookResult.inject(value)
+        case Mapping():
+            return _from_mapping(value)
+        case _:
+            raise ValueError(f"returned {_shown(value)}. {_ALLOWED}")
+
+
+def _from_mapping(value: Mapping[Any, Any]) -> HookResult:
+    given = dict(value)
+    unknown = [key for key in given if key not in (*_FIELDS, "inject")]
+    if unknown:
+        raise ValueError(
+            f"returned a dict with the key {_shown(unknown[0])}. The keys are inject, {', '.join(_FIELDS)}."
+        )
+    text = given.pop("inject", None)
+    if text is None or text == "":
+        return HookResult(**given)
+    if not isinstance(text, str):
+        raise ValueError(f"returned 'inject': {_shown(text)}; the value is the text to inject, a string.")
+    return HookResult(**{"action": "inject_context", "context_injection": text, **given})
+
+
+def _shown(value: object) -> str:
+    return f"{one_line(repr(value), 60)} ({type(value).__name__})"

@@ -1,0 +1,71 @@
+"""What a session does for its handlers, as protocols that the session and the memory store fulfil."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from relay.bus.message import Message
+from relay.hooks.problem import Problem
+
+
+class Remembered(Protocol):
+    """One memory. `time` is seconds since the epoch."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def agent(self) -> str: ...
+    @property
+    def shared(self) -> bool: ...
+    @property
+    def time(self) -> float: ...
+
+
+class MemoryBackend(Protocol):
+    """A store of memories for one agent; its methods may be called from any thread and take milliseconds."""
+
+    def save(self, text: str, *, shared: bool = False) -> Remembered: ...
+    def search(self, query: str, limit: int = 10) -> Sequence[Remembered]: ...
+    def list(self, limit: int = 20) -> Sequence[Remembered]: ...
+    def forget(self, id: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Somebody of the team; `online` says whether a live session has the name."""
+
+    name: str
+    online: bool
+
+
+class Services(Protocol):
+    """The session, as its handlers need it. Everything but `loop` is called on `loop`'s thread only."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The session's event loop."""
+        ...
+
+    def inject(self, text: str, source: str) -> None:
+        """Queue `text` for the agent; `source` is the name of the handler that asks."""
+        ...
+
+    async def send(self, to: str, body: str) -> Sequence[Message]:
+        """Send in this agent's name to a name, `*` or `#channel`: one message per receiver, each committed.
+
+        Raises UnknownRecipient, InvalidName or MessageRefused.
+        """
+        ...
+
+    def roster(self) -> Sequence[Member]:
+        """Everybody whom the team has ever known, this agent left out."""
+        ...
+
+    def report(self, problem: Problem) -> None:
+        """Show `problem` to the person and write it to the journal."""
+        ...

@@ -1,0 +1,220 @@
+"""The threads on which user code runs, apart from the session's own.
+
+A coroutine runs on one event loop that all user code shares; a plain function runs on a worker thread.
+Either may hang, block or loop for ever: its thread is then abandoned (a daemon, so that it holds up no exit),
+asked to end by an exception at its next bytecode, and replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextvars import Context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAX_IDLE_WORKERS = 4
+
+Place = tuple[Path, int]
+
+
+class Abandoned(BaseException):
+    """Raised inside a thread that was given up; not an Exception, so that `except Exception` lets it pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a call ended: what it returned, or what it raised (SystemExit and Abandoned included)."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Call:
+    """One call of user code. `done` gets a Finished, whatever happens; it never raises."""
+
+    def __init__(self, function: Callable[[], Any], context: Context) -> None:
+        self.function = function
+        self.context = context
+        self.done: Future[Finished] = Future()
+        self.task: asyncio.Task[None] | None = None
+        self.thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def finish(self, finished: Finished) -> bool:
+        """Give the verdict; False if it has been given, as it has when an abandoned call ends late."""
+        with self._lock:
+            if self.done.done():
+                return False
+            self.done.set_result(finished)
+            return True
+
+    async def run_async(self) -> None:
+        try:
+            value = self.function()
+            finished = Finished(await value if isinstance(value, Awaitable) else value)
+        except BaseException as error:  # noqa: BLE001 (SystemExit would end the loop)
+            finished = Finished(error=error)
+        self.finish(finished)
+
+    def run_sync(self) -> None:
+        try:
+            finished = Finished(self.context.run(self.function))
+        except BaseException as error:  # noqa: BLE001 (SystemExit would end the thread)
+            finished = Finished(error=error)
+        self.finish(finished)
+
+
+class Workers:
+    """Threads for plain functions: an idle one is used again, a stuck one never."""
+
+    def __init__(self) -> None:
+        self._idle: list[queue.SimpleQueue[Call | None]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def submit(self, function: Callable[[], Any], context: Context) -> Call:
+        call = Call(function, context)
+        with self._lock:
+            inbox = self._idle.pop() if self._idle else None
+        if inbox is None:
+            inbox = queue.SimpleQueue()
+            threading.Thread(target=self._work, args=(inbox,), name="relay-handler", daemon=True).start()
+        inbox.put(call)
+        return call
+
+    def abandon(self, call: Call) -> bool:
+        """Give up the thread of `call`; False if the call has just ended by itself."""
+        if not call.finish(Finished(error=Abandoned())):
+            return False
+        if call.thread is not None:
+            _interrupt(call.thread)
+        return True
+
+    def close(self) -> None:
+        """Let the idle threads end. A busy one ends when its call does, or with the process."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for inbox in idle:
+            inbox.put(None)
+
+    def _work(self, inbox: queue.SimpleQueue[Call | None]) -> None:
+        try:
+            while (call := inbox.get()) is not None:
+                call.thread = threading.current_thread()
+                call.run_sync()
+                given_up = isinstance(call.done.result().error, Abandoned)
+                with self._lock:
+                    if given_up or self._closed or len(self._idle) >= MAX_IDLE_WORKERS:
+                        return
+                    self._idle.append(inbox)
+        except Abandoned:
+            return  # the interruption arrived when the call had already ended
+
+
+class LoopThread:
+    """A thread with an event loop for coroutines."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._calls: set[Call] = set()  # touched on the session's thread only
+        self._thread = threading.Thread(target=self._run, name="relay-handlers", daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[[], Any], context: Context) -> Call:
+        call = Call(function, context)
+        self._begin(call)
+        return call
+
+    def _begin(self, call: Call) -> None:
+        self._calls = {other for other in self._calls if not other.done.done()} | {call}
+        self.loop.call_soon_threadsafe(self._start, call)
+
+    def _start(self, call: Call) -> None:
+        call.thread = self._thread
+        call.task = self.loop.create_task(call.run_async(), context=call.context)
+
+    def cancel(self, call: Call) -> Future[None]:
+        """Cancel `call`; the future is done once the loop has turned, which a blocked one never does."""
+        turned: Future[None] = Future()
+
+        def cancel() -> None:
+            if call.task is not None:
+                call.task.cancel()
+            self.loop.call_soon(turned.set_result, None)
+
+        self.loop.call_soon_threadsafe(cancel)
+        return turned
+
+    def running(self) -> Call | None:
+        """The call that holds the thread at this moment."""
+        task = asyncio.current_task(self.loop)
+        return next((call for call in self._calls if task is not None and call.task is task), None)
+
+    def abandon(self) -> LoopThread:
+        """Give up this thread for a new one; calls that have not begun move there, the others are cut off."""
+        new = LoopThread()
+        for call in self._calls:
+            if call.done.done():
+                continue
+            if call.task is None:
+                new._begin(call)
+            else:
+                call.finish(Finished(error=Abandoned()))
+        self._calls.clear()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        _interrupt(self._thread)
+        return new
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout=1.0)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            while True:
+                try:
+                    self.loop.run_forever()
+                    break
+                except SystemExit:
+                    continue  # from a task that user code started by itself; its call has ended already
+            self._cancel_all()
+        except Abandoned:
+            pass
+        finally:
+            self.loop.close()
+
+    def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=0.5))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+
+
+def where(call: Call, path: Path | None) -> Place | None:
+    """Where the thread of `call` is now: its innermost frame in the file `path`."""
+    ident = call.thread.ident if call.thread else None
+    frame = sys._current_frames().get(ident) if ident is not None else None
+    found = None
+    for entry, line in traceback.walk_stack(frame) if frame else ():
+        if path is not None and entry.f_code.co_filename == str(path):
+            found = Path(entry.f_code.co_filename), line
+            break
+    return found
+
+
+def _interrupt(thread: threading.Thread) -> None:
+    """Raise Abandoned in `thread` at its next bytecode, so that a busy loop stops eating the processor."""
+    if thread.ident is not None and thread.is_alive():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Abandoned))

@@ -1,0 +1,23 @@
+"""`@relay:Bob text` and `@relay:* text`: messages to other agents."""
+
+from __future__ import annotations
+
+from relay import names
+from relay.api import Context
+from relay.errors import UnknownRecipient
+
+
+async def deliver(target: str, message: str, ctx: Context) -> str | None:
+    """Send `message`; what the sender should know of it comes back as a text for the sender."""
+    try:
+        sent = await ctx.relay.send(target, message)
+    except UnknownRecipient as error:
+        if error.suggestion is None or error.suggestion in str(error):
+            raise
+        raise UnknownRecipient(f"{error} Did you mean @relay:{error.suggestion}?", error.suggestion) from None
+    if target == "*":
+        return None if sent else "Nobody else is in the team yet; the broadcast reached no one."
+    roster = await ctx.relay.roster()
+    if any(names.same(member.name, target) and not member.online for member in roster):
+        return f"{target} is offline. The message is kept and will be delivered when {target} is back."
+    return None

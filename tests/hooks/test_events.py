@@ -1,0 +1,47 @@
+import dataclasses
+
+import pytest
+
+from relay.errors import ConfigError
+from relay.hooks.events import EVENTS, MessageReceived, Output, event_names
+
+
+def test_the_class_names_the_event():
+    assert list(EVENTS) == [
+        "session_start", "output", "tool_pre", "tool_post", "prompt_submit", "prompting",
+        "message_received", "message_sent", "idle", "agent_end", "compact", "session_end",
+    ]  # fmt: skip
+    assert all(EVENTS[name].name == name and EVENTS[name].__doc__ for name in EVENTS)
+
+
+def test_events_are_frozen_and_slotted():
+    event = Output("hello")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        event.output = "other"
+    assert not hasattr(event, "__dict__")
+    assert MessageReceived.field_names() == ("sender", "body", "id")
+
+
+@pytest.mark.parametrize(
+    ("spelling", "names"),
+    [
+        ("session_start", ("session_start",)),
+        ("sessionStart", ("session_start",)),
+        ("onSessionStart", ("session_start",)),
+        ("on_session_start", ("session_start",)),
+        ("SessionStart", ("session_start",)),
+        ("onOutput", ("output",)),
+        ("output", ("output",)),
+        ("onMessageReceived", ("message_received",)),
+        ("onToolCall", ("tool_pre", "tool_post")),
+        ("tool_call", ("tool_pre", "tool_post")),
+        ("onIdle", ("idle",)),
+    ],
+)
+def test_every_spelling_of_the_sources_is_accepted(spelling, names):
+    assert event_names(spelling) == names
+
+
+def test_an_unknown_event_is_answered_with_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"no event 'onSesionStart'. Did you mean 'session_start'\?"):
+        event_names("onSesionStart")

@@ -1,0 +1,55 @@
+import pytest
+
+from relay.hooks.result import HookResult, result_of
+
+INJECT = HookResult("inject_context", "text")
+
+
+@pytest.mark.parametrize(
+    ("returned", "meant"),
+    [
+        (None, HookResult()),
+        ("", HookResult()),
+        ("text", INJECT),
+        ({"inject": "text"}, INJECT),
+        ({"inject": None}, HookResult()),
+        ({}, HookResult()),
+        ({"stop": True}, HookResult(stop=True)),
+        ({"inject": "text", "stop": True}, HookResult("inject_context", "text", stop=True)),
+        ({"user_message": "done", "user_message_level": "error"},
+         HookResult(user_message="done", user_message_level="error")),
+        ({"action": "inject_context", "context_injection": "text"}, INJECT),
+        (HookResult(stop=True), HookResult(stop=True)),
+    ],
+)  # fmt: skip
+def test_short_forms_mean_a_hook_result(returned, meant):
+    """R50"""
+    assert result_of(returned) == meant
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (3, r"returned 3 \(int\)\. Return None, a string"),
+        (True, r"returned True \(bool\)"),
+        (["text"], r"returned \['text'\] \(list\)"),
+        ({"injekt": "text"}, r"a dict with the key 'injekt' \(str\)\. The keys are inject, action"),
+        ({"inject": 7}, r"returned 'inject': 7 \(int\); the value is the text"),
+        ({"stop": "yes"}, r"stop is 'yes' \(str\); use True or False"),
+        ({"action": "explode"}, r"action is 'explode' \(str\); use one of 'continue', 'inject_context'"),
+        ({"action": "inject_context"}, "needs the text as context_injection"),
+        ({"context_injection": "text"}, "context_injection needs action='inject_context'"),
+        ({1: 2}, r"the key 1 \(int\)"),
+    ],
+)
+def test_nonsense_is_named_together_with_what_is_allowed(returned, said):
+    with pytest.raises(ValueError, match=said):
+        result_of(returned)
+
+
+def test_roles():
+    """R70"""
+    result = HookResult("inject_context", "text", "user")
+    assert result.context_injection_role == "user"
+    with pytest.raises(ValueError, match="use one of 'system', 'user', 'assistant'"):
+        HookResult("inject_context", "text", "robot")
