@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     def action(name: str, help: str) -> argparse.ArgumentParser:
         it = actions.add_parser(name, help=help, description=help)
         it.add_argument("-n", "--name", help="act as this agent (default: you; in an agent, the agent)")
-        it.add_argument("-t", "--team", help="its team (default: 'default'; in an agent, the agent's)")
+        it.add_argument("-t", "--team", help="its team (default: RELAY_TEAM, else 'default')")
         it.add_argument("--json", action="store_true", help="print JSON")
         return it
 
@@ -86,7 +86,7 @@ def _acting_as(team: str | None, name: str | None, env: Mapping[str, str]) -> tu
             )
         return own_team, own_name
     agent = names.PERSON if name is None or names.same(name, names.PERSON) else names.validate(name)
-    return names.validate(team or "default", "team"), agent
+    return names.validate(team or own_team or "default", "team"), agent
 
 
 def _text(words: list[str]) -> str:
