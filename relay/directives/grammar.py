@@ -1,0 +1,174 @@
+"""The grammar: which logical lines are directives.
+
+    @namespace:target body          at the beginning of a line, after the agent's bullets and indent
+    @namespace:target <<<           many lines, up to a line that is
+    ...                             >>>
+    \\@namespace:target              literal; \\\\@ stands for a literal \\@
+
+Inside Markdown code fences (CommonMark 0.31, section 4.5) nothing is a directive.  A fence or a `<<<` that is
+never closed ends with the turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from relay.directives.directive import Directive
+from relay.readers.line import Line
+
+BULLETS = "-*+•●◦○∙·▪▫■□◆◇►▸‣⁃⏺✦✧"
+DECORATION = rf"(?:[ \t\u00a0]*[{re.escape(BULLETS)}][ \t\u00a0]+){{0,3}}[ \t\u00a0]*"
+"""What may stand before a directive: indent and bullets; never a quote's `>` or a shell's prompt."""
+
+_NAMESPACE = "[A-Za-z][A-Za-z0-9_-]*"
+_OPENS = "<<<"
+_CLOSES = ">>>"
+
+_MAX_BLOCK = 256 * 1024
+"""Characters in a `<<<` form after which it counts as unclosed; a message has at most 64 KB."""
+
+
+def unescape(text: str, prefix: str = "@") -> str:
+    """`text` with one backslash taken from each run of them that stands before `@namespace:` (R65)."""
+    if "\\" not in text:
+        return text
+    return re.sub(rf"\\(\\*{re.escape(prefix)}{_NAMESPACE}:)", lambda match: match[1], text)
+
+
+class Grammar:
+    """Lines in, directives out; one per agent, because fences and `<<<` forms span lines.
+
+    knows:      whether a namespace (in lower case) has a handler; others are ordinary text.
+    prefix:     the character (or word) that begins a directive.
+    decoration: regular expression for what the agent puts before a paragraph.
+    """
+
+    def __init__(
+        self, knows: Callable[[str], bool], *, prefix: str = "@", decoration: str = DECORATION
+    ) -> None:
+        self._knows = knows
+        self._prefix = prefix
+        self._start = re.compile(
+            rf"(?P<lead>{decoration}){re.escape(prefix)}(?P<namespace>{_NAMESPACE}):(?P<target>\S+)"
+            r"(?:\s+(?P<body>.*))?\Z",
+            re.DOTALL,
+        )
+        self._fence = re.compile(rf"(?:{decoration})(?P<mark>`{{3,}}|~{{3,}})(?P<info>.*)\Z", re.DOTALL)
+        self._open_fence = ""
+        self._block: _Block | None = None
+
+    def line(self, line: Line) -> list[Directive]:
+        """Take the next logical line; return the directive that it is or closes."""
+        found: list[Directive] = []
+        if self._block is not None and (line.gap or self._block.size > _MAX_BLOCK):
+            # What is missing cannot be told from what was said: the form ends where it was last whole.
+            found += self._end_block(line.time, unclosed=True)
+        if self._block is not None:
+            if self._block.add(line):
+                found += self._end_block(line.time, unclosed=False)
+            return found
+        if self._follow_fence(line.text) or self._open_fence:
+            return found
+        started = self._start.match(line.text) if self._prefix in line.text else None
+        if started is None:
+            return found
+        namespace = started["namespace"].lower()
+        target = started["target"].rstrip(",:;.")
+        if not target or not self._knows(namespace):
+            return found
+        body = (started["body"] or "").strip()
+        if body == _OPENS:
+            self._block = _Block(namespace, target, len(started["lead"]))
+            return found
+        found.append(Directive(namespace, target, unescape(body, self._prefix), line.time))
+        return found
+
+    def turn_end(self, now: float) -> list[Directive]:
+        """The agent's turn has ended: an open `<<<` form is delivered, an open fence is forgotten."""
+        found: list[Directive] = []
+        while self._block is not None:
+            block = self._block
+            rest = block.split_at_hidden_end()
+            if rest is None:
+                found += self._end_block(now, unclosed=True)
+                break
+            found += self._end_block(now, unclosed=False)
+            for line in rest:
+                found += self.line(line)
+        self._open_fence = ""
+        return found
+
+    def _end_block(self, now: float, *, unclosed: bool) -> list[Directive]:
+        block, self._block = self._block, None
+        if block is None:
+            return []
+        body = unescape(block.body(), self._prefix)
+        return [Directive(block.namespace, block.target, body, now, unclosed)]
+
+    def _follow_fence(self, text: str) -> bool:
+        """Whether `text` opens or closes a code fence."""
+        self._open_fence, changed = _fence_after(self._fence, self._open_fence, text)
+        return changed
+
+
+class _Block:
+    """An open `<<<` form: its lines so far, and the code fence within it."""
+
+    _FENCE = re.compile(r"\s*(?P<mark>`{3,}|~{3,})(?P<info>.*)\Z", re.DOTALL)
+
+    def __init__(self, namespace: str, target: str, indent: int) -> None:
+        self.namespace = namespace
+        self.target = target
+        self.size = 0
+        self._indent = indent
+        self._lines: list[Line] = []
+        self._fence = ""
+        self._hidden_end: int | None = None
+
+    def add(self, line: Line) -> bool:
+        """Take a line; return whether it closes the form."""
+        if line.text.strip() == _CLOSES:
+            if not self._fence:
+                return True
+            if self._hidden_end is None:
+                self._hidden_end = len(self._lines)
+        before = self._fence
+        self._fence, _ = _fence_after(self._FENCE, self._fence, line.text)
+        if before and not self._fence:
+            self._hidden_end = None
+        self._lines.append(line)
+        self.size += len(line.text) + 1
+        return False
+
+    def split_at_hidden_end(self) -> list[Line] | None:
+        """If a fence that was never closed hid a `>>>`, end the form there and return the lines after it."""
+        if self._hidden_end is None:
+            return None
+        rest = self._lines[self._hidden_end + 1 :]
+        del self._lines[self._hidden_end :]
+        return rest
+
+    def body(self) -> str:
+        """The lines, without the indent that the agent's decoration of the first one gave them all."""
+        texts = [line.text.rstrip() for line in self._lines]
+        depths = [len(text) - len(text.lstrip()) for text in texts if text]
+        indent = min([self._indent, *depths])
+        return "\n".join(text[indent:] for text in texts)
+
+
+def _fence_after(pattern: re.Pattern[str], fence: str, text: str) -> tuple[str, bool]:
+    """The fence that is open after the line `text` when `fence` was open before ("" for none), and whether
+    `text` is a fence that opens or closes it."""
+    if "```" not in text and "~~~" not in text:
+        return fence, False
+    match = pattern.match(text)
+    if match is None:
+        return fence, False
+    mark, info = match["mark"], match["info"]
+    if not fence:
+        # A backtick in the info string means inline code.
+        return (mark, True) if mark[0] == "~" or "`" not in info else (fence, False)
+    if mark[0] == fence[0] and len(mark) >= len(fence) and not info.strip():
+        return "", True
+    return fence, False
