@@ -1,0 +1,33 @@
+"""Memory from start to end: what is known is told at the start, and what was learned is asked for at the end.
+
+In between the agent saves, searches, lists and forgets by itself, with `@memory:save ...` and its kin.
+"""
+
+from relay import RelayConfig
+
+
+def tell_what_is_known(event, ctx):
+    project = ctx.memory.search(f"project {ctx.working_dir.name}")
+    preferences = [memory for memory in ctx.memory.search("user preferences") if memory not in project]
+    parts = []
+    if project:
+        parts += ["[CONTEXT FROM MEMORY]", *(f"- {memory.text}" for memory in project)]
+    if preferences:
+        parts += ["[USER PREFERENCES]", *(f"- {memory.text}" for memory in preferences)]
+    return {"inject": "\n".join(parts)}
+
+
+def ask_what_was_learned(event, ctx):
+    return {
+        "inject": """[SESSION ENDING]
+If you learned anything important, save it, for example:
+  @memory:save User prefers TypeScript over JavaScript
+  @memory:save This project uses Prisma for database access"""
+    }
+
+
+config = RelayConfig(
+    patterns={"memory": "builtin"},
+    hooks={"on_session_start": tell_what_is_known, "on_session_end": ask_what_was_learned},
+    memory={"backend": "embedded", "auto_save": False},
+)

@@ -1,0 +1,20 @@
+"""Watch the agent work: errors go to the team's #errors channel, and a silent agent is asked where it is."""
+
+from relay import on
+
+
+@on("output")
+def report_errors(output, ctx):
+    if "ERROR" in output:
+        ctx.notify("errors", output)
+
+
+@on("message_received")
+def remember_who_wrote(sender, body, ctx):
+    ctx.memory.save(f"{sender} wrote: {body}")
+
+
+@on("idle")  # after 30 seconds without output; `idle_seconds` in relay.toml says otherwise
+def ask_for_a_status(event, ctx):
+    if not any("STATUS" in line for line in ctx.output[-20:]):
+        ctx.inject("Say in one line, beginning with STATUS, where you are.")

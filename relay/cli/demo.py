@@ -1,0 +1,190 @@
+"""Watch two wrapped agents greet each other.
+
+Starts two small programs, Alice and Bob, under relay. Alice prints a line that begins with `@relay:Bob`;
+relay reads it from her terminal, carries it over an MQTT broker of its own and types it into Bob's; Bob
+answers. It fails unless both greetings arrived, as the two programs themselves report. It uses a home of its
+own for the time it runs, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from relay.data import directory
+from relay.errors import RelayError
+from relay.text import visible
+
+_PATIENCE = 30.0  # seconds for the whole conversation, which takes less than one
+_TICK = 0.01  # seconds between two looks at the agents' log
+_COLOURS = {"Alice": "36", "Bob": "35", "relay": "2"}  # SGR (ECMA-48 8.3.117): cyan, magenta, faint
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the agents' log. `did` is "said" or "read"; `time` is seconds since the epoch."""
+
+    agent: str
+    did: str
+    text: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """A message that was said by one agent and read by the other, `seconds` later."""
+
+    sender: str
+    to: str
+    body: str
+    seconds: float
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=_PATIENCE,
+        metavar="SECONDS",
+        help="give up after (default: %(default)g)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    with _terminable(), _home() as home:
+        relay = _Relay(home)
+        print("Two small programs, Alice and Bob, each wrapped by relay. Neither knows where the other is;")
+        print("each prints lines and reads lines. What begins with @relay:NAME becomes a message.\n")
+        try:
+            log = home / "log.jsonl"
+            log.touch()
+            greeter = [sys.executable, str(directory("examples") / "greeter.py"), "--log", str(log)]
+            relay("wrap", "-d", "-n", "Bob", *greeter)
+            relay("wrap", "-d", "-n", "Alice", *greeter, "Bob")
+            greetings = _watch(log, args.timeout)
+            if len(greetings) < 2:
+                raise RelayError(
+                    f"only {len(greetings)} of 2 greetings arrived within {args.timeout:g} seconds.\n"
+                    f"{relay.report()}\n`relay doctor` looks for what is wrong with this machine."
+                )
+        finally:
+            relay.end()
+        print()
+        for greeting in greetings:
+            print(
+                f"{greeting.to} received {greeting.sender}'s greeting after {greeting.seconds * 1000:.0f} ms."
+            )
+        print("\nNow with agents of yours, each in a terminal:  relay wrap -n Alice claude")
+        print("                                               relay wrap -n Bob codex")
+    return 0
+
+
+class _Relay:
+    """The `relay` command, in the demo's home and none of the caller's."""
+
+    def __init__(self, home: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
+        self._environment = {**kept, "RELAY_HOME": str(home)}
+        self._home = home
+
+    def __call__(self, *arguments: str) -> str:
+        """What the command printed; RelayError, with what it complained of, where it failed."""
+        run = self._run(*arguments)
+        if run.returncode != 0:
+            raise RelayError(f"`relay {' '.join(arguments[:4])} ...` failed: {run.stderr.strip()}")
+        return run.stdout
+
+    def report(self) -> str:
+        """What relay knows of its sessions and messages, for whoever has to find out what went wrong."""
+        return "\n".join(
+            (run.stdout + run.stderr).strip() for run in map(self._run, ("ps", "messages", "events"))
+        )
+
+    def end(self) -> None:
+        """Stop the agents and the broker; RelayError where that fails."""
+        stopped = [self._run("stop", "--all"), self._run("broker", "stop")]
+        if failed := [run.stderr.strip() for run in stopped if run.returncode != 0]:
+            raise RelayError(f"the demo could not stop what it started in {self._home}: {' '.join(failed)}")
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "relay", *arguments],
+            env=self._environment, cwd=self._home, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", check=False,
+        )  # fmt: skip
+
+
+def _watch(log: Path, timeout: float) -> list[Greeting]:
+    """Show the log's entries as they come, until both agents have read what the other said to them."""
+    seen: list[Entry] = []
+    greetings: list[Greeting] = []
+    deadline = time.monotonic() + timeout
+    with log.open(encoding="utf-8") as file:
+        rest = ""
+        while len(greetings) < 2 and time.monotonic() < deadline:
+            *lines, rest = (rest + file.read()).split("\n")
+            for line in lines:
+                entry = Entry(**json.loads(line))
+                _show(entry)
+                if entry.did == "read":
+                    greetings += _received(entry, seen)
+                seen.append(entry)
+            time.sleep(_TICK)
+    return greetings
+
+
+def _received(read: Entry, before: list[Entry]) -> Iterator[Greeting]:
+    """The messages to the reader, said before, that are in what it read."""
+    for said in before:
+        directive = re.match(r"@relay:(\w+) (.+)", said.text) if said.did == "said" else None
+        if directive and directive[1] == read.agent and directive[2] in read.text:
+            yield Greeting(said.agent, read.agent, directive[2], read.time - said.time)
+
+
+def _show(entry: Entry) -> None:
+    verb = "prints" if entry.did == "said" else "reads"
+    print(f"{_coloured(f'{entry.agent:>5} {verb:<6}', entry.agent)} │ {visible(entry.text)}", flush=True)
+
+
+def _coloured(text: str, agent: str) -> str:
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):  # no-color.org
+        return text
+    return f"\x1b[{_COLOURS.get(agent, '0')}m{text}\x1b[0m"
+
+
+@contextmanager
+def _home() -> Iterator[Path]:
+    """A home in a directory with a short name (a socket's path is limited), removed afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="relay-demo-", dir="/tmp"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does, so that what it started is stopped."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
