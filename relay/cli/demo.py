@@ -167,8 +167,8 @@ def _coloured(text: str, agent: str) -> str:
 
 @contextmanager
 def _home() -> Iterator[Path]:
-    """A home in a directory with a short name (a socket's path is limited), removed afterwards."""
-    path = Path(tempfile.mkdtemp(prefix="relay-demo-", dir="/tmp"))
+    """A home with a short path (a socket's is limited), removed afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="relay-demo-"))
     try:
         yield path
     finally:
