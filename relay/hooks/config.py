@@ -92,10 +92,13 @@ class RelayConfig:
     def memory_config(self) -> MemoryConfig:
         return MemoryConfig() if self.memory is None else MemoryConfig.from_mapping(self.memory)
 
-    def apply(self, registry: Registry) -> None:
-        """Register the handlers. ConfigError where "builtin" stands for a namespace that has no built-in."""
+    def apply(self, registry: Registry, built_in: Registry) -> None:
+        """Register the handlers in `registry`.
+
+        ConfigError where "builtin" stands for a namespace that has no built-in handler in `built_in`.
+        """
         for pattern in self._builtins():
-            if not registry.has_builtin(Pattern.parse(pattern).namespace):
+            if not built_in.has_builtin(Pattern.parse(pattern).namespace):
                 raise ConfigError(f"patterns: there is no built-in handler for {pattern!r}; give a function.")
         for pattern, function, options in self._pattern_handlers():
             registry.add_pattern(pattern, function, **options)

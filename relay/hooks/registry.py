@@ -131,6 +131,12 @@ class Registry:
             binding = bind(function, EVENT_ARGUMENTS, EVENTS[name].field_names(), what=f"the handler {label}")
             self._events[name].append(Handler(function, binding, label, builtin=builtin, priority=priority))
 
+    def include(self, other: Registry) -> None:
+        """Register everything that `other` has, after what is here already."""
+        self._patterns += other._patterns
+        for name, handlers in other._events.items():
+            self._events[name] += handlers
+
     def knows(self, namespace: str) -> bool:
         """Whether `@namespace:` is a directive at all, for the grammar."""
         namespace = namespace.lower()

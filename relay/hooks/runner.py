@@ -20,8 +20,10 @@ from typing import Any
 
 from relay import names
 from relay.directives.directive import Directive
-from relay.errors import RelayError
+from relay.errors import ConfigError, RelayError
 from relay.hooks import prints
+from relay.hooks.config import MemoryConfig
+from relay.hooks.config_file import ConfigFile, Loaded, load
 from relay.hooks.context import Collector, Context
 from relay.hooks.events import Event
 from relay.hooks.problem import Kind, Problem
@@ -88,6 +90,29 @@ class Runner:
         self._stuck: dict[Handler, Call] = {}
         self._workers = Workers()
         self._loop_thread: LoopThread | None = None
+
+    async def load(self, file: ConfigFile) -> MemoryConfig:
+        """Execute a relay.config.py on a worker thread and register what it registers; return its settings.
+
+        Raises ConfigError, and registers nothing, if the file is wrong or takes longer than the timeout.
+        """
+        printed = prints.Printed()
+        context = self._context(printed)
+        call = self._workers.submit(partial(load, file, self.registry), context)
+        ended = await self._done(call, self._timeout) or not self._workers.abandon(call)
+        if text := printed.take():
+            self._note(file.path.name, text)
+        if not ended:
+            raise ConfigError(
+                f"loading did not end within {self._timeout:g} s. Move what takes long into a handler.",
+                file.path,
+            )
+        finished = call.done.result()
+        if finished.error is not None:
+            raise finished.error
+        loaded: Loaded = finished.value
+        self.registry.include(loaded.registry)
+        return loaded.memory
 
     async def fire(self, event: Event, ctx: Context) -> list[HookResult]:
         """Call the handlers of `event` one after another until one says stop."""
@@ -178,10 +203,8 @@ class Runner:
             if stuck.thread is not None and stuck.thread.is_alive():
                 return Finished(error=RelayError("the handler is still stuck in an earlier call."))
             del self._stuck[handler]
-        prints.capture()
         printed = prints.Printed()
-        context = contextvars.copy_context()
-        context.run(prints.printed.set, printed)
+        context = self._context(printed)
         if handler.is_async:
             finished = await self._on_loop(handler, function, context)
         else:
@@ -195,6 +218,13 @@ class Runner:
             self._problem(handler, "printed", what, path, line, once="printed")
             self._note(handler.name, text)
         return finished
+
+    @staticmethod
+    def _context(printed: prints.Printed) -> contextvars.Context:
+        prints.capture()
+        context = contextvars.copy_context()
+        context.run(prints.printed.set, printed)
+        return context
 
     async def _on_worker(
         self, handler: Handler, function: Callable[[], Any], context: contextvars.Context

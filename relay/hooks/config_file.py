@@ -1,0 +1,193 @@
+"""relay.config.py: found, read once, checked against what is trusted, and executed.
+
+    find ──→ read ──→ trusted? ──→ load ──→ handlers and memory settings
+                         └─ no: a notice of one line; the session starts without the file
+
+What is executed is exactly the bytes that were hashed.  The modules that the file imports are not covered.
+"""
+
+from __future__ import annotations
+
+import ast
+import shlex
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.hooks.config import MemoryConfig, RelayConfig
+from relay.hooks.registry import Registry, registering
+from relay.hooks.trust import Trust, digest
+from relay.text import one_line
+
+FILE = "relay.config.py"
+
+_MODULE = "relay_config"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A relay.config.py as it was read; `source` is what will be executed."""
+
+    path: Path
+    source: bytes
+
+    @property
+    def digest(self) -> str:
+        return digest(self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which file a session uses: none, one that may run, or none and a notice that says why."""
+
+    file: ConfigFile | None = None
+    notice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a file registered, and its memory settings."""
+
+    registry: Registry
+    memory: MemoryConfig
+
+
+def find(directory: Path, home: Home) -> Path | None:
+    """The relay.config.py for an agent in `directory`.
+
+    It is the nearest one, upwards to the project's root (the folder with .git) or the home folder; else the
+    person's own, in relay's configuration folder; else None.
+    """
+    for folder in (directory, *directory.parents):
+        if (folder / FILE).is_file():
+            return folder / FILE
+        if (folder / ".git").exists() or folder == Path.home():
+            break
+    own = home.config / FILE
+    return own if own.is_file() else None
+
+
+def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
+    """Find the file (`explicit` is what --config names), read it, and see whether it may run.
+
+    The person's own file needs no trust; any other does, the one that --config names included.
+    Raises ConfigError if a file cannot be read.
+    """
+    path = explicit.absolute() if explicit else find(directory, home)
+    if path is None:
+        return Choice()
+    file = read(path)
+    own = home.config / FILE
+    if path == own or Trust(home).covers(path, file.source):
+        return Choice(file)
+    command = f"relay trust {shlex.quote(str(path))}"
+    return Choice(
+        notice=f"{path} is not trusted and does not run. Read it, then `{command}` and start again."
+    )
+
+
+def read(path: Path) -> ConfigFile:
+    """Read `path`, once; raise ConfigError if that fails."""
+    try:
+        return ConfigFile(path, path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError("there is no such file. Check the path given to --config.", path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}.", path) from None
+
+
+def changed(path: Path, digest_then: str) -> bool:
+    """Whether the file is not any more what it was when it had this digest (it may be gone, too)."""
+    try:
+        return digest(path.read_bytes()) != digest_then
+    except OSError:
+        return True
+
+
+def load(file: ConfigFile, built_in: Registry) -> Loaded:
+    """Execute `file`; `built_in` is what "builtin" may refer to and stays as it is.
+
+    Runs the user's code on the calling thread. Raises ConfigError with the line and what to do for whatever
+    goes wrong in it, sys.exit included.
+    """
+    registry = Registry()
+    module = ModuleType(_MODULE)
+    module.__file__ = str(file.path)
+    sys.modules[_MODULE] = module  # where dataclasses and pickle look for it
+    folder = str(file.path.parent.absolute())
+    if folder not in sys.path:
+        sys.path.append(folder)  # last: a project's queue.py must not stand in for the standard one
+    try:
+        code = compile(file.source, str(file.path), "exec", dont_inherit=True)
+        with registering(registry):
+            exec(code, module.__dict__)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (it is the user's code: anything may come)
+        raise _explained(error, file) from None
+    config = getattr(module, "config", None)
+    if config is None:
+        return Loaded(registry, MemoryConfig())
+    line = _assignment(file, "config")
+    if not isinstance(config, RelayConfig):
+        raise ConfigError(
+            f"config is {_a(config)}; write config = RelayConfig(patterns=..., hooks=..., memory=...), "
+            "after `from relay import RelayConfig`.",
+            file.path,
+            line,
+        )
+    try:
+        config.apply(registry, built_in)
+    except ConfigError as error:
+        raise ConfigError(str(error), file.path, line) from None
+    return Loaded(registry, config.memory_config())
+
+
+def _explained(error: BaseException, file: ConfigFile) -> ConfigError:
+    line = _line(error, file)
+    match error:
+        case ConfigError() if error.path is not None:
+            return error
+        case ConfigError():
+            what = str(error)
+        case SyntaxError() if error.filename == str(file.path):
+            line = error.lineno
+            what = f"this is not Python: {error.msg}. Mend the line."
+        case ModuleNotFoundError():
+            what = (
+                f"there is no module {error.name!r}. Put it beside this file, or install it where relay "
+                f"runs: {sys.executable} -m pip install {(error.name or '').partition('.')[0]}"
+            )
+        case ImportError():
+            what = f"{error}. Check the name that is imported."
+        case SystemExit():
+            what = (
+                "the file calls sys.exit while it is loaded. Take that out; only what it registers matters."
+            )
+        case _:
+            text = one_line(str(error), 200)
+            what = f"loading failed with {type(error).__name__}" + (f": {text}" if text else "") + "."
+    return ConfigError(what, file.path, line)
+
+
+def _line(error: BaseException, file: ConfigFile) -> int | None:
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == str(file.path)]
+    return lines[-1] if lines else None
+
+
+def _assignment(file: ConfigFile, name: str) -> int | None:
+    """The line of the last top-level assignment to `name`."""
+    lines = [
+        node.lineno
+        for node in ast.parse(file.source).body
+        for target in (node.targets if isinstance(node, ast.Assign) else [])
+        if isinstance(target, ast.Name) and target.id == name
+    ]
+    return lines[-1] if lines else None
+
+
+def _a(value: object) -> str:
+    return f"{one_line(repr(value), 40)} ({type(value).__name__})"
