@@ -56,3 +56,4 @@ def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
         assert list(Path(path).iterdir())
     output(relay, "memory", "save", "hello")
     assert "hello" in output(relay, "memory", "list")
+    assert "Bob received Alice's greeting" in output(relay, "demo")
