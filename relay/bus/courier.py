@@ -1,0 +1,302 @@
+"""One agent's part of the bus: sends its messages, receives its mail, knows who is there.
+
+    send → ledger → Publisher → broker → the other's courier → its ledger → on_message
+                                                     └── receipt ──→ ledger → on_outcome
+
+A courier also publishes for those senders of its home that have no session of their own (the person, agents
+that have ended), over a connection with their credentials.  Everything is written to the ledger first, so
+that a broker that is absent, wedged or killed delays messages and loses none; nothing here waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from relay import names
+from relay.bus import broker, presence, topics
+from relay.bus.broker import Endpoint
+from relay.bus.claims import claim_name
+from relay.bus.credentials import Credentials
+from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
+from relay.bus.ledger import Ledger
+from relay.bus.message import Message, State
+from relay.bus.posting import post
+from relay.bus.presence import Presence, Roster
+from relay.bus.publisher import Publisher
+from relay.bus.substitutes import Substitutes
+from relay.bus.transport import IN_FLIGHT, ConnectionLost, Identity, Inbound, MqttTransport, Transport
+from relay.errors import LedgerError, RelayError
+from relay.home import Home
+
+FIRST_RECONNECT = 0.2
+LAST_RECONNECT = 30.0
+"""Seconds between two tries to reach the broker: doubling, with jitter."""
+
+_GOODBYE_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+_T = TypeVar("_T")
+
+
+class Courier:
+    """The bus as one agent's session uses it; everything on one event loop's thread.
+
+    broker_url: an external broker; None: the embedded one, started on demand (at broker_port, if given).
+    on_message: a message for this agent was stored and its turn has come.
+    on_outcome: a message of this agent is stored at its receiver, or was settled there.
+    on_status:  one line for the person: connected, or why not.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        team: str,
+        name: str,
+        *,
+        broker_url: str | None = None,
+        broker_port: int | None = None,
+        on_message: Callable[[Message], None],
+        on_outcome: Callable[[Message], None],
+        on_status: Callable[[str], None],
+    ) -> None:
+        """Raises LedgerError, HomeError, and BrokerError for a malformed URL."""
+        self.team = names.validate(team, "team")
+        self.name = names.validate(name)
+        self.ignored = 0
+        """Payloads that were not ours, or not what their topic said."""
+        self._home = home
+        self._external = None if broker_url is None else broker.external(broker_url)
+        self._port = broker_port
+        self._on_message = on_message
+        self._on_outcome = on_outcome
+        self._on_status = on_status
+        self._boot = ""  # of the present connection
+        self._roster = Roster()
+        self._ledger = Ledger(home.ledger)
+        self._publisher: Publisher | None = None
+        self._substitutes: Substitutes | None = None
+        self._receipts = asyncio.Event()
+        self._reannounce = asyncio.Event()
+        self._registered: set[str] = set()
+        self._last_status = ""
+        self._ledger.register(self.team, self.name)
+
+    async def run(self) -> None:
+        """Be on the bus until cancelled, whatever the broker does. Raises NameInUse; call it once."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._ledger.close)
+            stack.enter_context(claim_name(self._home, self.team, self.name))
+            if self._external is None:
+                stack.enter_context(broker.use(self._home))
+            self._ledger.recover(self.team, self.name)
+            self._ledger.prune()
+            failures = 0
+            while True:
+                started = time.monotonic()
+                try:
+                    await self._once()
+                except* RelayError as group:
+                    self._status(str(_first(group)))
+                # A connection that held for a while was a good one: begin anew.
+                failures = 1 if time.monotonic() - started > LAST_RECONNECT else failures + 1
+                delay = min(LAST_RECONNECT, FIRST_RECONNECT * 2.0 ** min(failures - 1, 10))
+                await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+
+    def send(self, to: str, body: str, *, thread: str | None = None) -> list[Message]:
+        """Commit a message to `to` (an agent, the person, or `*`: everybody known but oneself).
+
+        Returns one message per receiver; they travel as soon as they can.  Raises UnknownRecipient,
+        MessageRefused and LedgerError; nothing was sent then.
+        """
+        messages = post(self._ledger, self.team, self.name, to, body, thread)
+        if self._publisher is not None:
+            self._publisher.wake()
+        return messages
+
+    def drain(self) -> None:
+        """Another process of this home has put messages in the ledger: publish them."""
+        if self._publisher is not None:
+            self._publisher.wake()
+        if self._substitutes is not None:
+            self._substitutes.look()
+
+    def waiting(self) -> list[Message]:
+        """What is stored for this agent and not yet being typed, in order."""
+        return self._ledger.waiting(self.team, self.name)
+
+    def injecting(self, id: str) -> None:
+        """Note that typing message `id` begins: if this process dies now, it counts as uncertain."""
+        self._ledger.injecting(self.team, self.name, id)
+
+    def settle(self, id: str, state: State, detail: str | None = None) -> None:
+        """Note what became of message `id`: injected, uncertain or rejected. Its sender is told."""
+        self._ledger.settle(self.team, self.name, id, state, detail)
+        self._receipts.set()
+
+    def roster(self) -> list[Presence]:
+        """Everybody known in the team, by name."""
+        return self._roster.list(self._ledger.known(self.team))
+
+    async def _once(self) -> None:
+        """One connection, from start to loss; always ends with an exception."""
+        endpoint, credentials = await asyncio.to_thread(self._admit, self.name)
+        self._boot = secrets.token_hex(8)
+        transport = MqttTransport(
+            endpoint,
+            Identity(
+                credentials.client_id,
+                keep=True,
+                user=endpoint.user or credentials.user,
+                password=endpoint.password or credentials.password,
+                farewell=self._announcement(online=False),
+            ),
+        )
+        await transport.connect()
+        publisher = Publisher(self._ledger, transport, self.team, self.name, self._roster.online)
+        substitutes = Substitutes(self._home, self._ledger, self.team, self._connect_as, self._roster.online)
+        try:
+            await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
+            # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
+            await transport.subscribe(topics.presence_filter(self.team), 0)
+            self._publisher, self._substitutes = publisher, substitutes
+            self._status(f"connected to {endpoint.url}")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._announce(transport))
+                tasks.create_task(self._receive(transport))
+                tasks.create_task(self._send_receipts(transport))
+                tasks.create_task(publisher.run())
+                tasks.create_task(substitutes.run())
+        finally:
+            self._publisher = self._substitutes = None
+            await self._leave(transport)
+
+    def _admit(self, name: str) -> tuple[Endpoint, Credentials]:
+        if self._external is None:
+            return broker.admit(self._home, self.team, name, port=self._port)
+        return self._external, broker.credentials(self._home, self.team, name)
+
+    async def _connect_as(self, sender: str) -> Transport:
+        """A connection with the rights of an absent sender of this home, beside its mailbox's own."""
+        endpoint, credentials = await asyncio.to_thread(self._admit, sender)
+        identity = Identity(
+            f"relay-{secrets.token_hex(16)}",
+            keep=False,
+            user=endpoint.user or credentials.user,
+            password=endpoint.password or credentials.password,
+        )
+        transport = MqttTransport(endpoint, identity)
+        await transport.connect()
+        return transport
+
+    def _announcement(self, *, online: bool) -> tuple[str, bytes]:
+        payload = presence.encode(self.name, self._boot, time.time(), online=online)
+        return topics.presence(self.team, self.name), payload
+
+    async def _announce(self, transport: Transport) -> None:
+        while True:
+            self._reannounce.clear()
+            await transport.publish(*self._announcement(online=True), retain=True)
+            self._tell_outcomes()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(presence.HEARTBEAT):
+                    await self._reannounce.wait()
+
+    async def _leave(self, transport: Transport) -> None:
+        """Say goodbye, if the broker still listens, and disconnect; bounded."""
+        with contextlib.suppress(ConnectionLost, TimeoutError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await transport.publish(*self._announcement(online=False), retain=True)
+        await transport.close()
+
+    async def _receive(self, transport: Transport) -> None:
+        async for inbound in transport.arriving():
+            try:
+                match topics.parse(inbound.topic):
+                    case topics.Inbox() as topic:
+                        self._take(decode(inbound.payload, topic))
+                    case topics.PresenceTopic(name=level):
+                        self._hear(inbound, level)
+                    case None:
+                        raise ForeignPayload("not a topic of ours")
+            except ForeignPayload as why:
+                self.ignored += 1
+                _log.warning("ignored a payload on %r: %s", inbound.topic, why)
+            except LedgerError as error:
+                # Its sender gets no receipt and will publish it again.
+                self._status(str(error))
+
+    def _take(self, item: Parcel | Receipt) -> None:
+        if isinstance(item, Receipt):
+            self._ledger.receipt(self.team, item)
+            self._tell_outcomes()
+            return
+        for message in self._ledger.store(self.team, item):
+            self._call(self._on_message, message)
+        self._receipts.set()
+
+    def _hear(self, inbound: Inbound, level: str) -> None:
+        heard = presence.decode(inbound.payload, level)
+        if heard is None:
+            raise ForeignPayload("not an announcement")
+        if names.same(heard.name, self.name):
+            if heard.boot == self._boot and heard.online:
+                self._roster.hear(heard, retained=False)
+            else:
+                self._reannounce.set()  # the will of an earlier connection came late
+            return
+        if names.key(heard.name) not in self._registered:
+            self._ledger.register(self.team, heard.name)
+            self._registered.add(names.key(heard.name))
+        if self._roster.hear(heard, retained=inbound.retained):
+            self._ledger.appeared(self.team, heard.name, self.name)
+            if self._publisher is not None:
+                self._publisher.wake()
+
+    async def _send_receipts(self, transport: Transport) -> None:
+        while True:
+            self._receipts.clear()
+            receipts = self._ledger.receipts(self.team, self.name, IN_FLIGHT)
+            if not receipts:
+                await self._receipts.wait()
+                continue
+            await asyncio.gather(
+                *(
+                    transport.publish(topics.inbox(self.team, receipt.sender, self.name), encode(receipt))
+                    for receipt in receipts
+                )
+            )
+            self._ledger.receipted(self.team, receipts)
+
+    def _tell_outcomes(self) -> None:
+        for message in self._ledger.outcomes(self.team, self.name):
+            self._call(self._on_outcome, message)
+
+    def _status(self, text: str) -> None:
+        """Tell the person, but not the same again and again."""
+        if text != self._last_status:
+            self._last_status = text
+            self._call(self._on_status, text)
+
+    def _call(self, callback: Callable[[_T], None], value: _T) -> None:
+        """A callback that fails is logged; the bus goes on."""
+        try:
+            callback(value)
+        except Exception:  # noqa: BLE001  whatever it is, the bus must go on
+            _log.exception("a callback of the courier failed")
+
+
+def _first(group: BaseExceptionGroup[RelayError]) -> RelayError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, RelayError)
+    return error

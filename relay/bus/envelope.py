@@ -1,0 +1,164 @@
+"""What travels: JSON payloads with a version, and the check that a payload is what its topic says.
+
+A message (`kind` "message") goes to the receiver's inbox, a receipt (`kind` "receipt") to its sender's.
+Anything else that arrives (another version, another sender than its topic's, not JSON) is foreign: `decode`
+says why, and the caller counts it and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from relay.bus import topics
+from relay.bus.message import MAX_BODY, Message, State
+
+VERSION = 1
+MAX_PAYLOAD = 6 * MAX_BODY + 8192
+"""Bytes; JSON writes a control character as six (RFC 8259 section 7), and the rest is short."""
+
+_REPORTED = {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
+_MAX_SHORT = 1024
+
+
+class ForeignPayload(Exception):
+    """Not a payload of ours; str() says why, for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A message on its way, with what the receiver needs to keep the order of its pair.
+
+    origin: the ledger that numbered it. sequence: its place among the sender's messages to this receiver,
+    from 1. base: the lowest sequence that may not be stored yet; whatever lies between base and sequence
+    and has not arrived comes before this message.
+    """
+
+    message: Message
+    origin: str
+    sequence: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of message `id` at its receiver. sender: the message's sender, to whom this goes."""
+
+    id: str
+    receiver: str
+    sender: str
+    state: State
+    detail: str | None = None
+
+
+def encode(item: Parcel | Receipt) -> bytes:
+    value: dict[str, Any]
+    if isinstance(item, Receipt):
+        value = {
+            "v": VERSION,
+            "kind": "receipt",
+            "id": item.id,
+            "from": item.receiver,
+            "to": item.sender,
+            "state": item.state.value,
+            "detail": item.detail,
+        }
+    else:
+        message = item.message
+        value = {
+            "v": VERSION,
+            "kind": "message",
+            "id": message.id,
+            "seq": item.sequence,
+            "base": item.base,
+            "origin": item.origin,
+            "from": message.sender,
+            "to": message.to,
+            "body": message.body,
+            "time": message.time,
+            "thread": message.thread,
+        }
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode(payload: bytes, topic: topics.Inbox) -> Parcel | Receipt:
+    """The message or receipt in `payload`, which came in at `topic`. Raises ForeignPayload."""
+    if len(payload) > MAX_PAYLOAD:
+        raise ForeignPayload(f"{len(payload)} bytes")
+    try:
+        value = json.loads(payload)
+    except (ValueError, RecursionError):
+        raise ForeignPayload("not JSON") from None
+    if not isinstance(value, dict) or value.get("v") != VERSION:
+        raise ForeignPayload(f"not version {VERSION}")
+    fields = _Fields(value)
+    sender, to = fields.text("from"), fields.text("to")
+    if topics.level(sender) != topic.sender:
+        raise ForeignPayload("its sender is not its topic's")
+    if topics.level(to) != topic.to:
+        raise ForeignPayload("its receiver is not its topic's")
+    match value.get("kind"):
+        case "message":
+            return _message(fields, sender, to)
+        case "receipt":
+            try:
+                state = State(fields.text("state"))
+            except ValueError:
+                raise ForeignPayload("an unknown state") from None
+            if state not in _REPORTED:
+                raise ForeignPayload(f"a receipt cannot say {state}")
+            return Receipt(fields.text("id"), sender, to, state, fields.optional("detail"))
+    raise ForeignPayload("an unknown kind")
+
+
+def _message(fields: _Fields, sender: str, to: str) -> Parcel:
+    body = fields.text("body", MAX_BODY)
+    message = Message(
+        id=fields.text("id"),
+        sender=sender,
+        to=to,
+        body=body,
+        time=fields.number("time"),
+        state=State.STORED,
+        thread=fields.optional("thread"),
+    )
+    sequence, base = fields.count("seq"), fields.count("base")
+    if base > sequence:
+        raise ForeignPayload("its base is above its sequence")
+    return Parcel(message, fields.text("origin"), sequence, base)
+
+
+class _Fields:
+    """Typed access to a decoded object."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self._value = value
+
+    def text(self, name: str, limit: int = _MAX_SHORT) -> str:
+        value = self._value.get(name)
+        if not isinstance(value, str) or not value:
+            raise ForeignPayload(f"{name} is not a text")
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            raise ForeignPayload(f"{name} holds lone surrogates") from None
+        if size > limit:
+            raise ForeignPayload(f"{name} is too long")
+        return value
+
+    def optional(self, name: str) -> str | None:
+        return None if self._value.get(name) is None else self.text(name)
+
+    def number(self, name: str) -> float:
+        value = self._value.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ForeignPayload(f"{name} is not a number")
+        return float(value)
+
+    def count(self, name: str) -> int:
+        value = self._value.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 53:
+            raise ForeignPayload(f"{name} is not a count")
+        return value

@@ -1,0 +1,58 @@
+"""Accepting a message: the checks that come before it is committed to the ledger."""
+
+from __future__ import annotations
+
+from relay import names
+from relay.bus.ledger import Ledger
+from relay.bus.message import MAX_BODY, Message
+from relay.errors import MessageRefused, UnknownRecipient
+
+EVERYBODY = "*"
+
+
+def post(
+    ledger: Ledger, team: str, sender: str, to: str, body: str, thread: str | None = None
+) -> list[Message]:
+    """Commit a message from `sender` to `to`: an agent, the person, or `*`, everybody but the sender.
+
+    Returns one message per receiver, names spelled as they spell them.  Raises UnknownRecipient (with a
+    suggestion), MessageRefused and LedgerError; nothing was committed then.
+    """
+    _check(body)
+    if names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
+        return ledger.send(team, sender, [names.PERSON], body, thread, arrived=True)
+    others = [name for name in ledger.known(team) if not names.same(name, sender)]
+    if to == EVERYBODY:
+        if not others:
+            raise UnknownRecipient(f"nobody else is in team {team!a} yet; `relay wrap` starts an agent.")
+        return ledger.send(team, sender, others, body, thread)
+    if to.startswith("#"):
+        raise MessageRefused(f"{to!a} is a channel, and there are none yet; send to a name or to '*'.")
+    if names.same(to, sender):
+        raise MessageRefused(f"{to!a} is the sender itself; send to somebody else.")
+    for name in others:
+        if names.same(name, to):
+            return ledger.send(team, sender, [name], body, thread)
+    suggestion = names.suggest(to, others)
+    if suggestion is not None:
+        advice = f"Did you mean {suggestion}?"
+    elif others:
+        shown = ", ".join(others[:10]) + (", ..." if len(others) > 10 else "")
+        advice = f"There {'is' if len(others) == 1 else 'are'} {shown}."
+    else:
+        advice = "Nobody was ever in it; `relay wrap` starts an agent."
+    raise UnknownRecipient(f"nobody in team {team!a} is called {to!a}. {advice}", suggestion)
+
+
+def _check(body: str) -> None:
+    if not body.strip():
+        raise MessageRefused("the message is empty; write what should be said after the receiver's name.")
+    try:
+        size = len(body.encode())
+    except UnicodeEncodeError:
+        raise MessageRefused("the message holds bytes that are not UTF-8; convert it first.") from None
+    if size > MAX_BODY:
+        raise MessageRefused(
+            f"the message has {size} bytes, and {MAX_BODY} are allowed. "
+            "Write it to a file and send that file's path, or send it in parts."
+        )

@@ -1,0 +1,89 @@
+"""Publishes what one sender has in the outbox, in order, until its receivers have it.
+
+    ledger.claim → a batch on its way → the broker's acknowledgement → ledger.sent
+         ▲                                                                 │
+         └────────── due again: no receipt in time, the receiver appeared ─┘
+
+Messages of a pair are not sent one by one: a batch is in flight at a time, and the sequence numbers in the
+envelopes keep the order at the receiver, whatever is lost or repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+from relay.bus import topics
+from relay.bus.envelope import encode
+from relay.bus.ledger import Ledger
+from relay.bus.transport import IN_FLIGHT, Transport
+
+FIRST_RETRY = 5.0
+LAST_RETRY = 60.0
+"""Seconds until a message without a receipt is published again while its receiver is online."""
+
+_LOOK_AGAIN = 15.0  # seconds; another process of the home may have changed the ledger
+
+
+def retry_delay(attempt: int) -> float:
+    """Seconds to wait after `attempt` publishes: doubling, bounded, with jitter."""
+    delay: float = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt - 1, 10))
+    return delay * random.uniform(0.8, 1.2)
+
+
+class Publisher:
+    """For one sender over one transport.
+
+    online: whether a receiver is there; what went out to one that is not waits until it appears.
+    """
+
+    def __init__(
+        self, ledger: Ledger, transport: Transport, team: str, sender: str, online: Callable[[str], bool]
+    ) -> None:
+        self._ledger = ledger
+        self._transport = transport
+        self._team = team
+        self._sender = sender
+        self._online = online
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be something due."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publish for ever. Raises ConnectionLost and LedgerError."""
+        self._ledger.resume(self._team, self._sender)
+        while True:
+            self._wake.clear()
+            if not await self.publish_due():
+                await self._until_due()
+
+    async def publish_due(self) -> bool:
+        """Publish one batch; whether there was anything."""
+        parcels = self._ledger.claim(self._team, self._sender, self._delay, IN_FLIGHT)
+        await asyncio.gather(
+            *(
+                self._transport.publish(
+                    topics.inbox(self._team, parcel.message.to, self._sender), encode(parcel)
+                )
+                for parcel in parcels
+            )
+        )
+        if parcels:
+            self._ledger.sent(parcel.message.id for parcel in parcels)
+        return bool(parcels)
+
+    def _delay(self, receiver: str, attempt: int) -> float | None:
+        return retry_delay(attempt) if self._online(receiver) else None
+
+    async def _until_due(self) -> None:
+        due = self._ledger.next_due(self._team, self._sender)
+        seconds = _LOOK_AGAIN if due is None else min(_LOOK_AGAIN, max(0.0, due - time.time()))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
