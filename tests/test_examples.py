@@ -1,0 +1,159 @@
+"""The examples: each is loaded as relay loads it, and does what it says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from hooks.house import House, Services, texts
+from relay import namespaces
+from relay.hooks import config_file
+from relay.hooks.context import Context
+from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
+from relay.hooks.registry import Registry
+from relay.hooks.runner import Runner
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+CONFIGS = sorted(EXAMPLES.glob("*/relay.config.py"))
+
+Load = Callable[[str], House]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    """Loads the relay.config.py of one example; its agent runs in the example's folder."""
+    houses = []
+
+    def load(name: str) -> House:
+        house = House(tmp_path)
+        houses.append(house)
+        loaded = config_file.load(config_file.read(EXAMPLES / name / "relay.config.py"), house.registry)
+        house.registry.include(loaded.registry)
+        house.memory = loaded.memory
+        house.folder = EXAMPLES / name
+        return house
+
+    yield load
+    for house in houses:
+        house.store.close()
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.parent.name)
+def test_each_loads_and_registers_something(path: Path) -> None:
+    built_in = Registry()
+    namespaces.install(built_in)
+    loaded = config_file.load(config_file.read(path), built_in)
+    assert list(loaded.registry.handlers())
+
+
+def test_deploy_runs_the_projects_script_and_tells_the_agent(load: Load) -> None:
+    """R49, R50, R66, R69."""
+    house = load("deploy")
+    assert texts(house.say("@deploy:staging v1.2.3")[0].results) == ["Deployed v1.2.3 to staging."]
+    (failed,) = texts(house.say("@deploy:moon v1.2.3")[0].results)
+    assert failed == "Deploying v1.2.3 to moon failed:\nthere is no target moon\n"
+    assert texts(house.say("@deploy:production v1")[0].results) == [
+        "Only a person deploys to production. Ask for it."
+    ]
+
+
+def test_notify_posts_to_the_webhook(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    posted = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    house = load("notify")
+    with HTTPServer(("127.0.0.1", 0), Webhook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        in_session = house.context
+        url = f"http://127.0.0.1:{server.server_port}/"
+
+        def context(services: Services) -> Context:
+            made = in_session(services)
+            made.env = {"NOTIFY_WEBHOOK": url}
+            return made
+
+        monkeypatch.setattr(house, "context", context)
+        outcome, _ = house.say("@notify:#engineering Build complete")
+        server.shutdown()
+    assert outcome.handled and not outcome.errors
+    assert posted == [{"channel": "#engineering", "text": "Alice: Build complete"}]
+
+
+def test_notify_without_a_webhook_tells_the_person(load: Load) -> None:
+    outcome, _ = load("notify").say("@notify:#engineering Build complete")
+    assert [result.user_message for result in outcome.results] == [
+        "notify: set NOTIFY_WEBHOOK to the webhook's URL."
+    ]
+
+
+def test_memory_tells_what_is_known_and_asks_what_was_learned(load: Load) -> None:
+    """R51, R52, R58."""
+    house = load("memory")
+    assert texts(house.fire(SessionStart())[0]) == []
+    house.say("@memory:save The project memory uses Prisma")
+    house.say("@memory:save User preferences: dark mode")
+    house.say("@memory:save Something unrelated")
+    assert texts(house.fire(SessionStart())[0]) == [
+        "[CONTEXT FROM MEMORY]\n- The project memory uses Prisma\n"
+        "[USER PREFERENCES]\n- User preferences: dark mode"
+    ]
+    (closing,) = texts(house.fire(SessionEnd())[0])
+    assert closing is not None and closing.startswith("[SESSION ENDING]")
+
+
+def test_watch_reports_errors_remembers_and_asks(load: Load) -> None:
+    """R53, R55, R56, R61."""
+    house = load("watch")
+
+    async def errors(runner: Runner, ctx: Context, services: Services) -> None:
+        await runner.fire(Output("all is well"), ctx)
+        await runner.fire(Output("ERROR: no such table"), ctx)
+        await services.until(lambda: bool(services.sent))
+
+    assert house.run(errors).sent == [("#errors", "ERROR: no such table")]
+    house.fire(MessageReceived("Bob", "the build is red"))
+    assert [memory.text for memory in house.store.list()] == ["Bob wrote: the build is red"]
+    (question,) = texts(house.fire(Idle(30.0))[0])
+    assert question is not None and "STATUS" in question
+
+
+def test_programmatic_describes_a_session_and_runs_a_command() -> None:
+    """R59."""
+    code = (
+        "import sys, runpy; sys.argv = ['programmatic.py'];"
+        f"made = runpy.run_path({str(EXAMPLES / 'programmatic.py')!r});"
+        "print(made['relay'].options.name, len(list(made['relay'].registry.handlers())))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "MyAgent 3\n"
+
+
+def test_the_greeter_answers_a_greeting_once(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, EXAMPLES / "greeter.py", "--log", tmp_path / "log"],
+        input="[from Alice] Hello Bob, I am Alice.\nHello Bob, I am Alice.\nwhat?\n",
+        env={"RELAY_NAME": "Bob"}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert run.stdout.splitlines() == [
+        "I am Bob. I wait until somebody says hello.",
+        "@relay:Alice Hello Alice, I am Bob. Nice to meet you!",
+        "Alice has greeted me too.",
+    ]
+    log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [entry["did"] for entry in log] == ["said", "read", "said", "read", "said", "read"]
