@@ -94,8 +94,10 @@ class MemoryStore:
         self._who = {"team": names.key(team), "agent": names.key(agent)}
         self._clock = clock
         self._lock = threading.Lock()
+        self._closed = False
         with _explained(path):
             self._connection = _open(path)
+            self._file = _identity(path)
 
     def save(self, text: str, *, shared: bool = False) -> Memory:
         """Remember `text`, for this agent or, when `shared`, for its whole team.
@@ -197,11 +199,17 @@ class MemoryStore:
     def close(self) -> None:
         """Close the file. The store cannot be used after; closing twice does no harm."""
         with self._lock:
+            self._closed = True
             self._connection.close()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, _explained(self._path):
+            if not self._closed and _identity(self._path) != self._file:
+                # Somebody moved the file away or replaced it: what is saved goes where others look.
+                self._connection.close()
+                self._connection = _open(self._path)
+                self._file = _identity(self._path)
             yield self._connection
 
     @contextmanager
@@ -233,6 +241,14 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -148,6 +148,20 @@ def test_a_file_damaged_in_its_middle_is_an_error_that_advises(path: Path) -> No
     damaged.close()
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_store_whose_file_is_moved_away_goes_on_with_the_one_that_others_see(path: Path, how: str) -> None:
+    store = MemoryStore(path, "home", "Alice")
+    store.save("before")
+    for file in list(path.parent.iterdir()):
+        file.rename(file.with_name("moved-" + file.name))
+    other = MemoryStore(path, "home", "Bob") if how == "replaced" else None
+    after = store.save("after", shared=True)
+    other = other or MemoryStore(path, "home", "Bob")
+    assert other.list() == store.list() == [after]
+    for opened in (store, other):
+        opened.close()
+
+
 def test_a_file_of_a_newer_relay_is_left_alone(path: Path) -> None:
     MemoryStore(path, "home", "Alice").close()
     connection = sqlite3.connect(path)
