@@ -34,7 +34,7 @@ class Echo:
     """
 
     def __init__(self, marker: str = "@", seconds: float = 5.0) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._expected: deque[_Typed] = deque(maxlen=_MAX_EXPECTED)
         self._draft = ""
         self._directive = re.compile(rf"\W*?{re.escape(marker)}[A-Za-z][\w-]*:\S")
@@ -55,7 +55,7 @@ class Echo:
             if key in "\r\n":
                 text = squeeze(self._draft)
                 if text and echo:
-                    self._expected.append(_Typed(text, now + self._seconds))
+                    self._expected.append(_Typed(text, now + self.seconds))
                 self._draft = ""
             elif key in "\x7f\x08":
                 self._draft = self._draft[:-1]
@@ -81,12 +81,21 @@ class Echo:
                 return True
         return False
 
-    def fragment(self, text: str, now: float) -> bool:
-        """Whether `text` is a part of a typed line, as a program shows it that wraps what was typed."""
-        part = squeeze(text)
-        return len(part) >= 8 and any(
-            part in typed.text and typed.deadline >= now for typed in self._expected
-        )
+    def continues(self, above: str, text: str) -> bool:
+        """Whether `text`, below `above`, is the next piece of a typed line that the program has wrapped."""
+        upper, part = squeeze(above), squeeze(text)
+        for typed in self._expected:
+            at = typed.text.find(part, 1)
+            if at > 0 and upper.endswith(typed.text[max(0, at - 12) : at]):
+                return True
+        return False
+
+    def drafted(self, text: str) -> bool:
+        """Whether `text` shows, after a prompt's sign at most, what was typed since the last Enter."""
+        line = squeeze(text)
+        if not self._draft or not line.endswith(draft := self.draft):
+            return False
+        return not any(character.isalnum() for character in line[: len(line) - len(draft)])
 
     def _after_prompt(self, text: str, line: str, typed: str) -> bool:
         prompt = line[: len(line) - len(typed)]

@@ -1,10 +1,52 @@
-"""The reader of programs that draw: logical lines by their place on the virtual screen."""
+"""The reader of programs that draw: logical lines by their place on the virtual screen.
+
+    feed → screen ─(a look, at most every 15 ms, never within a frame)→ rows → logical lines → page
+                                                                                 │
+              a line is said once it has scrolled off, or has not changed for a moment ┘
+
+How long that moment is depends on what the place tells: where nothing stands below a visible cursor, the lines
+above it are done; a line with something newer below it is as good as done; the last one may still grow.
+"""
 
 from __future__ import annotations
 
+import re
+
 from relay.readers.echo import Echo
 from relay.readers.line import Line
-from relay.terminal.screen import Screen
+from relay.readers.page import Entry, Page
+from relay.readers.wrap import logical_lines
+from relay.terminal.screen import Row, Screen
+
+LOOK_EVERY = 0.015
+"""Seconds between two looks at the screen."""
+
+DONE = 0.06
+"""Seconds without a change after which a line above the cursor of a program that prints has been said."""
+
+FOLLOWED = 0.3
+"""The same for a line that has newer text below it."""
+
+LAST = 1.2
+"""The same for the newest line of a program that draws: models pause in the middle of a line."""
+
+AT_CURSOR = 2.0
+"""The same for the line that the cursor stands on, which is mostly a prompt or a draft."""
+
+_FRAME = 1.0
+"""Seconds after which a synchronized update (mode 2026) that does not end is not waited for any more."""
+
+_ECHO = 10.0
+"""Seconds in which a drawing program shows what was typed; it may be busy."""
+
+_MAX_LOOKS = 16
+"""Looks within one feed; a program that clears its screen more often shows an animation."""
+
+_TURN = re.compile(
+    rb"\x1b\[\?[0-9;]*(?:1049|1047|47)[0-9;]*[hl]"  # to or from the alternate screen
+    rb"|\x1b\[[0-9;]*H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing it all
+)
+_REGION = re.compile(rb"\x1b\[([0-9;]*)r")
 
 
 class ScreenReader:
@@ -13,29 +55,166 @@ class ScreenReader:
     def __init__(self, screen: Screen, echo: Echo, *, marker: bytes = b"@") -> None:
         self._screen = screen
         self._echo = echo
-        self._marker = marker
+        echo.seconds = _ECHO
+        self._marker = marker.decode("utf-8", "replace")
+        self._primary = Page(scrolls_back=False)
+        self._alternate: Page | None = None
+        self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
+        self._fed = 0.0
+        self._looked = 0.0
+        self._dirty = False
+        self._gap = False
+        self._region = False
         screen.collect()
 
     def begin(self, unfinished: str, settled: str, now: float) -> None:
         """Take over from the lines reader, which said all but the `unfinished` line, and `settled` of it."""
+        self._look(now)
+        cursor = len(self._carry) + self._screen.cursor[1]
+        for entry in self._page.visible:
+            if not (entry.first <= cursor <= entry.last and unfinished.removeprefix(settled).strip()):
+                entry.spoken = entry.key
 
     def feed(self, data: bytes, now: float) -> list[Line]:
-        self._screen.feed(data)
-        drained = self._screen.drain()
-        return [Line(row.text, now) for row in drained.rows]
+        said = self.tick(now)
+        if not data:
+            return said
+        self._fed = now
+        self._dirty = True
+        at = looks = 0
+        for start, turn in self._cuts(data):
+            if looks >= _MAX_LOOKS:
+                break
+            self._screen.feed(data[at:start])
+            at = start
+            looks += 1
+            said += self._look(now)
+            if turn:
+                said += self._say(self._complete(), now)
+        self._screen.feed(data[at:])
+        for match in _REGION.finditer(data):
+            self._region = match[1] != b""
+        return said
 
     def tick(self, now: float) -> list[Line]:
-        return []
+        if self._screen.synchronized and now - self._fed < _FRAME:
+            return []
+        said: list[Line] = []
+        if self._dirty and (now - self._looked >= LOOK_EVERY or now > self._fed):
+            said += self._look(now)
+        return said + self._say(self._settled(now), now)
 
     def typed(self, data: bytes, now: float, *, echo: bool) -> None:
         self._echo.typed(data, now, echo=echo)
 
     def waiting(self, now: float) -> list[Line]:
-        return []
+        said = self._look(now)
+        return said + self._say([entry for entry in self._page.visible if now - entry.changed >= DONE], now)
 
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
+        said = self._look(now)
         self._screen.resize(columns, rows)
-        return []
+        self._fed = now
+        self._page.expect_reprint(now)
+        return said + self._look(now)
 
     def close(self, now: float) -> list[Line]:
-        return [Line(row.text, now) for row in self._screen.rows() if row.text]
+        return self._look(now) + self._say(self._page.visible, now)
+
+    @property
+    def _page(self) -> Page:
+        return self._primary if self._alternate is None else self._alternate
+
+    def _cuts(self, data: bytes) -> list[tuple[int, bool]]:
+        """Where in `data` the screen must be looked at: before it is turned over (True), and where lines may
+        scroll away without scrolling off."""
+        if b"\x1b" in data:
+            turns = [(match.start(), True) for match in _TURN.finditer(data)]
+        else:
+            turns = []
+        if self._alternate is None and not self._region:
+            return turns
+        step = max(self._screen.height // 2, 1)
+        at = -1
+        scrolls: list[tuple[int, bool]] = []
+        while len(scrolls) < _MAX_LOOKS:
+            for _ in range(step):
+                at = data.find(b"\n", at + 1)
+                if at < 0:
+                    return sorted(turns + scrolls)
+            scrolls.append((at + 1, False))
+        return sorted(turns + scrolls)
+
+    def _look(self, now: float) -> list[Line]:
+        """Bring the page up to date; say what has scrolled away."""
+        said: list[Line] = []
+        screen = self._screen
+        self._dirty = False
+        self._looked = now
+        if screen.alternate != (self._alternate is not None):
+            said += self._say(self._page.visible if self._alternate is not None else [], now)
+            self._alternate = Page(scrolls_back=True) if screen.alternate else None
+            self._page.expect_reprint(now)
+        drained = screen.drain()
+        self._gap = self._gap or drained.lost
+        if self._alternate is not None:
+            lines = logical_lines(screen.rows(), screen.columns, self._marker)
+            return said + self._say(self._alternate.look(lines, self._fed), now)
+        rows = self._carry + drained.rows + screen.rows()
+        away = len(self._carry) + len(drained.rows)
+        gone = self._primary.look(logical_lines(rows, screen.columns, self._marker), self._fed)
+        off, taken = self._primary.scroll_off(away)
+        self._carry = rows[taken:away]
+        return said + self._say(gone + off, now)
+
+    def _complete(self) -> list[Entry]:
+        """The lines above a visible cursor that has nothing below it: a program prints there, line by line."""
+        screen = self._screen
+        if self._alternate is not None or not screen.cursor_visible:
+            return []
+        cursor = len(self._carry) + screen.cursor[1]
+        entries = self._primary.visible
+        if entries and entries[-1].last > cursor:
+            return []
+        return [entry for entry in entries if entry.last < cursor]
+
+    def _settled(self, now: float) -> list[Entry]:
+        """The lines that have stood unchanged for long enough."""
+        entries = self._page.visible
+        if not any(entry.unsaid for entry in entries):
+            return []
+        printing = set(map(id, self._complete()))
+        cursor = self._screen.cursor[1] + (len(self._carry) if self._alternate is None else 0)
+        settled: list[Entry] = []
+        newest = 0.0
+        for entry in reversed(entries):
+            if entry.unsaid:
+                if self._screen.cursor_visible and entry.first <= cursor <= entry.last:
+                    wait = AT_CURSOR
+                elif id(entry) in printing:
+                    wait = DONE
+                else:
+                    wait = FOLLOWED if newest > entry.changed else LAST
+                if now - entry.changed >= wait:
+                    settled.append(entry)
+            newest = max(newest, entry.born)
+        settled.reverse()
+        return settled
+
+    def _say(self, entries: list[Entry], now: float) -> list[Line]:
+        said: list[Line] = []
+        above = ""
+        for entry in entries:
+            if entry.unsaid and not self._echo.drafted(entry.text):
+                entry.spoken = entry.key
+                if not self._is_echo(above, entry.text, now):
+                    said += [Line("", now)] * min(entry.blanks, 2)
+                    said.append(Line(entry.text, now, self._gap))
+                    self._gap = False
+            above = entry.text
+        return said
+
+    def _is_echo(self, above: str, text: str, now: float) -> bool:
+        if not self._echo.expecting:
+            return False
+        return self._echo.continues(above, text) or self._echo.heard(text, now)

@@ -1,0 +1,104 @@
+"""Logical lines from the rows of a screen: soft wraps by the terminal's flag, hard wraps by their shape.
+
+Agents wrap their text themselves, at or near the margin, and indent the continuation like a new paragraph.
+What tells the two apart is whether the row above was full: its next word would not have fitted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relay.readers.controls import width
+from relay.readers.echo import squeeze
+from relay.terminal.screen import Row
+
+_MARGIN = 2
+"""Columns that agents leave free at the right (measured: claude, codex, aider 0, pi 1, qwen 2)."""
+
+# What begins something new: list items, headings, quotes, fences, prompts, and boxes drawn with lines.
+_NEW = re.compile(r"(?:[-*+•●◦▪‣⏺✦✧✻>❯›$#|]|\d+[.)])(?:\s|\Z)|#{1,6}\s|```|~~~|[\u2500-\u259f]")
+_BULLETS = re.compile(r"\s*(?:[-*+•●◦▪‣⏺✦✧]\s+|\d+[.)]\s+)*")
+_RULED = re.compile(r"[\u2500-\u259f]\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """One logical line: its text, the same without blanks, its first and last row, empty rows before it."""
+
+    text: str
+    key: str
+    first: int
+    last: int
+    blanks: int
+
+
+def logical_lines(rows: Sequence[Row], columns: int, marker: str) -> list[Logical]:
+    """The logical lines of `rows`, top to bottom; empty rows are counted, not listed."""
+    begins = re.compile(rf"{re.escape(marker)}[A-Za-z][\w-]*:\S")
+    lines: list[Logical] = []
+    blanks = 0
+    at = 0
+    while at < len(rows):
+        if not rows[at].text and not rows[at].wrapped:
+            blanks += 1
+            at += 1
+            continue
+        first = at
+        text, at = _soft(rows, at, columns)
+        full = rows[at - 1].text if first == at - 1 else text
+        indents = (len(text) - len(text.lstrip()), len(_BULLETS.match(text)[0]))  # type: ignore[index]
+        is_directive = begins.match(text, indents[1]) is not None
+        chopped = False
+        while at < len(rows) and rows[at].text and first + 64 > at:
+            below = rows[at].text
+            if not _continues(full, below, columns, indents):
+                break
+            if begins.match(below.lstrip()) and (is_directive or full[-1] in ".!?:;"):
+                break
+            exact = columns_of(full) == columns
+            chopped = exact and (chopped or columns_of(below) == columns)
+            more, at = _soft(rows, at, columns)
+            text += ("" if chopped or _tight(full, more) else " ") + more.lstrip()
+            full = more
+        lines.append(Logical(text, squeeze(text), first, at - 1, blanks))
+        blanks = 0
+    return lines
+
+
+def columns_of(text: str) -> int:
+    """The columns that `text` takes on a terminal."""
+    return len(text) if text.isascii() else sum(map(width, text))
+
+
+def _soft(rows: Sequence[Row], at: int, columns: int) -> tuple[str, int]:
+    """The text of the row `at` with the rows it soft-wraps into, and the index after them."""
+    pieces = [rows[at].text]
+    while rows[at].wrapped and at + 1 < len(rows):
+        at += 1
+        below = rows[at].text
+        missing = columns - columns_of(pieces[-1])
+        # Blanks at the margin were trimmed; but one column stays empty where a wide character did not fit.
+        if missing and not (missing == 1 and below and width(below[0]) == 2):
+            pieces.append(" " * missing)
+        pieces.append(below)
+    return "".join(pieces), at + 1
+
+
+def _continues(above: str, below: str, columns: int, indents: tuple[int, int]) -> bool:
+    """Whether the row `below` can be the hard-wrapped rest of the row `above`."""
+    body = below.lstrip()
+    if len(below) - len(body) not in indents or _NEW.match(body) or _RULED.search(above):
+        return False
+    taken = columns_of(above)
+    word = body.split(" ", 1)[0]
+    # Text without blanks between its words may break anywhere.
+    needed = 1 if width(body[0]) == 2 else 1 + columns_of(word)
+    return taken * 2 > columns and taken + needed > columns - _MARGIN
+
+
+def _tight(above: str, below: str) -> bool:
+    """Whether nothing stood between the two rows: both sides are wide characters, or one word fills the row."""
+    body = below.lstrip()
+    return (width(above[-1]) == 2 and width(body[0]) == 2) or " " not in above.strip()
