@@ -10,6 +10,7 @@ per kind and place; the next handler runs, and the session goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import traceback
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from relay.hooks.events import Event
 from relay.hooks.problem import Kind, Problem
 from relay.hooks.registry import Handler, Registry
 from relay.hooks.result import HookResult, result_of
-from relay.hooks.threads import Abandoned, Call, Finished, LoopThread, Workers, where
+from relay.hooks.threads import Abandoned, Call, Finished, LoopThread, Workers
 from relay.text import one_line
 
 TIMEOUT = 30.0
@@ -230,35 +231,41 @@ class Runner:
         self, handler: Handler, function: Callable[[], Any], context: contextvars.Context
     ) -> Finished:
         call = self._workers.submit(function, context)
-        if await self._done(call, self._timeout):
-            return call.done.result()
-        place = where(call, handler.place[0]) or handler.place
-        if not self._workers.abandon(call):
+        if await self._done(call, self._timeout) or not self._workers.abandon(call):
             return call.done.result()
         self._stuck[handler] = call
-        return Finished(error=_TimedOut("timed_out", *place))
+        return Finished(error=_TimedOut("timed_out", *_stopped_at(call, handler)))
 
     async def _on_loop(
         self, handler: Handler, function: Callable[[], Any], context: contextvars.Context
     ) -> Finished:
         if self._loop_thread is None:
-            self._loop_thread = LoopThread()
-        thread = self._loop_thread
-        call = thread.submit(function, context)
-        if await self._done(call, self._timeout):
-            return call.done.result()
-        turned = thread.cancel(call)
-        await asyncio.wait({asyncio.wrap_future(turned)}, timeout=_GRACE)
-        if turned.done():
-            return Finished(error=_TimedOut("timed_out", *handler.place))
-        blocking = thread.running()
-        place = where(call, handler.place[0]) or handler.place
-        if self._loop_thread is thread:
-            self._loop_thread = thread.abandon()
-        if blocking is not call:
-            return Finished(error=_TimedOut("timed_out", *handler.place))
-        self._stuck[handler] = call
-        return Finished(error=_TimedOut("blocked", *place))
+            self._loop_thread = self._new_loop_thread()
+        call = self._loop_thread.submit(function, context)
+        while not await self._done(call, self._timeout):
+            thread = call.owner
+            assert thread is not None
+            turned = thread.cancel(call)
+            await asyncio.wait({asyncio.wrap_future(turned)}, timeout=_GRACE)
+            if turned.done():
+                call.finish(Finished(error=Abandoned()))
+                return Finished(error=_TimedOut("timed_out", *handler.place))
+            turned.cancel()
+            if self._loop_thread is thread:  # else another call has just given it up
+                self._loop_thread = thread.abandon()
+        if call.owner is not None and call.owner.culprit is call:
+            self._stuck[handler] = call
+            return Finished(error=_TimedOut("blocked", *_stopped_at(call, handler)))
+        return call.done.result()
+
+    def _new_loop_thread(self) -> LoopThread:
+        session = asyncio.get_running_loop()
+
+        def stray(error: BaseException) -> None:
+            with contextlib.suppress(RuntimeError):  # the session's loop has closed meanwhile
+                session.call_soon_threadsafe(self._left_behind, error)
+
+        return LoopThread(stray)
 
     @staticmethod
     async def _done(call: Call, timeout: float) -> bool:
@@ -295,6 +302,13 @@ class Runner:
                 self._problem(handler, "raised", what, *_place(error, handler), once=type(error))
                 return f"its handler failed: {type(error).__name__}" + (f": {text}" if text else "")
 
+    def _left_behind(self, error: BaseException) -> None:
+        """Report what was raised in a task that a handler started and nobody awaited."""
+        frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        path, line = (Path(frames[-1][0]), frames[-1][1]) if frames else (None, None)
+        what = f"left a task behind, which raised {type(error).__name__}: {one_line(str(error), 200)}"
+        self._report_once(Problem("of some event", "raised", what, path, line), (type(error), path, line))
+
     def _problem(
         self,
         handler: Handler,
@@ -305,15 +319,24 @@ class Runner:
         *,
         once: object = None,
     ) -> None:
-        identity = (handler.name, kind, once if once is not None else line)
+        self._report_once(Problem(handler.name, kind, what, path, line), line if once is None else once)
+
+    def _report_once(self, problem: Problem, what: object) -> None:
+        identity = (problem.handler, problem.kind, what)
         if identity not in self._reported:
             self._reported.add(identity)
-            self._report(Problem(handler.name, kind, what, path, line))
+            self._report(problem)
 
 
 class _TimedOut(Exception):
     def __init__(self, kind: Kind, path: Path | None, line: int | None) -> None:
         self.kind, self.path, self.line = kind, path, line
+
+
+def _stopped_at(call: Call, handler: Handler) -> tuple[Path | None, int | None]:
+    """The line of the handler's own file at which `call` was given up, else the handler's first line."""
+    path, line = handler.place
+    return path, next((number for file, number in call.stack if file == str(path)), line)
 
 
 def _place(error: BaseException, handler: Handler) -> tuple[Path | None, int | None]:

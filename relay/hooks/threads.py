@@ -17,12 +17,9 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import Context
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 MAX_IDLE_WORKERS = 4
-
-Place = tuple[Path, int]
 
 
 class Abandoned(BaseException):
@@ -46,7 +43,23 @@ class Call:
         self.done: Future[Finished] = Future()
         self.task: asyncio.Task[None] | None = None
         self.thread: threading.Thread | None = None
+        self.owner: LoopThread | None = None
+        self.stack: list[tuple[str, int]] = []  # (file, line) of each frame, innermost first, when given up
+        self._begun = False
         self._lock = threading.Lock()
+
+    def begin(self, owner: LoopThread) -> bool:
+        """Whether `owner` is to run the call; it may have moved away while that thread was blocked."""
+        with self._lock:
+            self._begun = self.owner is owner
+            return self._begun
+
+    def move(self, owner: LoopThread) -> bool:
+        """Give the call to another thread; False if it has begun."""
+        with self._lock:
+            if not self._begun:
+                self.owner = owner
+            return not self._begun
 
     def finish(self, finished: Finished) -> bool:
         """Give the verdict; False if it has been given, as it has when an abandoned call ends late."""
@@ -56,7 +69,9 @@ class Call:
             self.done.set_result(finished)
             return True
 
-    async def run_async(self) -> None:
+    async def run_async(self, owner: LoopThread) -> None:
+        if not self.begin(owner):
+            return
         try:
             value = self.function()
             finished = Finished(await value if isinstance(value, Awaitable) else value)
@@ -64,12 +79,11 @@ class Call:
             finished = Finished(error=error)
         self.finish(finished)
 
-    def run_sync(self) -> None:
+    def run_sync(self) -> Finished:
         try:
-            finished = Finished(self.context.run(self.function))
+            return Finished(self.context.run(self.function))
         except BaseException as error:  # noqa: BLE001 (SystemExit would end the thread)
-            finished = Finished(error=error)
-        self.finish(finished)
+            return Finished(error=error)
 
 
 class Workers:
@@ -92,10 +106,10 @@ class Workers:
 
     def abandon(self, call: Call) -> bool:
         """Give up the thread of `call`; False if the call has just ended by itself."""
+        call.stack = _stack(call.thread)
         if not call.finish(Finished(error=Abandoned())):
             return False
-        if call.thread is not None:
-            _interrupt(call.thread)
+        _interrupt(call.thread)
         return True
 
     def close(self) -> None:
@@ -110,10 +124,10 @@ class Workers:
         try:
             while (call := inbox.get()) is not None:
                 call.thread = threading.current_thread()
-                call.run_sync()
-                given_up = isinstance(call.done.result().error, Abandoned)
-                with self._lock:
-                    if given_up or self._closed or len(self._idle) >= MAX_IDLE_WORKERS:
+                finished = call.run_sync()
+                with self._lock:  # whoever waits for the call finds this thread idle
+                    in_time = call.finish(finished)
+                    if not in_time or self._closed or len(self._idle) >= MAX_IDLE_WORKERS:
                         return
                     self._idle.append(inbox)
         except Abandoned:
@@ -121,16 +135,23 @@ class Workers:
 
 
 class LoopThread:
-    """A thread with an event loop for coroutines."""
+    """A thread with an event loop for coroutines.
 
-    def __init__(self) -> None:
+    stray: called, on this thread, with what a task raised that user code started and nobody awaited.
+    """
+
+    def __init__(self, stray: Callable[[BaseException], None]) -> None:
         self.loop = asyncio.new_event_loop()
+        self.loop.set_exception_handler(self._on_exception)
+        self._stray = stray
+        self.culprit: Call | None = None  # whoever blocked the thread when it was abandoned
         self._calls: set[Call] = set()  # touched on the session's thread only
         self._thread = threading.Thread(target=self._run, name="relay-handlers", daemon=True)
         self._thread.start()
 
     def submit(self, function: Callable[[], Any], context: Context) -> Call:
         call = Call(function, context)
+        call.move(self)
         self._begin(call)
         return call
 
@@ -140,35 +161,38 @@ class LoopThread:
 
     def _start(self, call: Call) -> None:
         call.thread = self._thread
-        call.task = self.loop.create_task(call.run_async(), context=call.context)
+        call.task = self.loop.create_task(call.run_async(self), context=call.context)
 
     def cancel(self, call: Call) -> Future[None]:
         """Cancel `call`; the future is done once the loop has turned, which a blocked one never does."""
         turned: Future[None] = Future()
 
         def cancel() -> None:
-            if call.task is not None:
+            if call.owner is self and call.task is not None:
                 call.task.cancel()
-            self.loop.call_soon(turned.set_result, None)
+            self.loop.call_soon(turn)
+
+        def turn() -> None:
+            if not turned.cancelled():
+                turned.set_result(None)
 
         self.loop.call_soon_threadsafe(cancel)
         return turned
 
-    def running(self) -> Call | None:
-        """The call that holds the thread at this moment."""
-        task = asyncio.current_task(self.loop)
-        return next((call for call in self._calls if task is not None and call.task is task), None)
-
     def abandon(self) -> LoopThread:
         """Give up this thread for a new one; calls that have not begun move there, the others are cut off."""
-        new = LoopThread()
+        new = LoopThread(self._stray)
+        running = asyncio.current_task(self.loop)
         for call in self._calls:
             if call.done.done():
                 continue
-            if call.task is None:
+            if call.move(new):
                 new._begin(call)
-            else:
-                call.finish(Finished(error=Abandoned()))
+                continue
+            if call.task is running:
+                self.culprit = call
+                call.stack = _stack(self._thread)
+            call.finish(Finished(error=Abandoned()))
         self._calls.clear()
         self.loop.call_soon_threadsafe(self.loop.stop)
         _interrupt(self._thread)
@@ -185,13 +209,18 @@ class LoopThread:
                 try:
                     self.loop.run_forever()
                     break
-                except SystemExit:
-                    continue  # from a task that user code started by itself; its call has ended already
+                except SystemExit as error:  # from a task that user code started; it ends the loop's run
+                    self._stray(error)
             self._cancel_all()
         except Abandoned:
             pass
         finally:
             self.loop.close()
+
+    def _on_exception(self, _: asyncio.AbstractEventLoop, details: dict[str, Any]) -> None:
+        error = details.get("exception")
+        if isinstance(error, Exception):  # SystemExit has been seen; the rest are tasks that close() cuts off
+            self._stray(error)
 
     def _cancel_all(self) -> None:
         tasks = asyncio.all_tasks(self.loop)
@@ -202,19 +231,12 @@ class LoopThread:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
 
 
-def where(call: Call, path: Path | None) -> Place | None:
-    """Where the thread of `call` is now: its innermost frame in the file `path`."""
-    ident = call.thread.ident if call.thread else None
-    frame = sys._current_frames().get(ident) if ident is not None else None
-    found = None
-    for entry, line in traceback.walk_stack(frame) if frame else ():
-        if path is not None and entry.f_code.co_filename == str(path):
-            found = Path(entry.f_code.co_filename), line
-            break
-    return found
+def _stack(thread: threading.Thread | None) -> list[tuple[str, int]]:
+    frame = sys._current_frames().get(thread.ident) if thread and thread.ident else None
+    return [(entry.f_code.co_filename, line) for entry, line in traceback.walk_stack(frame)] if frame else []
 
 
-def _interrupt(thread: threading.Thread) -> None:
+def _interrupt(thread: threading.Thread | None) -> None:
     """Raise Abandoned in `thread` at its next bytecode, so that a busy loop stops eating the processor."""
-    if thread.ident is not None and thread.is_alive():
+    if thread is not None and thread.ident is not None and thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Abandoned))

@@ -1,0 +1,192 @@
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from hooks.house import House, texts
+from relay.errors import UnknownRecipient
+from relay.hooks.context import MAX_OUTPUT
+from relay.hooks.events import Output, SessionStart
+
+
+def test_what_a_handler_knows(house: House, tmp_path: Path):
+    """R60"""
+    seen = {}
+
+    def handler(ctx):
+        names = ["agent_id", "agent_name", "session_id", "working_dir", "env", "task", "output", "messages"]
+        seen.update({name: getattr(ctx, name) for name in names})
+
+    house.registry.add_event("session_start", handler)
+    house.fire(SessionStart())
+    assert seen == {
+        "agent_id": "alice-1",
+        "agent_name": "Alice",
+        "session_id": "session-1",
+        "working_dir": tmp_path,
+        "env": {"LANG": "C"},
+        "task": "tidy up",
+        "output": [],
+        "messages": [],
+    }
+
+
+def test_output_is_bounded_and_a_handler_gets_a_copy(house: House):
+    """R60"""
+    copies = []
+    house.registry.add_event("output", lambda ctx: copies.append(ctx.output))
+
+    async def scene(runner, ctx, services):
+        lines = ctx._output
+        lines.extend(map(str, range(MAX_OUTPUT + 5)))
+        await runner.fire(Output("x"), ctx)
+        lines.append("later")
+
+    house.run(scene)
+    assert len(copies[0]) == MAX_OUTPUT
+    assert copies[0][0] == "5"
+    assert copies[0][-1] == str(MAX_OUTPUT + 4)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_send_and_notify(house: House, kind):
+    """R61"""
+
+    def act(ctx):
+        ctx.send("Bob", "hello")
+        ctx.notify("errors", "one")
+        ctx.notify("#errors", "two")
+
+    async def act_async(ctx):
+        act(ctx)
+
+    house.registry.add_event("session_start", act if kind == "sync" else act_async)
+
+    async def scene(runner, ctx, services):
+        await runner.fire(SessionStart(), ctx)
+        await services.until(lambda: len(services.sent) == 3)
+
+    services = house.run(scene)
+    assert services.sent == [("Bob", "hello"), ("#errors", "one"), ("#errors", "two")]
+
+
+def test_a_message_that_cannot_be_sent_is_reported_with_the_handlers_name(house: House):
+    """R61"""
+
+    def act(ctx):
+        ctx.send("Bbo", "hello")
+
+    house.registry.add_event("session_start", act)
+
+    async def scene(runner, ctx, services):
+        await runner.fire(SessionStart(), ctx)
+        await services.until(lambda: bool(services.problems))
+
+    (problem,) = house.run(scene).problems
+    assert problem.kind == "not_sent"
+    assert "the handler act (on session_start) could not send a message to 'Bbo': nobody" in str(problem)
+
+
+def test_the_relay_service_tells_the_outcome(house: House):
+    """R62"""
+    seen = []
+
+    async def act(ctx):
+        seen.append([message.to for message in await ctx.relay.send("Bob", "hello")])
+        seen.append([message.to for message in await ctx.relay.broadcast("all")])
+        seen.append([(member.name, member.online) for member in await ctx.relay.roster()])
+        try:
+            await ctx.relay.send("Bbo", "hello")
+        except UnknownRecipient as error:
+            seen.append(error.suggestion)
+
+    house.registry.add_event("session_start", act)
+    _, services = house.fire(SessionStart())
+    assert seen == [["Bob"], ["Bob", "Carol"], [("Bob", True), ("Carol", False)], "Bob"]
+    assert services.problems == []
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_the_memory_service(house: House, kind):
+    """R62, R63: the embedded backend, from a plain handler's thread and from a coroutine's."""
+    seen = []
+
+    def act(ctx):
+        saved = ctx.memory.save("the tests need a broker")
+        ctx.memory.add("everybody likes tea", shared=True)
+        seen.append([memory.text for memory in ctx.memory.search("broker")])
+        seen.append([memory.text for memory in ctx.memory.list()])
+        seen.append(ctx.memory.forget(saved.id))
+        seen.append(ctx.memory.delete(saved.id))
+
+    async def act_async(ctx):
+        act(ctx)
+
+    house.registry.add_event("session_start", act if kind == "sync" else act_async)
+    _, services = house.fire(SessionStart())
+    assert services.problems == []
+    everything = ["everybody likes tea", "the tests need a broker"]
+    assert seen == [["the tests need a broker"], everything, True, False]
+
+
+def test_a_late_injection_goes_to_the_session(house: House):
+    """R61: a thread or task that a handler left behind may still inject."""
+    go = threading.Event()
+
+    def handler(ctx):
+        ctx.inject("now")
+
+        def later():
+            go.wait()
+            ctx.inject("later")
+
+        threading.Thread(target=later, daemon=True).start()
+
+    house.registry.add_event("session_start", handler)
+
+    async def scene(runner, ctx, services):
+        results = await runner.fire(SessionStart(), ctx)
+        assert texts(results) == ["now"]
+        assert services.injected == []
+        go.set()
+        await services.until(lambda: bool(services.injected))
+
+    assert house.run(scene).injected == [("later", "handler (on session_start)")]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda ctx: ctx.inject(7),
+        lambda ctx: ctx.send("Bob", None),
+        lambda ctx: ctx.notify(None, "text"),
+    ],
+)
+def test_nonsense_given_to_the_context_is_the_handlers_fault(house: House, act):
+    house.registry.add_event("session_start", act)
+    _, services = house.fire(SessionStart())
+    (problem,) = services.problems
+    assert "raised TypeError" in problem.what
+    assert "must be a string, not" in problem.what
+
+
+def test_two_handlers_at_once_keep_their_injections_apart(house: House):
+    async def first(ctx):
+        ctx.inject("a1")
+        await asyncio.sleep(0)
+        ctx.inject("a2")
+
+    async def second(ctx):
+        ctx.inject("b1")
+        await asyncio.sleep(0)
+        ctx.inject("b2")
+
+    house.registry.add_event("output", first)
+    house.registry.add_event("session_start", second)
+
+    async def scene(runner, ctx, services):
+        a, b = await asyncio.gather(runner.fire(Output("x"), ctx), runner.fire(SessionStart(), ctx))
+        assert (texts(a), texts(b)) == (["a1", "a2"], ["b1", "b2"])
+
+    house.run(scene)

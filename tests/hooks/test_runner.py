@@ -1,0 +1,406 @@
+"""What handlers do wrong, and what comes of it: each test registers real functions and runs them."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from hooks.house import House, directive, texts
+from relay.errors import RelayError
+from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
+from relay.hooks.result import HookResult
+
+SHORT = 0.2  # seconds: the timeout in tests of what never ends
+
+
+def test_sync_and_async_handlers(house: House):
+    """R49, R50"""
+
+    async def deploy(target, message, ctx):
+        await asyncio.sleep(0)
+        return {"inject": f"{message} to {target}"}
+
+    house.registry.add_pattern("deploy", deploy)
+    house.registry.add_pattern("deploy", lambda target, message, ctx: f"plain: {message} to {target}")
+    outcome, services = house.say("@deploy:staging v1.2.3")
+    assert texts(outcome.results) == ["v1.2.3 to staging", "plain: v1.2.3 to staging"]
+    assert [result.source for result in outcome.injections] == ["deploy (@deploy)", "<lambda> (@deploy)"]
+    assert outcome.handled
+    assert services.problems == []
+
+
+def test_user_code_runs_on_threads_of_its_own(house: House):
+    threads = []
+
+    async def on_a_loop(ctx):
+        threads.append(threading.current_thread())
+
+    house.registry.add_event("session_start", on_a_loop)
+    house.registry.add_event("session_start", lambda: threads.append(threading.current_thread()))
+    house.fire(SessionStart())
+    assert len({*threads, threading.main_thread()}) == 3
+
+
+def test_async_handlers_share_one_loop(house: House):
+    """So that a client opened in session_start works in a later handler."""
+    loops = []
+
+    async def remember(ctx):
+        loops.append(asyncio.get_running_loop())
+
+    house.registry.add_event("session_start", remember)
+    house.registry.add_event("session_end", remember)
+
+    async def scene(runner, ctx, services):
+        await runner.fire(SessionStart(), ctx)
+        await runner.fire(SessionEnd(), ctx)
+
+    house.run(scene)
+    assert loops[0] is loops[1]
+
+
+def test_events_reach_their_handlers_with_their_fields(house: House):
+    """R51, R52, R53, R55, R56"""
+    seen = []
+    house.registry.add_event("onSessionStart", lambda ctx: "initial context")
+    house.registry.add_event("onOutput", lambda output, ctx: seen.append(output))
+    house.registry.add_event("onMessageReceived", lambda sender, body, ctx: seen.append((sender, body)))
+    house.registry.add_event("onIdle", lambda event, ctx: seen.append(event.seconds))
+    house.registry.add_event("onSessionEnd", lambda ctx: {"inject": "closing prompt"})
+    assert texts(house.fire(SessionStart())[0]) == ["initial context"]
+    house.fire(Output("an ERROR"))
+    house.fire(MessageReceived("Bob", "hello"))
+    house.fire(Idle(30.0))
+    assert seen == ["an ERROR", ("Bob", "hello"), 30.0]
+    assert texts(house.fire(SessionEnd())[0]) == ["closing prompt"]
+
+
+def test_what_a_handler_injects_comes_before_what_it_returns(house: House):
+    """R50, R61"""
+
+    def handler(ctx):
+        ctx.inject("first")
+        ctx.inject("second")
+        return "third"
+
+    house.registry.add_pattern("deploy", handler)
+    outcome, _ = house.say("@deploy:x y")
+    assert texts(outcome.results) == ["first", "second", "third"]
+
+
+def test_a_hook_result_keeps_its_fields(house: House):
+    result = HookResult("inject_context", "text", "user", user_message="look", user_message_level="warning")
+    house.registry.add_pattern("deploy", lambda: result)
+    outcome, _ = house.say("@deploy:x y")
+    assert [(r.context_injection_role, r.user_message) for r in outcome.results] == [("user", "look")]
+
+
+def raises():
+    raise ValueError("no such host")
+
+
+async def raises_async():
+    raise ValueError("no such host")
+
+
+def exits():
+    sys.exit(3)
+
+
+async def exits_async():
+    sys.exit("bye")
+
+
+def nonsense():
+    return 42
+
+
+def prints():
+    print("secret\x1b[2J")
+    print("to stderr", file=sys.stderr)
+
+
+async def prints_async():
+    print("secret\x1b[2J")
+
+
+def generates():
+    yield "text"
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "said"),
+    [
+        (raises, "raised", "raised ValueError: no such host"),
+        (raises_async, "raised", "raised ValueError: no such host"),
+        (exits, "exited", "called sys.exit(3)"),
+        (exits_async, "exited", "called sys.exit('bye')"),
+        (nonsense, "bad_result", "returned 42 (int). Return None, a string"),
+        (prints, "printed", "printed 'secret␛[2J to stderr'"),
+        (prints_async, "printed", "printed 'secret␛[2J'"),
+        (generates, "bad_result", "(generator). Return None"),
+    ],
+)
+def test_a_fault_is_reported_once_with_its_place_and_the_next_handler_runs(
+    house: House, function, kind, said
+):
+    house.registry.add_event("output", function)
+    house.registry.add_event("output", lambda: "next")
+
+    async def scene(runner, ctx, services):
+        for _ in range(3):
+            assert texts(await runner.fire(Output("x"), ctx)) == ["next"]
+
+    services = house.run(scene)
+    (problem,) = services.problems
+    assert problem.kind == kind
+    assert said in str(problem)
+    first = function.__code__.co_firstlineno
+    assert problem.path.name == "test_runner.py"
+    assert first <= problem.line <= first + 2
+    assert str(problem).startswith(
+        f"test_runner.py:{problem.line}: the handler {function.__name__} (on output) "
+    )
+
+
+def test_two_different_faults_of_one_handler_are_two_reports(house: House):
+    def handler(output):
+        raise {"a": ValueError, "b": KeyError}[output](output)
+
+    house.registry.add_event("output", handler)
+
+    async def scene(runner, ctx, services):
+        for output in "abab":
+            await runner.fire(Output(output), ctx)
+
+    assert [p.what for p in house.run(scene).problems] == ["raised ValueError: a", "raised KeyError: 'b'"]
+
+
+def test_what_is_printed_reaches_the_journal_and_not_the_terminal(house: House, capfd):
+    house.registry.add_event("output", prints)
+
+    async def scene(runner, ctx, services):
+        await runner.fire(Output("x"), ctx)
+        await runner.fire(Output("x"), ctx)
+
+    services = house.run(scene)
+    assert services.notes == [("prints (on output)", "secret\x1b[2J\nto stderr\n")] * 2
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_flood_of_printing_is_cut(house: House):
+    def flood():
+        for _ in range(100):
+            print("x" * 10_000)
+
+    house.registry.add_event("output", flood)
+    _, services = house.fire(Output("x"))
+    ((_, text),) = services.notes
+    assert len(text) < 70_000
+    assert text.endswith("more characters")
+
+
+def hangs():
+    threading.Event().wait()
+
+
+def loops_for_ever():
+    while True:
+        pass
+
+
+async def hangs_async():
+    await asyncio.Event().wait()
+
+
+async def will_not_be_cancelled():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if asyncio.current_task().cancelling() > 1:
+                raise
+
+
+@pytest.mark.parametrize("function", [hangs, loops_for_ever, hangs_async, will_not_be_cancelled])
+def test_a_handler_that_hangs_is_given_up(house: House, function):
+    house.registry.add_pattern("deploy", function)
+    house.registry.add_pattern("deploy", lambda: "next")
+    outcome, services = house.say("@deploy:x y", timeout=SHORT)
+    assert texts(outcome.results) == ["next"]
+    assert outcome.errors == (f"@deploy:x: its handler did not answer within {SHORT:g} s.",)
+    (problem,) = services.problems
+    assert problem.kind == "timed_out"
+    assert f"did not end within {SHORT:g} s" in str(problem)
+
+
+async def busy_async():
+    while True:
+        pass
+
+
+async def blocks_async():
+    threading.Event().wait(5)
+
+
+@pytest.mark.parametrize("function", [busy_async, blocks_async])
+def test_a_coroutine_that_blocks_its_thread_is_given_up_and_the_thread_replaced(house: House, function):
+    async def works():
+        await asyncio.sleep(0)
+        return "works"
+
+    house.registry.add_pattern("deploy", function)
+    house.registry.add_pattern("deploy", works)
+    outcome, services = house.say("@deploy:x y", timeout=SHORT)
+    assert texts(outcome.results) == ["works"]
+    (problem,) = services.problems
+    assert problem.kind == "blocked"
+    first = function.__code__.co_firstlineno
+    assert first < problem.line <= first + 2  # where it is stuck, not where it begins
+
+
+def test_the_session_stays_alive_while_a_handler_blocks(house: House):
+    release = threading.Event()
+
+    async def blocks(ctx):
+        release.wait()
+
+    house.registry.add_event("output", blocks)
+
+    async def scene(runner, ctx, services):
+        firing = asyncio.ensure_future(runner.fire(Output("x"), ctx))
+        for _ in range(100):
+            await asyncio.sleep(0)  # the session's loop turns
+        assert not firing.done()
+        release.set()
+        await firing
+
+    assert house.run(scene).problems == []
+
+
+def test_coroutines_that_were_waiting_behind_a_blocked_one_run_elsewhere(house: House):
+    async def waiting():
+        return "ran"
+
+    house.registry.add_pattern("block", blocks_async)
+    house.registry.add_pattern("wait", waiting)
+
+    async def scene(runner, ctx, services):
+        first, second = await asyncio.gather(
+            runner.dispatch(directive("@block:x y"), ctx), runner.dispatch(directive("@wait:x y"), ctx)
+        )
+        assert not first.handled
+        assert texts(second.results) == ["ran"]
+
+    house.run(scene, timeout=SHORT)
+
+
+def test_a_handler_that_is_still_stuck_is_not_called_again(house: House):
+    release = threading.Event()
+    calls = []
+
+    def stuck():
+        calls.append(1)
+        release.wait()
+
+    house.registry.add_pattern("deploy", stuck)
+
+    async def scene(runner, ctx, services):
+        for _ in range(3):
+            outcome = await runner.dispatch(directive("@deploy:x y"), ctx)
+        assert outcome.errors == ("@deploy:x: the handler is still stuck in an earlier call.",)
+        release.set()
+
+    services = house.run(scene, timeout=SHORT)
+    assert calls == [1]
+    assert len(services.problems) == 1
+
+
+def test_what_a_handler_injected_before_it_hung_is_kept(house: House):
+    def handler(ctx):
+        ctx.inject("starting")
+        threading.Event().wait()
+
+    house.registry.add_pattern("deploy", handler)
+    outcome, _ = house.say("@deploy:x y", timeout=SHORT)
+    assert texts(outcome.results) == ["starting"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), ValueError("oops")])
+def test_a_task_that_a_handler_leaves_behind_does_no_harm(house: House, error):
+    async def leave(ctx):
+        async def failing():
+            raise error
+
+        asyncio.get_running_loop().create_task(failing())
+
+    async def works():
+        return "works"
+
+    house.registry.add_event("session_start", leave)
+    house.registry.add_event("session_end", works)
+
+    async def scene(runner, ctx, services):
+        await runner.fire(SessionStart(), ctx)
+        await services.until(lambda: bool(services.problems))
+        assert texts(await runner.fire(SessionEnd(), ctx)) == ["works"]
+
+    services = house.run(scene)
+    assert f"left a task behind, which raised {type(error).__name__}" in str(services.problems[0])
+
+
+def test_a_directive_that_nothing_handles_is_answered(house: House):
+    house.registry.add_pattern("deploy:prod-*", lambda: None)
+    house.registry.add_pattern("deploy:staging", lambda: None)
+    outcome, _ = house.say("@deploy:stagin now")
+    assert not outcome.handled
+    assert outcome.errors == (
+        "@deploy:stagin was ignored: nothing handles this target. Did you mean @deploy:staging? "
+        "Targets: prod-*, staging.",
+    )
+
+
+def test_a_missing_text_is_told_unless_the_handler_needs_none(house: House):
+    house.registry.add_pattern("deploy", lambda: "ran")
+    house.registry.add_pattern("status", lambda message: f"ran{message}", body=False)
+    outcome, _ = house.say("@deploy:x")
+    assert texts(outcome.results) == []
+    assert "@deploy:x was ignored: it needs a text" in outcome.errors[0]
+    outcome, _ = house.say("@status:x")
+    assert texts(outcome.results) == ["ran"]
+    assert outcome.errors == ()
+
+
+def test_a_block_without_an_end_is_delivered_and_told(house: House):
+    house.registry.add_pattern("deploy", lambda message: message)
+
+    async def scene(runner, ctx, services):
+        unclosed = type(directive("@deploy:x"))("deploy", "x", "many\nlines", 0.0, unclosed=True)
+        outcome = await runner.dispatch(unclosed, ctx)
+        assert texts(outcome.results) == ["many\nlines"]
+        assert ">>>" in outcome.errors[0]
+
+    house.run(scene)
+
+
+def test_a_relay_error_is_an_answer_and_no_fault(house: House):
+    def handler():
+        raise RelayError("staging is frozen; try again tomorrow.")
+
+    house.registry.add_pattern("deploy", handler)
+    outcome, services = house.say("@deploy:x y")
+    assert outcome.errors == ("@deploy:x: staging is frozen; try again tomorrow.",)
+    assert services.problems == []
+
+
+def test_idle_threads_are_used_again(house: House):
+    idents = set()
+    house.registry.add_event("output", lambda: idents.add(threading.get_ident()))
+
+    async def scene(runner, ctx, services):
+        for _ in range(20):
+            await runner.fire(Output("x"), ctx)
+
+    house.run(scene)
+    assert len(idents) == 1
