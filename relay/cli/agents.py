@@ -1,0 +1,49 @@
+"""List the kinds of agent that relay knows.
+
+Each is a profile: a TOML file that says how the agent's screen, prompt and dialogs look, and whether text
+may be typed into it. Files in the `patterns` folder of relay's configuration add profiles, or override
+keys of those that ship with relay. `relay wrap --agent NAME` chooses one; otherwise the command decides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from relay.home import Home
+from relay.profile import Profile, profiles
+from relay.text import one_line
+
+_COLUMNS = 70
+"""Characters of the command list that are shown for one profile."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+
+
+def run(args: argparse.Namespace) -> int:
+    found = sorted(profiles(Home.from_env()), key=lambda profile: profile.name)
+    if args.json:
+        print(json.dumps([_as_json(profile) for profile in found], indent=2))
+        return 0
+    width = max(len(profile.name) for profile in found)
+    for profile in found:
+        commands = one_line(" ".join(_commands(profile)) or "any other command", _COLUMNS)
+        print(f"{profile.name:<{width}}  inject={profile.inject:<5}  reader={profile.reader:<6}  {commands}")
+    return 0
+
+
+def _commands(profile: Profile) -> list[str]:
+    return [*profile.commands, *(name for rule in profile.interactive for name in rule.names)]
+
+
+def _as_json(profile: Profile) -> dict[str, object]:
+    return {
+        "name": profile.name,
+        "commands": _commands(profile),
+        "reader": profile.reader,
+        "inject": profile.inject,
+        "fullscreen": profile.fullscreen,
+        "path": str(profile.path),
+    }

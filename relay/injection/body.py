@@ -1,0 +1,152 @@
+"""The body of an injection: sanitised, capped, and wrapped so that its sender and its end are clear.
+
+    [relay k3f9 from Alice] hello [/relay k3f9]
+
+The four characters are random for each injection, and what looks like such a mark inside the text is
+defaced, so that no text can pretend to end early or to come from someone else.  The marks also see to
+it that a line never begins with `!`, `/` or `@` and never ends with `@word` or a backslash, all of which
+agents' input boxes act on (docs/INJECTION.md).
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+from enum import Enum
+
+from relay.bus.message import MAX_BODY
+from relay.errors import MessageRefused
+from relay.injection.injection import Injection
+from relay.text import count
+
+MAX_HOOK_BYTES = 10 * 1024
+"""Bytes of UTF-8 in the text of a hook, a notice or a closing prompt."""
+
+LINE_BYTES = 4_000 if sys.platform == "linux" else 1_000
+"""Bytes in one typed line.
+
+In canonical mode the kernel cuts a longer one without a word: Linux at 4,095 (N_TTY_BUF_SIZE in
+drivers/tty/n_tty.c, the newline included), macOS at 1,024 (MAX_CANON in <sys/syslimits.h>).
+"""
+
+MAX_PARTS = 2_000
+"""Lines that one injection may take where every newline submits."""
+
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is easily taken for another
+_NONCE_LENGTH = 4
+_SOURCE_LENGTH = 64
+
+# Whole sequences go first, so that their parameters do not stay behind as text: CSI (the end of a
+# bracketed paste is one) and OSC (ECMA-48 sections 5.4 and 8.3.89; xterm ctlseqs).
+_SEQUENCE = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]{0,256}[ -/]{0,16}[@-~]"
+    "|(?:\x1b\\]|\x9d)[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\\\|\x9c)"
+)
+_NEWLINE = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+# C0 but tab and newline, DEL, C1; bidirectional controls (UAX #9); characters that show nothing and can
+# hide text: zero-width space, word joiner and invisible operators, soft hyphen, Mongolian vowel
+# separator, byte order mark, tags. The zero-width joiner stays: emoji need it.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# `[relay` and `[/relay`, also with blanks, joiners or another alphabet's bracket or slash between.
+_MARK = re.compile(
+    r"[\[［⁅【〔〖⟦❲﹝](?=[\s\u200c\u200d\ufe0e\ufe0f]*[/／⁄∕]?[\s\u200c\u200d\ufe0e\ufe0f]*relay)",
+    re.IGNORECASE,
+)
+
+
+class Style(Enum):
+    """How a program takes text: what a newline does decides how an injection is laid out."""
+
+    LINES = "lines"  # canonical mode: the kernel ends a line at each newline
+    KEYS = "keys"  # raw mode without bracketed paste: a newline submits, a tab completes
+    PASTE = "paste"  # bracketed paste (mode 2004): the text is one whole
+
+
+def sanitise(text: str) -> str:
+    """`text` without anything that a terminal or an input box would act on but newline and tab."""
+    text = _NEWLINE.sub("\n", _SEQUENCE.sub("", text))
+    return _SURROGATE.sub("\ufffd", _CONTROL.sub("", text))
+
+
+def deface(text: str) -> str:
+    """`text` in which nothing reads as the beginning or the end of an injection."""
+    return _MARK.sub("(", text)
+
+
+def nonce() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_NONCE_LENGTH))
+
+
+def closing_mark(mark: str) -> str:
+    """How every text typed with `mark` ends."""
+    return f"[/relay {mark}]"
+
+
+def check(injection: Injection) -> str:
+    """The sanitised, defaced text of `injection`; MessageRefused if it is empty or too large."""
+    limit = MAX_BODY if injection.kind == "message" else MAX_HOOK_BYTES
+    size = len(injection.text.encode("utf-8", "surrogatepass"))
+    if size > limit:
+        raise MessageRefused(
+            f"the text has {size:,} bytes, and at most {limit:,} can be typed. "
+            "Write it to a file and send the file's path."
+        )
+    # Trailing blanks and blank lines would only make the end hard to see.
+    text = deface(sanitise(injection.text)).strip("\n").rstrip()
+    if not text.strip():
+        raise MessageRefused("there is no text in it that can be typed.")
+    return text
+
+
+def lay_out(injection: Injection, style: Style, mark: str) -> list[str]:
+    """The texts to type and submit one after another, each marked with `mark` (from `nonce`).
+
+    Under PASTE that is one text, which may hold newlines; otherwise one per line, and more where a line
+    would exceed LINE_BYTES.  Raises MessageRefused (see `check`, and too many lines).
+    """
+    text = check(injection)
+    label = _label(injection)
+    end = closing_mark(mark)
+    if style is Style.PASTE:
+        glue = "\n" if "\n" in text else " "
+        return [f"[relay {mark}{label}]{glue}{text}{glue}{end}"]
+    if style is Style.KEYS:
+        text = text.expandtabs(4)
+    # The widest numbering, so that every part fits whatever its number.
+    room = LINE_BYTES - len(f"[relay {mark} {MAX_PARTS}/{MAX_PARTS}{label}]  {end}".encode())
+    parts = [part for line in text.split("\n") if line.strip() for part in _split(line, room)]
+    if len(parts) > MAX_PARTS:
+        raise MessageRefused(
+            f"it would take {count(len(parts), 'line')}, and at most {MAX_PARTS:,} can be typed into "
+            "a program that takes one line at a time. Write it to a file and send the file's path."
+        )
+    if len(parts) == 1:
+        return [f"[relay {mark}{label}] {parts[0]} {end}"]
+    return [
+        f"[relay {mark} {number}/{len(parts)}{label}] {part} {end}"
+        for number, part in enumerate(parts, start=1)
+    ]
+
+
+def _label(injection: Injection) -> str:
+    source = re.sub(r"[\[\]\s]+", " ", deface(sanitise(injection.source)))[:_SOURCE_LENGTH].strip()
+    if injection.kind == "message":
+        return f" from {source}" if source else ""
+    return f" {injection.kind} {source}" if source and source != injection.kind else f" {injection.kind}"
+
+
+def _split(line: str, room: int) -> list[str]:
+    """`line` in pieces of at most `room` bytes of UTF-8, cut between words where a word ends in time."""
+    pieces = []
+    while len(line.encode()) > room:
+        fits = len(line.encode()[:room].decode("utf-8", "ignore"))
+        cut = line.rfind(" ", fits // 2, fits + 1)
+        cut = cut if cut > 0 else fits
+        pieces.append(line[:cut].rstrip())
+        line = line[cut:].lstrip(" ")
+    return [*pieces, line] if line else pieces

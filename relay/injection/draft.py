@@ -1,0 +1,156 @@
+"""The person's half-typed line, followed from the keys they press.
+
+Typing into an agent while the person has a draft there would merge the two, so the injector waits.  What
+is followed is what a line editor would make of the keys: text, erasing, submitting, pastes.  Arrow keys,
+the mouse and focus reports count as activity only; answers of the terminal to queries count as nothing.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+ESCAPE_TIMEOUT = 0.05
+"""Seconds after which an ESC alone was the Esc key and not the start of a sequence (vim's ttimeoutlen)."""
+
+MAX_DRAFT = 4_096
+"""Characters remembered; a longer draft is as much a draft."""
+
+_PASTE_END = "\x1b[201~"
+_CSI = re.compile("\x1b\\[([0-?]*)[ -/]*([@-~])")
+_SS3 = re.compile("\x1bO.", re.DOTALL)
+_STRING = re.compile("\x1b[]P_^X][^\x07\x1b]*(?:\x07|\x1b\\\\)")  # OSC, DCS, APC, PM, SOS
+_STRING_START = re.compile("\x1b[]P_^X]")
+_MAX_STRING = 4_096  # characters of an answer that is still awaited; more was never one
+_UNFINISHED = re.compile("\x1b(?:\\[[0-?]{0,64}[ -/]{0,16}|O)?")
+_ALT_ENTER = ("\x1b\r", "\x1b\n")
+# Final characters of what terminals answer: DA, CPR and DSR, DECRPM, window reports, kitty's flags.
+_ANSWER = re.compile("\x1b\\[(?:[?>=][0-?]*[ -/]*[A-Za-z]|[0-9;]*\\$y|[0-9;]*[Rnct])\\Z")
+_FOCUS = ("\x1b[I", "\x1b[O")
+_ERASE = ("\x7f", "\x08")
+_CTRL_C, _CTRL_D, _CTRL_U, _CTRL_W, _CTRL_Z, _CTRL_BACKSLASH = "\x03", "\x04", "\x15", "\x17", "\x1a", "\x1c"
+
+
+class Draft:
+    """Feed it what the person typed, in order. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = ""  # an unfinished escape sequence
+        self._text = ""
+        self._pasting = False
+        self.last_typed = float("-inf")
+        """When the person last pressed a key or moved the mouse (seconds, on the clock of `type`)."""
+        self.submitted = 0
+        """How often the person has submitted a line."""
+
+    @property
+    def empty(self) -> bool:
+        return not self._text
+
+    def type(self, data: bytes, now: float, *, canonical: bool) -> None:
+        """Take bytes that were typed at `now` (seconds); `canonical`: the terminal edits the line itself."""
+        if self._pending == "\x1b" and now - self.last_typed > ESCAPE_TIMEOUT:
+            self._pending = ""
+        text = self._pending + self._decoder.decode(data)
+        self._pending = ""
+        place = 0
+        while place < len(text):
+            size = self._paste(text, place) if self._pasting else self._key(text, place, now, canonical)
+            if not size:
+                self._pending = text[place:]
+                self.last_typed = now
+                return
+            place += size
+
+    def _paste(self, text: str, place: int) -> int:
+        """Take pasted text from `place`; return how many characters, 0 if more must come first."""
+        end = text.find(_PASTE_END, place)
+        if end >= 0:
+            self._pasting = False
+            self._add(text[place:end])
+            return end - place + len(_PASTE_END)
+        kept = next((n for n in range(len(_PASTE_END) - 1, 0, -1) if text.endswith(_PASTE_END[:n], place)), 0)
+        size = len(text) - place - kept
+        self._add(text[place : place + size])
+        return size
+
+    def _key(self, text: str, place: int, now: float, canonical: bool) -> int:
+        """Take one key or sequence at `place`; return its length, 0 if it is not whole yet."""
+        if text[place] != "\x1b":
+            self.last_typed = now
+            self._press(text[place], canonical)
+            return 1
+        if match := _STRING.match(text, place):
+            return len(match[0])
+        if match := _CSI.match(text, place):
+            # X10 mouse reports carry three more bytes (xterm ctlseqs, "Normal tracking mode").
+            size = len(match[0]) + (3 if match[0] == "\x1b[M" else 0)
+            if place + size > len(text):
+                return 0
+            self._sequence(match[0], match[1], match[2], now, canonical)
+            return size
+        if match := _SS3.match(text, place):
+            self.last_typed = now
+            return len(match[0])
+        rest = text[place : place + _MAX_STRING]
+        if _UNFINISHED.fullmatch(rest) or (_STRING_START.match(rest) and len(rest) < _MAX_STRING):
+            return 0
+        self.last_typed = now
+        if rest.startswith(_ALT_ENTER):
+            self._add("\n")
+        return 2  # Alt with a key: a command of the line editor
+
+    def _sequence(self, whole: str, parameters: str, final: str, now: float, canonical: bool) -> None:
+        if _ANSWER.match(whole):
+            return
+        self.last_typed = now
+        if whole == "\x1b[200~":
+            self._pasting = True
+        elif final == "u" or (final == "~" and parameters.startswith("27;")):
+            self._encoded(parameters if final == "u" else _other_keys(parameters), canonical)
+        elif canonical and whole not in _FOCUS and final not in "Mm":
+            self._add(whole)  # no line editor: the kernel keeps the sequence in the line
+
+    def _encoded(self, parameters: str, canonical: bool) -> None:
+        """A key as the kitty keyboard protocol sends it: `code[:...];modifiers[:event];text`."""
+        fields = [field.split(":") for field in parameters.split(";")]
+        try:
+            code = int(fields[0][0])
+            modifiers = int(fields[1][0] or 1) - 1 if len(fields) > 1 else 0
+            released = len(fields) > 1 and len(fields[1]) > 1 and fields[1][1] == "3"
+        except ValueError:
+            return
+        if released or not 0 < code < 0x110000 or 0xE000 <= code <= 0xF8FF:
+            return
+        if code == 13 and modifiers & 0b11:
+            self._add("\n")  # Shift or Alt with Enter
+        elif modifiers & 0b100 and 64 <= (code & ~0x20) < 96:
+            self._press(chr(code & 0x1F), canonical)
+        elif not modifiers & 0b110:
+            self._press(chr(code), canonical)
+
+    def _press(self, key: str, canonical: bool) -> None:
+        if key == "\r" or (key == "\n" and canonical):
+            if self._text.endswith("\\") and not canonical:
+                self._add("\n")  # agents' input boxes take backslash and Enter for a newline
+            else:
+                self.submitted += 1
+                self._text = ""
+        elif key in _ERASE:
+            self._text = self._text[:-1]
+        elif key == _CTRL_W:
+            self._text = re.sub(r"\S+\s*\Z|\s+\Z", "", self._text)
+        elif key in (_CTRL_U, _CTRL_C, _CTRL_BACKSLASH) or (canonical and key in (_CTRL_D, _CTRL_Z)):
+            self._text = ""
+        elif key == "\n" or key == "\t" or key >= " ":
+            self._add(key)
+
+    def _add(self, text: str) -> None:
+        self._text = (self._text + text)[-MAX_DRAFT:]
+
+
+def _other_keys(parameters: str) -> str:
+    """xterm's modifyOtherKeys, `27;modifiers;code`, in the order of the kitty protocol."""
+    fields = parameters.split(";")
+    return f"{fields[2]};{fields[1]}" if len(fields) == 3 else ""

@@ -1,0 +1,123 @@
+"""Typing one text into the agent's terminal, submitting it, and seeing that it was taken.
+
+    lines    text CR                                    the kernel's echo verifies it
+    keys     text, wait for its echo, CR, look          one more CR if the input still shows it
+    paste    ESC[200~ text ESC[201~, wait, CR, look     the same
+
+Nothing here blocks, and every wait is bounded: a program that reads nothing leaves the text unverified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from relay.injection.body import Style, closing_mark
+from relay.injection.port import Port
+
+PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # xterm ctlseqs, "Bracketed Paste Mode"
+
+WRITE_TIMEOUT = 2.0
+"""Seconds for the terminal to take what was written; its buffer holds about 19 KB unread on Linux."""
+
+ECHO_TIMEOUT = 0.3
+"""Seconds to wait for a text to be drawn before submitting it all the same.
+
+The slowest of the agents measured (gemini) needs 200 ms between a paste and Enter.
+"""
+
+SETTLE = 0.05
+"""Seconds without output after which a program has drawn what it was sent, if it drew anything."""
+
+SUBMIT_TIMEOUT = 0.5
+"""Seconds for a submitted text to leave the input."""
+
+_STEP = 0.01  # seconds between looks while a text is being typed; the screen may lag behind the bytes
+_TAIL = 64 * 1024  # bytes of output in which an echo is looked for
+
+
+class Typist:
+    """Types one text at a time. `asking` returns why Enter must not be pressed now, or None."""
+
+    def __init__(self, port: Port, clock: Callable[[], float], asking: Callable[[], str | None]) -> None:
+        self._port = port
+        self._clock = clock
+        self._asking = asking
+        self._output = asyncio.Event()
+        self._seen = bytearray()
+        self._submitted_by_person = False
+
+    def output(self, data: bytes) -> None:
+        """Note output of the agent."""
+        self._seen += data
+        del self._seen[:-_TAIL]
+        self._output.set()
+
+    def submitted_by_person(self) -> None:
+        """Note that the person pressed Enter: what stands in the input is submitted."""
+        self._submitted_by_person = True
+
+    async def type(self, text: str, style: Style, mark: str) -> str | None:
+        """Type and submit `text`, which ends in closing_mark(mark). None when verified, else why not."""
+        self._seen.clear()
+        self._submitted_by_person = False
+        if style is Style.LINES:
+            return await self._line(text, mark)
+        return await self._input(text, style, mark)
+
+    async def _line(self, text: str, mark: str) -> str | None:
+        end = closing_mark(mark).encode()
+        self._port.write(text.encode() + (b"\r" if self._port.tty().icrnl else b"\n"))
+        if not await self._written():
+            return "the program did not read what was typed"
+        if not await self._until(lambda: end in self._seen, ECHO_TIMEOUT):
+            return "the terminal did not echo what was typed"
+        return None
+
+    async def _input(self, text: str, style: Style, mark: str) -> str | None:
+        begin, end = (PASTE_BEGIN, PASTE_END) if style is Style.PASTE else (b"", b"")
+        offset = self._port.output_offset()
+        self._port.write(begin + text.encode() + end)
+        if not await self._written():
+            return "the program did not read what was typed"
+        await self._until(lambda: self._drawn(offset), ECHO_TIMEOUT)
+        for _ in range(2):
+            if self._submitted_by_person:
+                return "you pressed Enter while it was being typed"
+            if reason := self._asking():
+                return f"Enter was not pressed: {reason}"
+            row, offset = self._port.unfinished(), self._port.output_offset()
+            self._port.write(b"\r")
+            if await self._until(lambda: self._taken(mark, row, offset), SUBMIT_TIMEOUT):  # noqa: B023
+                return None
+        return "the program did not show that it took what was typed"
+
+    def _drawn(self, offset: int) -> bool:
+        """Whether the program has drawn the text, or something instead of it, and is done drawing."""
+        quiet = self._clock() - self._port.last_output() >= SETTLE
+        return quiet and not self._port.output_pending() and self._port.output_offset() > offset
+
+    def _taken(self, mark: str, row: str, offset: int) -> bool:
+        """Whether the input has changed since Enter was pressed over `row`, and no longer holds the text."""
+        if self._port.output_offset() <= offset or self._port.output_pending():
+            return False
+        now = self._port.unfinished()
+        return mark not in now and (now != row or not row)
+
+    async def _written(self) -> bool:
+        return await self._until(lambda: not self._port.unwritten(), WRITE_TIMEOUT)
+
+    async def _until(self, done: Callable[[], bool], timeout: float) -> bool:
+        """Wait until `done`, looked at after every output and every _STEP; False after `timeout`."""
+        end = self._clock() + timeout
+        while not done():
+            left = end - self._clock()
+            if left <= 0:
+                return False
+            self._output.clear()
+            try:
+                async with asyncio.timeout(min(left, _STEP)):
+                    await self._output.wait()
+            except TimeoutError:
+                continue
+        return True

@@ -1,0 +1,149 @@
+"""Whether a program waits for input, as the kernel sees it (Linux; elsewhere nothing is known).
+
+A process that sleeps in read(2) on its terminal has said all it had to say: that is known within a
+microsecond, where quiet alone would need a quarter of a second.  /proc/PID/task/TID/syscall shows the
+system call a thread sleeps in and its arguments (proc_pid_syscall(5)); the kernel lets a process look at
+its own descendants.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+
+MAX_PROCESSES = 64
+"""Processes of the foreground group that are looked at."""
+
+# System call numbers (arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/unistd.h).
+_CALLS = {
+    "x86_64": {
+        "read": {0, 19},  # read, readv
+        "epoll": {232, 281, 441},  # epoll_wait, epoll_pwait, epoll_pwait2
+        "poll": {7, 23, 270, 271, 426},  # poll, select, pselect6, ppoll, io_uring_enter
+    },
+    "aarch64": {"read": {63, 65}, "epoll": {22, 441}, "poll": {72, 73, 426}},
+}
+_TFD = re.compile(r"^tfd:\s*(\d+)", re.MULTILINE)
+_SWITCHES = re.compile(r"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
+
+
+class Wait(Enum):
+    READ = "read"  # sleeps in a read of its terminal
+    POLL = "poll"  # sleeps in poll, select or epoll, perhaps for its terminal
+    BUSY = "busy"  # computes, or waits for something else
+    UNKNOWN = "unknown"  # the system does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a foreground group waits for.
+
+    nap: of READ, the thread and how often it has gone to sleep: an equal one later is the same sleep,
+         so what was typed in between has not been read.
+    """
+
+    wait: Wait
+    nap: tuple[int, int] | None = None
+
+
+UNKNOWN = Waiting(Wait.UNKNOWN)
+BUSY = Waiting(Wait.BUSY)
+POLL = Waiting(Wait.POLL)
+
+
+def look(group: int) -> Waiting:
+    """What the processes of the process group `group` wait for, its leader and that one's descendants."""
+    calls = _calls()
+    if calls is None:
+        return UNKNOWN
+    try:
+        terminal = _terminal(group)
+    except (OSError, ValueError, IndexError):
+        return UNKNOWN
+    best = BUSY
+    processes, known = [group], {group}
+    while processes:
+        pid = processes.pop()
+        try:
+            threads = [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
+            for tid in threads:
+                found = _thread(pid, tid, terminal, calls)
+                if found.wait is Wait.READ:
+                    return found
+                if found.wait is Wait.POLL:
+                    best = found
+            for child in _children(pid, threads):
+                if child not in known and len(known) < MAX_PROCESSES and os.getpgid(child) == group:
+                    known.add(child)
+                    processes.append(child)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
+        except OSError:
+            return UNKNOWN  # another user's, as under sudo
+    return best
+
+
+def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Waiting:
+    words = Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()
+    if len(words) < 2 or not words[0].isdigit():  # "running", or "-1 SP PC" when in no system call
+        return BUSY
+    number, descriptor = int(words[0]), int(words[1], 16)
+    if number in calls["read"] and _is_terminal(pid, descriptor, terminal):
+        status = Path(f"/proc/{pid}/task/{tid}/status").read_text()
+        switches = _SWITCHES.search(status)
+        return Waiting(Wait.READ, (tid, int(switches[1]) if switches else 0))
+    if number in calls["poll"]:
+        return POLL
+    if number in calls["epoll"]:
+        targets = _TFD.findall(Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text())
+        # An epoll may hold another; what that one watches is not followed.
+        if any(_is_terminal(pid, int(target), terminal) or _is_epoll(pid, int(target)) for target in targets):
+            return POLL
+    return BUSY
+
+
+@lru_cache(maxsize=1)
+def _calls() -> dict[str, set[int]] | None:
+    """The system call numbers of this machine, None where they are not known or not shown."""
+    if sys.platform != "linux" or not Path("/proc/self/syscall").exists():
+        return None
+    return _CALLS.get(platform.machine())
+
+
+def _terminal(pid: int) -> int:
+    """The device number of the controlling terminal of `pid` (tty_nr of proc_pid_stat(5))."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    number = int(stat[stat.rindex(")") + 2 :].split()[4])
+    return os.makedev((number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00))
+
+
+def _is_terminal(pid: int, descriptor: int, terminal: int) -> bool:
+    try:
+        device = Path(f"/proc/{pid}/fd/{descriptor}").stat().st_rdev
+    except FileNotFoundError:
+        return False
+    return device in (terminal, os.makedev(5, 0))  # /dev/tty has a number of its own
+
+
+def _is_epoll(pid: int, descriptor: int) -> bool:
+    try:
+        return str(Path(f"/proc/{pid}/fd/{descriptor}").readlink()) == "anon_inode:[eventpoll]"
+    except FileNotFoundError:
+        return False
+
+
+def _children(pid: int, threads: list[int]) -> list[int]:
+    """The children of every thread of `pid`; none where the kernel lacks CONFIG_PROC_CHILDREN."""
+    found: list[int] = []
+    for tid in threads:
+        try:
+            found += map(int, Path(f"/proc/{pid}/task/{tid}/children").read_text().split())
+        except FileNotFoundError:
+            continue
+    return found
