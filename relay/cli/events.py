@@ -1,0 +1,68 @@
+"""Show the journal: what happened in the sessions of this home.
+
+Directives, messages and their outcomes, injections, notices, faults of handlers, starts and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from relay import journal
+from relay.home import Home
+from relay.names import same
+from relay.text import one_line
+
+LOOK = 0.1
+"""Seconds between two looks at the journal's end with -f."""
+
+_OWN = ("time", "event", "session", "name")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what happens from now on")
+    parser.add_argument("--name", metavar="NAME", help="of this agent only")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(args: argparse.Namespace) -> int:
+    path = Home.from_env().journal
+    for entry in _follow(path) if args.follow else journal.read(path):
+        if args.name and not same(str(entry.get("name", "")), args.name):
+            continue
+        print(json.dumps(entry, ensure_ascii=False) if args.json else _line(entry), flush=args.follow)
+    return 0
+
+
+def _follow(path: Any) -> Iterator[dict[str, Any]]:
+    yield from journal.read(path)
+    while not path.exists():
+        time.sleep(LOOK)
+    while True:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            stream.seek(0, 2)
+            rest = ""
+            while path.exists() and path.stat().st_ino == _inode(stream):
+                rest += stream.readline()
+                if rest.endswith("\n"):
+                    if (entry := journal.parse(rest)) is not None:
+                        yield entry
+                    rest = ""
+                else:
+                    time.sleep(LOOK)
+
+
+def _inode(stream: Any) -> int:
+    import os
+
+    return os.fstat(stream.fileno()).st_ino
+
+
+def _line(entry: dict[str, Any]) -> str:
+    clock = time.strftime("%H:%M:%S", time.localtime(float(entry.get("time", 0))))
+    rest = "  ".join(f"{key}={one_line(str(value), 100)}" for key, value in entry.items() if key not in _OWN)
+    name = one_line(str(entry.get("name", "")), 20)
+    return f"{clock}  {name:<12} {one_line(str(entry['event']), 24):<18} {rest}".rstrip()

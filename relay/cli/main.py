@@ -1,0 +1,82 @@
+"""The whole command line: finds the module of a command, parses, runs.
+
+A command is a module of this package with `configure(parser)` and `run(args) -> exit code`; the first line
+of its docstring is its help in the list, the rest its description.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from relay.errors import UsageError
+from relay.names import suggest
+
+GROUPS = {
+    "Run agents": ("wrap", "attach", "ps", "stop"),
+    "Talk": ("send", "messages", "retry", "drop"),
+    "Remember": ("memory",),
+    "Look inside": ("events", "inspect", "agents", "doctor"),
+    "Set up": ("init", "trust", "broker", "demo"),
+}
+
+_EPILOG = """\
+A first step: `relay demo` shows two agents greeting each other.
+Then, in two terminals: `relay wrap -n Alice claude` and `relay wrap -n Bob codex`.
+"""
+
+
+def commands() -> list[str]:
+    """The names of the commands that exist, in the order of the help."""
+    here = Path(__file__).parent
+    found = {path.stem for path in here.glob("*.py")} - {"__init__", "main"}
+    ordered = [name for names in GROUPS.values() for name in names if name in found]
+    return ordered + sorted(found - set(ordered))
+
+
+def dispatch(argv: list[str]) -> int:
+    """Run one command line; the exit code. Raises RelayError for what a person can mend."""
+    if not argv or argv[0] in {"-h", "--help", "help"}:
+        print(overview())
+        return 0
+    if argv[0] in {"-V", "--version"}:
+        print(f"relay {version('agent-relay')}")
+        return 0
+    name = argv[0]
+    if name not in commands():
+        meant = suggest(name, commands())
+        hint = f"Did you mean `relay {meant}`? " if meant else ""
+        raise UsageError(f"there is no command {name!a}. {hint}`relay --help` lists them.")
+    module = importlib.import_module(f"relay.cli.{name}")
+    summary, _, description = (module.__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        prog=f"relay {name}",
+        description=f"{summary}\n{description}".rstrip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    code: int = module.run(parser.parse_args(argv[1:]))
+    sys.stdout.flush()
+    return code
+
+
+def overview() -> str:
+    """What `relay --help` prints."""
+    lines = ["relay wraps any agent CLI in a pseudo-terminal and lets agents talk to each other.", ""]
+    lines += ["usage: relay COMMAND [ARG...]     `relay COMMAND --help` tells more", ""]
+    existing = commands()
+    for title, names in GROUPS.items():
+        rows = [f"  {name:<10} {summary(name)}" for name in names if name in existing]
+        if rows:
+            lines += [f"{title}:", *rows, ""]
+    return "\n".join(lines) + "\n" + _EPILOG
+
+
+def summary(name: str) -> str:
+    """The one-line help of a command, read from its source without running it."""
+    source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].rstrip(".")

@@ -1,0 +1,70 @@
+"""End sessions: politely, then firmly.
+
+The agent is given its closing prompt and time to act on it (closing_seconds), then SIGTERM, SIGHUP and
+SIGKILL, each after stop_seconds.  `--now` skips the waiting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import time
+from contextlib import suppress
+
+from relay.errors import NoSuchSession, RelayError, UsageError
+from relay.home import Home
+from relay.session.directory import SessionInfo, call, find, live
+
+LOOK = 0.02
+"""Seconds between two looks at whether a session has ended, where the system cannot tell us."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the sessions, as `relay ps` lists them")
+    parser.add_argument("--all", action="store_true", help="every session of this home")
+    parser.add_argument("--now", action="store_true", help="kill at once, without a closing prompt")
+    parser.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
+
+
+def run(args: argparse.Namespace) -> int:
+    if bool(args.names) == args.all:
+        raise UsageError("name the sessions to stop, or say --all. `relay ps` lists them.")
+    home = Home.from_env()
+    sessions = live(home, args.team) if args.all else [find(home, name, args.team) for name in args.names]
+    watched = [(session, _watch(session.pid)) for session in sessions]
+    failed = False
+    for session in sessions:
+        try:
+            for _ in range(2 if args.now else 1):
+                call(session.socket, {"op": "stop"})
+        except NoSuchSession:
+            continue  # it has just ended by itself
+        except RelayError as error:
+            failed = True
+            print(f"{session.name}: {error}")
+    for session, watch in watched:
+        if not failed:
+            _wait(session, watch)
+            print(f"{session.name} has ended.")
+    return 1 if failed else 0
+
+
+def _watch(pid: int) -> int:
+    """A descriptor that becomes readable when `pid` has ended; -1 where the system has none."""
+    with suppress(OSError, AttributeError):
+        return os.pidfd_open(pid)
+    return -1
+
+
+def _wait(session: SessionInfo, watch: int) -> None:
+    if watch >= 0:
+        select.select([watch], [], [])
+        os.close(watch)
+        return
+    while True:
+        try:
+            os.kill(session.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(LOOK)

@@ -1,0 +1,87 @@
+"""Run an agent as a member of the team.
+
+The agent's terminal is yours, exactly as if it ran alone, and the command ends with the agent's exit code
+(128+N if signal N ended it; 127: no such command; 126: not executable).  Beside that, lines that the agent
+says in the form `@namespace:target message` are acted on: `@relay:Bob hello` sends Bob a message,
+`@memory:save ...` remembers, and relay.config.py adds namespaces of your own.
+
+Ctrl-] and then d detaches: the agent runs on, and `relay attach NAME` brings it back.
+"""
+
+from __future__ import annotations
+
+from relay.errors import UsageError
+from relay.session import launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+USAGE = "relay wrap [options] [--] COMMAND [ARG...]"
+
+# option → (attribute of launch.Options, what its value is; "" for a switch, help)
+OPTIONS = {
+    "-n": ("name", "NAME", "the agent's name (default: made from the command's)"),
+    "-t": ("team", "TEAM", "the team it belongs to (default: RELAY_TEAM, else 'default')"),
+    "--agent": ("profile", "PROFILE", "treat it as this kind of agent (default: by its command's name)"),
+    "--task": ("task", "TEXT", "what it works on; handlers see it as ctx.task"),
+    "-d": ("detached", "", "run it without a terminal; `relay attach NAME` lends it one"),
+    "--broker": ("broker", "URL", "an MQTT broker, mqtt(s)://USER@HOST:PORT (default: the embedded one)"),
+    "--config": ("config", "FILE", "read this relay.config.py (it must be trusted)"),
+}
+LONG = {"--name": "-n", "--team": "-t", "--detach": "-d"}
+
+
+def quick(argv: list[str]) -> int:
+    """Parse `argv` (what follows `wrap`) without loading argparse, and run."""
+    return launch.wrap(parse(argv))
+
+
+def parse(argv: list[str]) -> launch.Options:
+    """The options before COMMAND; all that follows COMMAND is its own. UsageError if they are wrong."""
+    given: dict[str, str] = {}
+    detached = False
+    rest = list(argv)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word == "--":
+            break
+        flag, has_value, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if len(word) > 2 and not word.startswith("--") and word[:2] in OPTIONS:  # -nAlice
+            flag, has_value, value = word[:2], "=", word[2:]
+        flag = LONG.get(flag, flag)
+        if flag not in OPTIONS:
+            raise UsageError(f"wrap has no option {word!a}. Usage: {USAGE}; `relay wrap --help` lists them.")
+        attribute, metavar, _ = OPTIONS[flag]
+        if not metavar:
+            if has_value:
+                raise UsageError(f"{flag} takes no value. Usage: {USAGE}")
+            detached = True
+            continue
+        if not has_value:
+            if not rest:
+                raise UsageError(f"{flag} needs a {metavar}. Usage: {USAGE}")
+            value = rest.pop(0)
+        given[attribute] = value
+    if not rest:
+        raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")
+    return launch.Options(rest, detached=detached, **given)  # type: ignore[arg-type]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Only for `--help`: `quick` parses."""
+    import argparse
+
+    parser.usage = USAGE
+    long = {short: name for name, short in LONG.items()}
+    for flag, (attribute, metavar, text) in OPTIONS.items():
+        flags = [flag, long[flag]] if flag in long else [flag]
+        if metavar:
+            parser.add_argument(*flags, dest=attribute, metavar=metavar, help=text)
+        else:
+            parser.add_argument(*flags, dest=attribute, action="store_true", help=text)
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND [ARG...]")
+
+
+def run(args: argparse.Namespace) -> int:
+    raise UsageError(f"Usage: {USAGE}")  # reached only by `relay wrap -h` and friends, which argparse ends

@@ -1,0 +1,161 @@
+"""The control socket: other processes ask the session something, or lend it a terminal.
+
+One JSON object a line, each way: `{"op": "info"}` is answered with `{"info": {...}}`, an error with
+`{"error": MESSAGE, "type": CLASS}`.  `{"op": "attach"}` comes with descriptors (SCM_RIGHTS) and turns the
+connection into a terminal client's channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from relay.errors import RelayError
+from relay.session.directory import MAX_LINE
+
+Answer = dict[str, Any]
+
+_LINUX, _MACOS = bool(sys.platform == "linux"), bool(sys.platform == "darwin")
+
+
+class Request:
+    """One request: its fields, the descriptors that came with it (the receiver closes them), who asks.
+
+    channel: the connection, for requests that keep it; `keep` says that this one does.
+    """
+
+    __slots__ = ("channel", "fds", "fields", "keep", "pid")
+
+    def __init__(self, fields: dict[str, Any], fds: list[int], pid: int, channel: socket.socket) -> None:
+        self.fields = fields
+        self.fds = fds
+        self.pid = pid
+        self.channel = channel
+        self.keep = False
+
+
+class ControlServer:
+    """Listens at `path` and hands each request to `handle`."""
+
+    def __init__(self, path: str, handle: Callable[[Request], Awaitable[Answer]]) -> None:
+        self._path = path
+        self._handle = handle
+        self._listener: socket.socket | None = None
+
+    def listen(self) -> None:
+        """Bind the socket (0600). A dead session's is in the way at most: the caller holds the name."""
+        with suppress(FileNotFoundError):
+            Path(self._path).unlink()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+        before = os.umask(0o177)
+        try:
+            self._listener.bind(self._path)
+        finally:
+            os.umask(before)
+        self._listener.listen(64)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        if self._listener is None:
+            self.listen()
+        assert self._listener is not None
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    channel, _ = await loop.sock_accept(self._listener)
+                    tasks.create_task(self._serve(channel))
+        finally:
+            self._listener.close()
+
+    async def _serve(self, channel: socket.socket) -> None:
+        channel.setblocking(False)
+        keep = False
+        try:
+            async for fields, fds in lines(channel):
+                request = Request(fields, fds, peer(channel), channel)
+                try:
+                    answer = await self._handle(request)
+                except RelayError as error:
+                    answer = {"error": str(error), "type": type(error).__name__}
+                finally:
+                    for fd in request.fds:
+                        os.close(fd)
+                await send(channel, answer)
+                if request.keep:
+                    keep = True
+                    return
+        except (OSError, ValueError):
+            pass  # the other side has gone, or does not speak our language: it gets no answer
+        finally:
+            if not keep:
+                channel.close()
+
+
+async def lines(channel: socket.socket) -> Any:
+    """The requests that arrive on `channel`, each (fields, descriptors), until the other side closes.
+
+    Raises ValueError for what is no JSON object or longer than MAX_LINE bytes.
+    """
+    received = bytearray()
+    fds: list[int] = []
+    try:
+        while True:
+            data, new = await _receive(channel)
+            fds += new
+            if not data:
+                return
+            received += data
+            while (end := received.find(b"\n")) >= 0:
+                fields = json.loads(received[:end])
+                del received[: end + 1]
+                if not isinstance(fields, dict):
+                    raise ValueError("a request is a JSON object")
+                handed, fds = fds, []
+                yield fields, handed
+            if len(received) > MAX_LINE:
+                raise ValueError("a request is too long")
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+async def send(channel: socket.socket, answer: Answer) -> None:
+    """Write one line; OSError if the other side has gone."""
+    await asyncio.get_running_loop().sock_sendall(channel, json.dumps(answer).encode() + b"\n")
+
+
+async def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            data, fds, _, _ = socket.recv_fds(channel, 1 << 16, 8)
+        except BlockingIOError:
+            readable = asyncio.Event()
+            loop.add_reader(channel, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(channel)
+        else:
+            return data, list(fds)
+
+
+def peer(channel: socket.socket) -> int:
+    """The process id of the other side, 0 where the system does not say."""
+    if _LINUX:
+        size = struct.calcsize("3i")  # struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)
+        return int(struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0])
+    if _MACOS:
+        local_peerpid, sol_local = 2, 0  # <sys/un.h>
+        return channel.getsockopt(sol_local, local_peerpid)
+    return 0

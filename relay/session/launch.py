@@ -1,0 +1,227 @@
+"""Starting a session: from the parsed command line to a running agent, in as few steps as possible.
+
+    relay wrap ──fork──→ session process ──fork──→ agent
+        │                      └─ afterwards loads everything else (asyncio, the broker's client, ...)
+        └─ the terminal client, waiting on a socket pair
+
+All that can be wrong with what the person wrote is found before the first fork.  This module is on the
+path to the agent's first byte: it imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+from relay.errors import RelayError, UsageError
+from relay.home import Home
+from relay.session.claim import Claim, claim, claim_free
+from relay.terminal.client import Client, TerminalMode
+from relay.terminal.forward import Forwarder
+from relay.terminal.lend import Lent
+from relay.terminal.pty import COLUMNS, ROWS, Pty, get_size, resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from relay.api import WrapOptions
+    from relay.hooks.config import MemoryConfig
+    from relay.hooks.registry import Registry
+
+
+class Options:
+    """What `relay wrap` was asked for. Empty strings stand for what was not given."""
+
+    __slots__ = (
+        "broker",
+        "command",
+        "config",
+        "detached",
+        "memory",
+        "name",
+        "profile",
+        "registry",
+        "task",
+        "team",
+    )
+
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        name: str = "",
+        team: str = "",
+        profile: str = "",
+        task: str = "",
+        detached: bool = False,
+        broker: str = "",
+        config: str = "",
+        registry: Registry | None = None,
+        memory: MemoryConfig | None = None,
+    ) -> None:
+        self.command = command
+        self.name = name
+        self.team = team
+        self.profile = profile
+        self.task = task
+        self.detached = detached
+        self.broker = broker
+        self.config = config
+        self.registry = registry
+        self.memory = memory
+
+
+def run(argv: list[str], options: WrapOptions, registry: Registry) -> int:
+    """Run `argv` for a program that uses `relay.Relay`; what `wrap` returns and raises."""
+    return wrap(
+        Options(
+            argv,
+            name=options.name or "",
+            team=options.team or "",
+            profile=options.agent or "",
+            task=options.task or "",
+            broker=options.broker or "",
+            registry=registry,
+            memory=options.memory,
+        )
+    )
+
+
+def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
+    """Run the agent and be its terminal; the exit code for the shell. Raises RelayError before it starts."""
+    env = dict(os.environ if env is None else env)
+    if inside := env.get("RELAY_SESSION"):
+        raise UsageError(
+            f"this terminal is already inside a relay session ({env.get('RELAY_NAME', inside)}): its agent's "
+            "words would be read twice. Start this one from a terminal outside of it."
+        )
+    if not options.command:
+        raise UsageError("there is no command to run. Try `relay wrap bash`.")
+    path = resolve(options.command[0], env)
+    home = Home.from_env(env).ensure()
+    team = options.team or env.get("RELAY_TEAM") or "default"
+    command = options.command[0]
+    claimed = claim(home, team, options.name) if options.name else claim_free(home, team, command)
+    mode = TerminalMode(0, 1)
+    channel, theirs = socket.socketpair()
+    # The modes change before the agent can draw: what it draws must not pass a cooked terminal.
+    if not options.detached:
+        mode.lend()
+    try:
+        child = os.fork()
+    except OSError as error:
+        mode.restore()
+        raise RelayError(f"cannot start a process: {error.strerror}. Try again later.") from None
+    if child == 0:
+        channel.close()
+        _be_session(options, env, home, claimed, path, mode, theirs)
+    theirs.close()
+    os.close(claimed.fd)
+    return Client(channel, mode, started_agent=not options.detached).run()
+
+
+def _be_session(
+    options: Options,
+    env: dict[str, str],
+    home: Home,
+    claimed: Claim,
+    path: str,
+    mode: TerminalMode,
+    channel: socket.socket,
+) -> None:
+    """In the session process: start the agent, then everything else. Never returns."""
+    code = 1
+    try:
+        os.setsid()
+        own = {0, 1, 2, claimed.fd, channel.fileno()}
+        if options.detached:
+            _close_others(own)
+        session_id = os.urandom(8).hex()
+        env.update(
+            RELAY_NAME=claimed.name,
+            RELAY_TEAM=claimed.team,
+            RELAY_SESSION=session_id,
+            RELAY_SOCKET=claimed.socket,
+        )
+        size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
+        columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
+        try:
+            pty = Pty.spawn(
+                path,
+                options.command,
+                env,
+                size=(columns, rows),
+                pixels=(width, height),
+                attributes=None if options.detached else mode.saved,
+                # A pipe's bytes were typed by nobody: alone, nobody would echo them either.
+                echo=options.detached or mode.saved is not None,
+            )
+        except RelayError as error:
+            _tell_end(channel, str(error), error.exit_code)
+            os._exit(error.exit_code)
+        # Ignored only now: an ignored signal would have stayed ignored in the agent.
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTTOU, signal.SIGTTIN):
+            signal.signal(number, signal.SIG_IGN)
+        _close_others({*own, pty.master})
+        forwarder = Forwarder(pty)
+        if not options.detached:
+            forwarder.lend(Lent(0, 1, interactive=mode.interactive, saved=mode.saved))
+        forwarder.start()
+        _leave_terminal(home)
+
+        from relay.session.process import main  # the rest: about 100 ms, while the agent runs
+
+        code = main(options, env, home, claimed, session_id, pty, forwarder, (columns, rows), channel)
+    except BaseException:  # noqa: BLE001 - a fault of ours; a forked process must not return
+        import traceback
+
+        text = traceback.format_exc()
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        _tell_end(channel, "the session failed to start; its log is in the state directory.", 70)
+    finally:
+        os._exit(code)
+
+
+def _close_others(keep: set[int]) -> None:
+    """Close every descriptor that the caller's shell left open in us, but for `keep`."""
+    try:
+        # A limit of a million descriptors makes closing them one by one slow; this lists the open ones.
+        opened = [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        opened = list(range(256))
+    for fd in set(opened) - keep:
+        try:
+            os.close(fd)
+        except OSError:
+            pass  # the one that listed the others
+
+
+def _leave_terminal(home: Home) -> None:
+    """Point our own descriptors 0, 1 and 2 away from the caller's terminal."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        log = os.open(
+            os.path.join(home.state_dir, "session.log"),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+            0o600,
+        )
+    except OSError:
+        log = null
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    for fd in {null, log}:
+        os.close(fd)
+
+
+def _tell_end(channel: socket.socket, text: str, code: int) -> None:
+    import json
+
+    try:
+        channel.sendall(json.dumps({"event": "exit", "code": code, "notices": [text]}).encode() + b"\n")
+    except OSError:
+        pass  # the client has gone

@@ -1,0 +1,94 @@
+"""Mail: what the courier brings is given to the injector, and what became of it goes back.
+
+Courier ── message ──→ Injector ── typed, verified ──→ Courier ── receipt ──→ the sender
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from relay.bus.courier import Courier
+from relay.bus.message import Message, State
+from relay.hooks import events
+from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.queue import Injector
+from relay.journal import Journal, preview
+
+STATES = {
+    Result.INJECTED: State.INJECTED,
+    Result.UNCERTAIN: State.UNCERTAIN,
+    Result.REJECTED: State.REJECTED,
+}
+"""What the receiver's ledger says for each end of an injection; one that was never typed stays stored."""
+
+
+class Mail:
+    """The messages of one agent. `fire` is told of message events, `tell_agent` what a sender must know."""
+
+    def __init__(
+        self,
+        courier: Courier,
+        injector: Injector,
+        messages: deque[Message],
+        journal: Journal,
+        *,
+        fire: Callable[[events.Event], None],
+        tell_agent: Callable[[str], None],
+    ) -> None:
+        self._courier = courier
+        self._injector = injector
+        self._messages = messages
+        self._journal = journal
+        self._fire = fire
+        self._tell_agent = tell_agent
+
+    def collect(self) -> None:
+        """Take up what was stored for this agent while nobody was there."""
+        for message in self._courier.waiting():
+            self.arrived(message)
+
+    def send(self, to: str, body: str) -> Sequence[Message]:
+        """Commit a message to `to`; raises UnknownRecipient or MessageRefused."""
+        sent = self._courier.send(to, body)
+        for message in sent:
+            self._messages.append(message)
+            self._record("message_sent", message)
+            self._fire(events.MessageSent(to=message.to, body=message.body, id=message.id))
+        return sent
+
+    def arrived(self, message: Message) -> None:
+        """A message is in the ledger: have it typed as soon as that is safe."""
+        self._messages.append(message)
+        self._record("message_received", message)
+        self._fire(events.MessageReceived(sender=message.sender, body=message.body, id=message.id))
+        self._injector.submit(
+            Injection(id=message.id, text=message.body, source=message.sender, kind="message")
+        )
+
+    def typing(self, injection: Injection) -> None:
+        """It is about to be typed: should we die now, nobody may type it again by himself."""
+        if injection.kind == "message":
+            self._courier.injecting(injection.id)
+
+    def typed(self, injection: Injection, outcome: Outcome) -> None:
+        """It was typed, or never will be: the sender learns it."""
+        if injection.kind == "message" and (state := STATES.get(outcome.result)):
+            self._courier.settle(injection.id, state, outcome.detail or None)
+
+    def settled(self, message: Message) -> None:
+        """A message of ours has come to an end; what did not arrive, its sender is told."""
+        self._record("message_outcome", message)
+        if message.state in {State.REJECTED, State.UNCERTAIN, State.EXPIRED}:
+            why = f": {message.detail}" if message.detail else "."
+            self._tell_agent(f"Your message to {message.to} ({message.id}) is {message.state}{why}")
+
+    def _record(self, event: str, message: Message) -> None:
+        self._journal.write(
+            event,
+            id=message.id,
+            sender=message.sender,
+            to=message.to,
+            state=str(message.state),
+            body=preview(message.body),
+        )

@@ -1,0 +1,467 @@
+"""The session process: one agent, and everything that is done for it, wired together.
+
+                     ┌→ lines ─→ events ──────┐
+    tee → OutputPump ┤                        ├→ Runner → results ─→ Injector → PTY
+                     └→ directives ───────────┘                         ↑
+    Courier ─→ Mail ────────────────────────────────────────────────────┘
+
+`run` is the life of the session from the agent's first byte to its last process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from relay.bus.courier import Courier
+from relay.bus.message import Message
+from relay.directives.directive import Directive
+from relay.directives.grammar import Grammar, unescape
+from relay.errors import MessageRefused
+from relay.home import Home
+from relay.hooks import config_file, events
+from relay.hooks.context import MAX_MESSAGES, MAX_OUTPUT, Context, MemoryService
+from relay.hooks.problem import Problem
+from relay.hooks.result import HookResult
+from relay.hooks.runner import Runner
+from relay.hooks.services import Member
+from relay.injection import waiting
+from relay.injection.injection import Injection, Kind, Outcome, Result
+from relay.injection.queue import Injector
+from relay.injection.readiness import SCREEN_QUIET
+from relay.injection.waiting import Wait
+from relay.journal import Journal, preview
+from relay.memory.store import MemoryStore
+from relay.readers.auto import AutoReader
+from relay.readers.line import Line
+from relay.session.claim import Claim
+from relay.session.control import ControlServer
+from relay.session.launch import Options
+from relay.session.mail import Mail
+from relay.session.port import SessionPort
+from relay.session.pump import OutputPump
+from relay.session.requests import Requests
+from relay.session.setup import Setup
+from relay.session.terminals import TerminalClient, Terminals
+from relay.session.work import Workers
+from relay.terminal.forward import Forwarder
+from relay.terminal.pty import Pty
+
+SWITCH_INTERVAL = 0.0002
+"""Seconds after which the interpreter lets the forward thread in; the default, 5 ms, would be felt as lag."""
+
+FAREWELL = 2.0
+"""Seconds that the agent's last directives and session_end handlers may delay the person's next prompt."""
+
+LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
+"""Seconds until processes that the agent left in its terminal are killed, and looks at them meanwhile."""
+
+SETTLED = 0.5
+"""Seconds of quiet, with the agent waiting for input, after which it has acted on a closing prompt."""
+
+LONG_QUIET = 2.0
+"""Seconds of quiet after which an agent waits for input, where the system does not tell."""
+
+
+def main(
+    options: Options,
+    env: Mapping[str, str],
+    home: Home,
+    claim: Claim,
+    session_id: str,
+    pty: Pty,
+    forwarder: Forwarder,
+    size: tuple[int, int],
+    channel: socket.socket,
+) -> int:
+    """Run the session until its agent has ended; the agent's exit code."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
+
+    async def run() -> int:
+        client = TerminalClient(channel, owner=not options.detached)
+        return await Session(options, env, home, claim, session_id, pty, forwarder, size).run(client)
+
+    return asyncio.run(run())
+
+
+class Session:
+    """One wrapped agent. All of it happens on one event loop's thread."""
+
+    def __init__(
+        self,
+        options: Options,
+        env: Mapping[str, str],
+        home: Home,
+        claim: Claim,
+        session_id: str,
+        pty: Pty,
+        forwarder: Forwarder,
+        size: tuple[int, int],
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.claim = claim
+        self.id = session_id
+        self.pty = pty
+        self._detached = options.detached
+        self._forwarder = forwarder
+        self._tasks = asyncio.TaskGroup()
+        self._exited: asyncio.Future[int] = self.loop.create_future()
+        self._output_over = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
+        self._closing: dict[str, asyncio.Event] = {}
+        self._idle_since = 0.0
+        self._told_of_change = False
+        self._state: tuple[str, float] = ("starting", time.time())
+
+        self.journal = Journal(home.journal, session_id, claim.name)
+        self.setup = setup = Setup.load(options, home, Path.cwd())
+        self.settings = setup.settings
+        self.workers = Workers(self._tasks, self.tell_person)
+        self.runner = Runner(
+            setup.registry, report=self.report, note=self._printed, timeout=setup.settings.handler_seconds
+        )
+        prefix = setup.settings.prefix
+        self.reader = AutoReader(*size, kind=setup.profile.reader, marker=prefix.encode())
+        grammar = Grammar(setup.registry.knows, prefix=prefix, decoration=setup.decoration)
+        self.pump = OutputPump(forwarder, pty, self.reader, grammar, self)
+        self.terminals = Terminals(forwarder, pty, self.reader, self.workers, claim.name)
+        self.injector = Injector(
+            SessionPort(forwarder, pty, self.reader, self.pump),
+            setup.profile,
+            on_outcome=self._on_typed,
+            on_typing=self._on_typing,
+        )
+        self.courier = Courier(
+            home,
+            claim.team,
+            claim.name,
+            broker_url=options.broker or setup.settings.broker or None,
+            on_message=lambda message: self.mail.arrived(message),
+            on_outcome=lambda message: self.mail.settled(message),
+            on_status=self._on_bus_status,
+        )
+        self._lines: deque[str] = deque(maxlen=MAX_OUTPUT)
+        self._messages: deque[Message] = deque(maxlen=MAX_MESSAGES)
+        self.context = Context(
+            agent_id=f"{claim.team}/{claim.name}",
+            agent_name=claim.name,
+            session_id=session_id,
+            working_dir=setup.directory,
+            env=dict(env),
+            task=options.task or None,
+            services=self,
+            memory=MemoryService(MemoryStore(home.memory, claim.team, claim.name), setup.memory),
+            output=self._lines,
+            messages=self._messages,
+        )
+        self.mail = Mail(
+            self.courier,
+            self.injector,
+            self._messages,
+            self.journal,
+            fire=self.fire,
+            tell_agent=self._notify_agent,
+        )
+
+    # Its life.
+
+    async def run(self, client: TerminalClient) -> int:
+        """From the agent's first output to its end; the exit code for a shell."""
+        self.claim.note(self.pty.pid)
+        control = ControlServer(self.claim.socket, Requests(self).answer)
+        control.listen()
+        threading.Thread(target=self._wait_for_agent, name="wait", daemon=True).start()
+        self.loop.add_signal_handler(signal.SIGTERM, self.stop)
+        async with self._tasks:
+            self.workers.spawn(control.run(), "the control socket")
+            self.workers.spawn(self.courier.run(), "the bus")
+            self.workers.spawn(self.injector.run(), "the injection queue")
+            self._begin(client)
+            code = await self._exited
+            await self._end(code)
+            self.workers.cancel()
+        self.runner.close()
+        self.claim.release()
+        return code
+
+    def _begin(self, client: TerminalClient) -> None:
+        self.journal.write(
+            "session_start",
+            agent=self.setup.profile.name,
+            pid=self.pty.pid,
+            cwd=str(self.setup.directory),
+        )
+        for notice in self.setup.notices:
+            self.tell_person(notice)
+        if self._detached:
+            self.workers.spawn(
+                client.dismiss("detached", notices=[f"{self.claim.name} runs detached (pid {os.getpid()})."]),
+                "the terminal",
+            )
+        else:
+            self.terminals.adopt(client)
+        self.terminals.answer_queries()
+        self.pump.start()
+        self.fire(events.SessionStart())
+        self.mail.collect()
+        self.loop.call_later(self.settings.idle_seconds, self._watch_idle)
+
+    def _wait_for_agent(self) -> None:
+        """On a thread of its own: every stop, and the end, of the agent."""
+        while True:
+            _, status = os.waitpid(self.pty.pid, os.WUNTRACED)
+            if os.WIFSTOPPED(status):
+                self.loop.call_soon_threadsafe(self.terminals.agent_stopped)
+                continue
+            code = os.waitstatus_to_exitcode(status)
+            self.loop.call_soon_threadsafe(self._exited.set_result, 128 - code if code < 0 else code)
+            return
+
+    async def _end(self, code: int) -> None:
+        """The agent has ended: forward its last words, act on them, and leave no process behind."""
+        self.pty.hang_up(signal.SIGHUP)
+        self._forwarder.finish()
+        await self._output_over.wait()
+        self.pump.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await self.workers.idle()
+                if self._stopping is None:
+                    self.fire(events.SessionEnd(reason="exit"))
+                    await self.workers.idle()
+        self.injector.close()
+        self.journal.write("session_end", code=code)
+        await self.terminals.goodbye(code)
+        await self._sweep()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.handler_seconds):
+                await self.workers.idle()
+
+    async def _sweep(self) -> None:
+        """Kill what the agent left in its terminal and what a hang-up did not end."""
+        for _ in range(LEFTOVER_LOOKS):
+            if not (left := self.pty.groups() - {self.pty.pid}):
+                return
+            await asyncio.sleep(LEFTOVER / LEFTOVER_LOOKS)
+        for group in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+
+    # Stopping it: polite, then firm.
+
+    def stop(self) -> None:
+        """End the agent; asked a second time, at once."""
+        if self._stopping is None:
+            self._stopping = self.workers.spawn(self._stop(), "stopping")
+        else:
+            self.pty.hang_up(signal.SIGKILL)
+
+    async def _stop(self) -> None:
+        results = await self.runner.fire(events.SessionEnd(reason="stop"), self.context)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.closing_seconds):
+                for result in results:
+                    if result.context_injection is None:
+                        self.apply(result)
+                    else:
+                        await self._close_with(result.context_injection, result.source)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            self.pty.hang_up(number)
+            await asyncio.wait({self._exited}, timeout=self.settings.stop_seconds)
+            if self._exited.done():
+                return
+
+    async def _close_with(self, prompt: str, source: str) -> None:
+        """Give the agent a closing prompt, and wait until it has acted on it."""
+        typed = asyncio.Event()
+        self._closing[self.give(prompt, source, "closing").id] = typed
+        await typed.wait()
+        offset = self.pump.offset
+        while not self._exited.done():
+            await asyncio.sleep(SETTLED / 5)
+            quiet = time.monotonic() - self.pump.last_output
+            if self.pump.offset > offset and quiet > SETTLED and self.waits_for_input():
+                return
+
+    # What the pump tells (pump.Listener).
+
+    def on_lines(self, lines: list[Line]) -> None:
+        said = [unescape(line.text, self.settings.prefix) for line in lines]
+        self._lines.extend(said)
+        self.fire(events.Output("\n".join(said)))
+
+    def on_directives(self, directives: list[Directive]) -> None:
+        for directive in directives:
+            self.workers.queue(f"@{directive.namespace}", self._act_on(directive))
+
+    def on_output(self, data: bytes) -> None:
+        self.injector.output(data)
+
+    def on_typed(self, data: bytes) -> None:
+        self.injector.person(data)
+
+    def on_screen_changed(self) -> None:
+        self.terminals.screen_changed()
+
+    def on_end(self) -> None:
+        self._output_over.set()
+
+    def on_lost(self, what: str) -> None:
+        self.journal.write("terminal_lost", what=what)
+        self.terminals.lost(what)
+
+    def on_detach(self) -> None:
+        self.terminals.detach()
+
+    def waits_for_input(self) -> bool:
+        """Whether the agent waits for input, as far as that is known; quiet alone is weak evidence."""
+        if self._forwarder.output_pending():
+            return False
+        quiet = time.monotonic() - self.pump.last_output
+        match waiting.look(self.pty.foreground()).wait:
+            case Wait.READ:
+                return True
+            case Wait.POLL:
+                return quiet >= SCREEN_QUIET
+            case Wait.UNKNOWN:
+                return quiet >= LONG_QUIET
+            case _:
+                return False
+
+    async def _act_on(self, directive: Directive) -> None:
+        self.journal.write(
+            "directive",
+            namespace=directive.namespace,
+            target=directive.target,
+            body=preview(directive.body),
+        )
+        outcome = await self.runner.dispatch(directive, self.context)
+        for result in outcome.results:
+            self.apply(result)
+        for error in outcome.errors:
+            self.journal.write("directive_failed", namespace=directive.namespace, error=error)
+            self._notify_agent(error)
+
+    # Events and results.
+
+    def fire(self, event: events.Event) -> None:
+        """Have the handlers of `event` called, after those of earlier events of its kind."""
+        if self.runner.registry.for_event(event):
+            self.workers.queue(event.name, self._fired(event))
+
+    async def _fired(self, event: events.Event) -> None:
+        for result in await self.runner.fire(event, self.context):
+            self.apply(result)
+
+    def apply(self, result: HookResult) -> None:
+        if result.context_injection is not None:
+            self.give(result.context_injection, result.source, "hook")
+        if result.user_message is not None:
+            self.tell_person(f"{result.source}: {result.user_message}")
+
+    def _watch_idle(self) -> None:
+        """Fire `idle` once for each quiet period."""
+        seconds, last = self.settings.idle_seconds, self.pump.last_output
+        quiet = time.monotonic() - last
+        if quiet >= seconds and self._idle_since != last:
+            self._idle_since = last
+            self.fire(events.Idle(seconds=quiet))
+        config = self.setup.config
+        if (
+            config is not None
+            and not self._told_of_change
+            and config_file.changed(config.path, config.digest)
+        ):
+            self._told_of_change = True
+            self.tell_person(
+                f"{config.path} has changed; this session keeps the version it started with. "
+                "Read it, `relay trust` it, and start again to use it."
+            )
+        self.loop.call_later(max(seconds - quiet, 1.0), self._watch_idle)
+
+    # What is typed into the agent.
+
+    def give(self, text: str, source: str, kind: Kind) -> Injection:
+        """Queue `text` for the agent."""
+        injection = Injection(id=secrets.token_hex(8), text=text, source=source, kind=kind)
+        self.injector.submit(injection)
+        return injection
+
+    def _notify_agent(self, text: str) -> None:
+        self.give(text, "relay", "notice")
+
+    def _on_typing(self, injection: Injection) -> None:
+        self.mail.typing(injection)
+
+    def _on_typed(self, injection: Injection, outcome: Outcome) -> None:
+        self.journal.write(
+            "injection",
+            id=injection.id,
+            source=injection.source,
+            kind=injection.kind,
+            result=str(outcome.result),
+            detail=outcome.detail,
+            size=len(injection.text.encode(errors="replace")),
+        )
+        if (typed := self._closing.pop(injection.id, None)) is not None:
+            typed.set()
+        self.mail.typed(injection, outcome)
+        if outcome.result is Result.REJECTED and injection.kind != "message":
+            self.tell_person(f"{injection.source}: its text was not given to the agent: {outcome.detail}")
+
+    # What the person is told.
+
+    def tell_person(self, text: str) -> None:
+        """Show one line to the person, now if that spoils no screen, and keep it in the journal."""
+        self.journal.write("notice", text=text)
+        self.terminals.tell(text)
+
+    def _on_bus_status(self, text: str) -> None:
+        self.journal.write("bus", status=text)
+
+    def _printed(self, handler: str, text: str) -> None:
+        self.journal.write("handler_printed", handler=handler, text=preview(text))
+
+    # What handlers ask for (hooks.Services).
+
+    def inject(self, text: str, source: str) -> None:
+        self.give(text, source, "hook")
+
+    async def send(self, to: str, body: str) -> Sequence[Message]:
+        if to.startswith("#"):
+            raise MessageRefused(
+                f"there is no channel {to!a}: channels do not exist yet. Send to a name or *."
+            )
+        return self.mail.send(to, body)
+
+    def roster(self) -> Sequence[Member]:
+        return [
+            Member(each.name, each.online)
+            for each in self.courier.roster()
+            if each.name.casefold() != self.claim.name.casefold()
+        ]
+
+    def report(self, problem: Problem) -> None:
+        self.journal.write(
+            "handler_problem", handler=problem.handler, kind=problem.kind, problem=str(problem)
+        )
+        self.terminals.tell(str(problem))
+
+    # What others ask about it.
+
+    def state(self) -> tuple[str, float]:
+        """What the agent does now, and since when (seconds since the epoch)."""
+        now = str(self.injector.verdict.state)
+        if now != self._state[0]:
+            self._state = (now, time.time())
+        return self._state

@@ -1,0 +1,80 @@
+"""What a session works with: settings, the agent's profile, handlers, and where their files were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relay import namespaces
+from relay import settings as settings_file
+from relay.directives.grammar import DECORATION
+from relay.errors import RelayError
+from relay.home import Home
+from relay.hooks import config_file
+from relay.hooks.config import MemoryConfig
+from relay.hooks.registry import Registry
+from relay.hooks.trust import Trust
+from relay.profile import Profile
+from relay.profile import for_command as profile_for
+from relay.profile import load as load_profile
+from relay.session.launch import Options
+from relay.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything that was read from files. `notices` says what was not taken, and why, one line each."""
+
+    directory: Path
+    settings: Settings
+    profile: Profile
+    registry: Registry
+    memory: MemoryConfig
+    config: config_file.ConfigFile | None
+    notices: tuple[str, ...]
+
+    @property
+    def decoration(self) -> str:
+        """Regular expression for what this agent puts before a paragraph."""
+        return DECORATION if self.profile.decoration is None else self.profile.decoration.pattern
+
+    @classmethod
+    def load(cls, options: Options, home: Home, directory: Path) -> Setup:
+        """Read it all; a file with a mistake is left out, and the notice says where the mistake is."""
+        notices: list[str] = []
+        trust = Trust(home)
+        settings = Settings()
+        try:
+            settings, untaken = settings_file.load(home, directory, trust.covers_file)
+            notices += untaken
+        except RelayError as error:
+            notices.append(f"{error} The default settings are used.")
+        try:
+            profile = (
+                load_profile(options.profile, home) if options.profile else profile_for(options.command, home)
+            )
+        except RelayError as error:
+            notices.append(f"{error} The generic profile is used.")
+            profile = Profile("generic", Path("generic.toml"))
+        if settings.inject == "always":
+            profile = replace(profile, inject="auto", executes=())
+        elif settings.inject == "never":
+            profile = replace(profile, inject="never")
+        registry = Registry()
+        namespaces.install(registry)
+        memory = options.memory
+        config = None
+        try:
+            choice = config_file.choose(home, directory, Path(options.config) if options.config else None)
+            if choice.notice is not None:
+                notices.append(choice.notice)
+            if choice.file is not None:
+                loaded = config_file.load(choice.file, registry)
+                registry.include(loaded.registry)
+                memory = memory or loaded.memory
+                config = choice.file
+        except RelayError as error:
+            notices.append(f"{error} The session runs without it.")
+        if options.registry is not None:
+            registry.include(options.registry)
+        return cls(directory, settings, profile, registry, memory or MemoryConfig(), config, tuple(notices))

@@ -1,0 +1,212 @@
+"""The person's terminal, from the session's side: who lends one now, and what is said to them.
+
+A client is a connection to a `relay wrap` or `relay attach` process (relay/terminal/client.py says what is
+spoken).  There is one at a time; another that attaches takes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from relay.readers.auto import AutoReader
+from relay.session.control import lines, send
+from relay.session.work import Workers
+from relay.terminal.forward import Forwarder
+from relay.terminal.lend import Lent
+from relay.terminal.pty import COLUMNS, ROWS, Pty, flags
+from relay.text import one_line
+
+GOODBYE = 1.0
+"""Seconds that a client gets to take our last line."""
+
+MODES_INTERVAL = 0.05
+"""Seconds between two looks at which terminal modes the agent has set."""
+
+MAX_UNTOLD = 20
+"""Notices kept for a person whose screen must not be written into."""
+
+NOTICE_LENGTH = 300
+"""Characters of a notice that are shown."""
+
+
+class TerminalClient:
+    """One connected client. `owner`: it started the agent, so losing its terminal ends the agent."""
+
+    def __init__(self, channel: socket.socket, *, owner: bool) -> None:
+        self.owner = owner
+        self._channel = channel
+        self._dismissed = False
+        channel.setblocking(False)
+
+    async def run(self, on_request: Callable[[dict[str, Any]], None], on_gone: Callable[[], None]) -> None:
+        """Pass on what the client asks until it goes; `on_gone` only if it was not dismissed."""
+        try:
+            with suppress(OSError, ValueError):
+                async for fields, _ in lines(self._channel):
+                    on_request(fields)
+        finally:
+            self._channel.close()
+        if not self._dismissed:
+            on_gone()
+
+    async def tell(self, event: str, **fields: Any) -> None:
+        """Send one event; a client that is gone or takes nothing is not waited for."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(GOODBYE):
+                await send(self._channel, {"event": event, **fields})
+
+    async def dismiss(self, event: str, **fields: Any) -> None:
+        """Send a last event and hang up; `run` ends."""
+        self._dismissed = True
+        await self.tell(event, **fields)
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+
+
+class Terminals:
+    """Which client is served, and what becomes of the agent when its terminal goes."""
+
+    def __init__(
+        self, forwarder: Forwarder, pty: Pty, reader: AutoReader, workers: Workers, name: str
+    ) -> None:
+        self._forwarder = forwarder
+        self._pty = pty
+        self._reader = reader
+        self._workers = workers
+        self._name = name
+        self._client: TerminalClient | None = None
+        self._reset = ""
+        self._modes_timer: asyncio.TimerHandle | None = None
+        self._untold: deque[str] = deque(maxlen=MAX_UNTOLD)
+
+    def adopt(self, client: TerminalClient, lent: Lent | None = None) -> None:
+        """Serve `client`; its terminal is lent already, or is `lent`, which is repainted."""
+        self._client = client
+        screen = self._reader.screen
+        if screen is not None:
+            screen.on_reply = None  # the person's terminal answers the agent's queries from now on
+        if lent is not None:
+            # The size first: the repaint is of the screen as that terminal will show it.
+            columns, rows, *pixels = lent.size() or (COLUMNS, ROWS, 0, 0)
+            self._forwarder.resize(columns, rows, *pixels)
+            if screen is not None:
+                screen.resize(columns, rows)
+            self._forwarder.lend(lent, b"" if screen is None else screen.repaint())
+        self._workers.spawn(
+            client.run(lambda fields: self._asked(client, fields), lambda: self._gone(client)), "the terminal"
+        )
+        self._workers.spawn(client.tell("agent", group=self._pty.pid), "the terminal")
+
+    async def take_over(self, client: TerminalClient, lent: Lent) -> None:
+        """Serve another terminal instead of the one served now."""
+        if self._client is not None:
+            await self._dismiss("another terminal has attached")
+        self.adopt(client, lent)
+
+    def answer_queries(self) -> None:
+        """With no person's terminal to do it, answer the agent's queries from the virtual screen."""
+        if self._client is None and self._reader.screen is not None:
+            self._reader.screen.on_reply = self._forwarder.reply
+
+    def detach(self) -> None:
+        """The person asked to: give the terminal back, the agent runs on."""
+        self._workers.spawn(
+            self._dismiss(f"{self._name} runs on; `relay attach {self._name}` brings it back"), "the terminal"
+        )
+
+    def lost(self, what: str) -> None:
+        """The terminal has gone. Its owner's agent ends as it would have alone; another's runs on."""
+        if self._client is not None and self._client.owner:
+            if what == "pipe":
+                self._pty.signal(signal.SIGPIPE)
+            else:
+                self._pty.hang_up(signal.SIGHUP)
+        else:
+            self.detach()
+
+    def agent_stopped(self) -> None:
+        """Ctrl-Z: the person's job stops with the agent; where nobody is, nobody could continue it."""
+        if self._client is None:
+            self._pty.signal(signal.SIGCONT)
+        else:
+            self._forwarder.pause(True)
+            self._workers.spawn(self._client.tell("stopped"), "the terminal")
+
+    def screen_changed(self) -> None:
+        """Keep the client informed of the modes it must undo if we are killed."""
+        if self._modes_timer is None:
+            loop = asyncio.get_running_loop()
+            self._modes_timer = loop.call_later(MODES_INTERVAL, self._look_at_modes)
+
+    def tell(self, text: str) -> None:
+        """Show one line, at once where that spoils no screen, else when the terminal is given back."""
+        text = one_line(text, NOTICE_LENGTH)
+        screen = self._reader.screen
+        canonical, _, _ = flags(self._pty.attributes())
+        if self._client is None or not canonical or screen is None or screen.alternate:
+            self._untold.append(text)
+            return
+        start = "\r\n" if screen.cursor[0] else ""
+        self._forwarder.show(f"{start}relay: {text}\r\n".encode())
+
+    async def goodbye(self, code: int) -> None:
+        """The agent has ended: give the terminal back with its exit code."""
+        client, self._client = self._client, None
+        if client is not None:
+            self._update_modes()
+            await client.dismiss("exit", code=code, reset=self._reset, notices=list(self._untold))
+
+    async def _dismiss(self, text: str) -> None:
+        client, self._client = self._client, None
+        self._forwarder.withdraw()
+        self.answer_queries()
+        if client is not None:
+            notices = [*self._untold, text]
+            self._untold.clear()
+            await client.dismiss("detached", reset=self._reset, notices=notices)
+
+    def _asked(self, client: TerminalClient, fields: dict[str, Any]) -> None:
+        if client is not self._client:
+            return
+        match fields:
+            case {"op": "winch"}:
+                self._fit()
+            case {"op": "signal", "number": int(number)} if number in signal.valid_signals():
+                group = self._pty.foreground() if number == signal.SIGINT else self._pty.pid
+                self._pty.signal(number, group)
+            case {"op": "hangup"}:
+                self._pty.hang_up(signal.SIGHUP) if client.owner else self.detach()
+            case {"op": "resume"}:
+                self._forwarder.pause(False)
+                self._fit()
+                self._pty.signal(signal.SIGCONT)
+
+    def _fit(self) -> None:
+        """Give the agent's terminal the size of the person's."""
+        if size := self._forwarder.lent_size():
+            self._forwarder.resize(*size)
+
+    def _gone(self, client: TerminalClient) -> None:
+        """The client was killed: its terminal gets its modes back, and the agent runs on without one."""
+        if client is self._client:
+            self._client = None
+            self._forwarder.show(self._reset.encode())
+            self._forwarder.withdraw(restore=True)
+            self.answer_queries()
+
+    def _look_at_modes(self) -> None:
+        self._modes_timer = None
+        if self._update_modes() and self._client is not None:
+            self._workers.spawn(self._client.tell("modes", reset=self._reset), "the terminal")
+
+    def _update_modes(self) -> bool:
+        screen = self._reader.screen
+        reset = "" if screen is None else screen.modes_reset().decode("ascii", "replace")
+        changed, self._reset = reset != self._reset, reset
+        return changed

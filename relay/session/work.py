@@ -1,0 +1,70 @@
+"""Work of a session that goes on beside everything else, each kind in its own order.
+
+A fault in one piece is said once and leaves the rest, the agent above all, running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from relay.errors import RelayError
+
+Work = Coroutine[Any, Any, None]
+
+
+class Workers:
+    """Runs work in the background (`spawn`) or in a queue by kind (`queue`); `complain` is told of faults."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, complain: Callable[[str], None]) -> None:
+        self._tasks = tasks
+        self._complain = complain
+        self._queues: dict[str, asyncio.Queue[Work]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Work, what: str) -> asyncio.Task[None]:
+        """Run `work` now, beside the rest; `what` names it in a complaint."""
+        task = self._tasks.create_task(self._contained(work, what))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def queue(self, kind: str, work: Work) -> None:
+        """Run `work` after all earlier work of its kind; kinds do not wait for each other."""
+        if kind not in self._queues:
+            self._queues[kind] = asyncio.Queue()
+            self.spawn(self._serve(kind), kind)
+        self._queues[kind].put_nowait(work)
+
+    async def idle(self) -> None:
+        """Wait until every queue is empty."""
+        for queue in list(self._queues.values()):
+            await queue.join()
+
+    def cancel(self) -> None:
+        """End all of it."""
+        for task in self._running:
+            task.cancel()
+        for queue in self._queues.values():
+            while not queue.empty():
+                queue.get_nowait().close()
+
+    async def _serve(self, kind: str) -> None:
+        queue = self._queues[kind]
+        while True:
+            work = await queue.get()
+            try:
+                await self._contained(work, kind)
+            finally:
+                queue.task_done()
+
+    async def _contained(self, work: Work, what: str) -> None:
+        try:
+            await work
+        except RelayError as error:
+            self._complain(f"{what}: {error}")
+        except Exception as error:  # noqa: BLE001 (logged with its traceback, said to the person, contained)
+            traceback.print_exc()
+            self._complain(f"{what} failed ({type(error).__name__}: {error}); the agent runs on without it.")

@@ -1,0 +1,231 @@
+"""The terminal client: what `relay wrap` and `relay attach` leave in the foreground of the person's shell.
+
+It lends its terminal to the session and from then on touches no byte of it.  It sets raw mode and gives it
+back whatever happens, passes on window sizes, signals and job control, and ends as the agent ended.
+
+Both sides speak JSON lines over a Unix socket:
+    to the session   {"op": "winch"} {"op": "signal", "number": N} {"op": "resume"} {"op": "hangup"}
+    to the client    {"event": "agent", "group": PID} {"event": "modes", "reset": TEXT} {"event": "stopped"}
+                     {"event": "exit", "code": N, "reset": TEXT, "notices": [TEXT, ...]}
+                     {"event": "detached", "reset": TEXT, "notices": [TEXT, ...]}
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+
+from relay.terminal.pty import raw
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Any
+
+FORWARDED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Signals that a person sends to the command they see: the agent gets them."""
+
+SESSION_DIED = 70
+"""Our exit code when the session was killed and nobody knows the agent's (sysexits.h EX_SOFTWARE)."""
+
+
+class TerminalMode:
+    """The modes of the person's terminal: raw while lent, as they were afterwards.
+
+    Only a terminal that is both our input and our output is made raw; with the output redirected the
+    terminal's own line editing and echo are what the person sees.
+    """
+
+    def __init__(self, source: int, sink: int) -> None:
+        self.source = source
+        self.saved: list[Any] | None = None
+        if os.isatty(source):
+            self.saved = list(termios.tcgetattr(source))
+        self.interactive = self.saved is not None and os.isatty(sink)
+
+    def lend(self) -> None:
+        if self.interactive and self.saved is not None:
+            self._set(raw(self.saved))
+
+    def restore(self) -> None:
+        if self.saved is not None:
+            self._set(self.saved)
+
+    def in_foreground(self) -> bool:
+        """Whether our job may use the terminal (after `bg` it may not)."""
+        if self.saved is None:
+            return True
+        try:
+            return os.tcgetpgrp(self.source) == os.getpgrp()
+        except OSError:
+            return True  # not our controlling terminal: no job control
+
+    def _set(self, attributes: list[Any]) -> None:
+        """Change the modes, also from a background job (SIGTTOU would stop it); a gone terminal is fine."""
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        try:
+            # TCSANOW: TCSADRAIN would wait for ever on a terminal stopped with Ctrl-S, and TCSAFLUSH
+            # would throw away what was typed ahead.
+            termios.tcsetattr(self.source, termios.TCSANOW, attributes)
+        except termios.error:
+            pass
+        finally:
+            signal.signal(signal.SIGTTOU, before)
+
+
+class Client:
+    """Waits on the session's channel and on signals until the agent has ended or the person detached."""
+
+    def __init__(self, channel: socket.socket, mode: TerminalMode, *, started_agent: bool) -> None:
+        self.channel = channel
+        self.mode = mode
+        self.started_agent = started_agent
+        self.group = 0
+        self.reset = ""
+        self._received = bytearray()
+        self._signals: list[int] = []
+
+    def run(self) -> int:
+        """The exit code for the shell: the agent's, or 0 after detaching."""
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        os.set_blocking(wake_read, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for number in (*FORWARDED, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP):
+            if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGWINCH:
+                signal.signal(number, self._signals_append)
+        poll = select.poll()
+        poll.register(self.channel.fileno(), select.POLLIN)
+        poll.register(wake_read, select.POLLIN)
+        try:
+            while True:
+                for fd, _ in poll.poll():
+                    if fd == wake_read:
+                        self._drain(wake_read)
+                        self._on_signals()
+                    elif (code := self._on_channel()) is not None:
+                        return code
+        finally:
+            self.mode.restore()
+            signal.set_wakeup_fd(-1)
+
+    def _signals_append(self, number: int, _: object) -> None:
+        self._signals.append(number)
+
+    @staticmethod
+    def _drain(fd: int) -> None:
+        try:
+            while os.read(fd, 512):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _on_signals(self) -> None:
+        numbers, self._signals = self._signals, []
+        for number in dict.fromkeys(numbers):
+            if number == signal.SIGWINCH:
+                self._send('{"op": "winch"}')
+            elif number == signal.SIGTSTP:
+                self._stop()
+            elif number == signal.SIGCONT:
+                self._resume()
+            elif number == signal.SIGHUP:
+                self._send('{"op": "hangup"}')
+            else:
+                self._send(f'{{"op": "signal", "number": {number}}}')
+
+    def _send(self, line: str) -> None:
+        try:
+            self.channel.sendall(line.encode() + b"\n")
+        except OSError:
+            pass  # the session has ended: the channel says so next
+
+    def _on_channel(self) -> int | None:
+        import json  # 5 ms: after the agent has been started
+
+        try:
+            data = self.channel.recv(1 << 16)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            return self._session_died()
+        self._received += data
+        *lines, rest = self._received.split(b"\n")
+        self._received = bytearray(rest)
+        for line in lines:
+            code = self._on_event(json.loads(line))
+            if code is not None:
+                return code
+        return None
+
+    def _on_event(self, event: dict[str, Any]) -> int | None:
+        match event["event"]:
+            case "agent":
+                self.group = event["group"]
+            case "modes":
+                self.reset = event["reset"]
+            case "stopped":
+                self._stop()
+            case "exit" | "detached":
+                self.mode.restore()
+                self.reset = event.get("reset", "")
+                self._write_reset()
+                for notice in event["notices"]:
+                    self._say(notice)
+                return int(event.get("code", 0))
+        return None
+
+    def _stop(self) -> None:
+        """The agent was stopped (Ctrl-Z): stop with our whole job, as it would have."""
+        self.mode.restore()
+        self._write_reset()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.killpg(os.getpgrp(), signal.SIGTSTP)  # here we stand until fg
+        signal.signal(signal.SIGTSTP, self._signals_append)
+        # In an orphaned process group the kernel discards SIGTSTP: then nobody would continue the agent.
+        self._resume()
+
+    def _resume(self) -> None:
+        if self.mode.in_foreground():
+            self.mode.lend()
+            self._send('{"op": "resume"}')
+
+    def _session_died(self) -> int:
+        """The session was killed: put the terminal in order and leave no agent without one."""
+        self.mode.restore()
+        self._write_reset()
+        if self.started_agent and self.group:
+            for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(self.group, number)
+                except (ProcessLookupError, PermissionError):
+                    break
+                # Nobody may wait for a process that is not a child; a moment suffices for most.
+                select.select([], [], [], 0.2)
+        self._say("the session ended unexpectedly; its agent was stopped.")
+        return SESSION_DIED
+
+    def _write_reset(self) -> None:
+        """Undo the terminal modes (mouse, alternate screen, ...) that the agent has set."""
+        if self.reset and self.mode.interactive:
+            try:
+                os.write(1, self.reset.encode())
+            except OSError:
+                pass
+
+    def _say(self, text: str) -> None:
+        try:
+            sys.stderr.write(f"relay: {text}\n")
+            sys.stderr.flush()
+        except OSError:
+            pass

@@ -1,0 +1,412 @@
+"""The forward thread: bytes between the person's terminal and the agent's, and a tee for the rest of us.
+
+    lent source ──read──→ to_child ──write──→ master (PTY)
+    lent sink   ←─write── to_sink  ←──read─── master
+                                      └─→ tee (a deque of events, in the order in which things happened)
+
+It does nothing but poll, read, write and append.  It never waits for the reader of the tee; it waits for
+the person's terminal exactly as the agent would alone: when that takes no more, the PTY is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import deque
+
+from relay.terminal.pty import end_of_file, set_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from relay.terminal.lend import Lent
+    from relay.terminal.pty import Pty
+
+OUTPUT, TYPED, WRITTEN, RESIZED, GAP, ENDED, LOST, DETACH = range(8)
+"""Kinds of events in the tee; each event is (kind, value).
+
+OUTPUT bytes from the agent
+TYPED  bytes from the person     WRITTEN bytes from `write`; both stand before the echo that they cause
+RESIZED (columns, rows)          GAP    number of bytes that the tee left out
+ENDED  None: the output is over  LOST   "terminal" or "pipe": the lent terminal has gone
+DETACH None: the person asked to detach
+"""
+
+READ_SIZE = 1 << 16
+SINK_LIMIT = 1 << 18
+"""Bytes kept for a slow terminal before the agent's output is left in the PTY."""
+CHILD_LIMIT = 1 << 16
+"""Bytes kept for an agent that does not read before the person's typing is left in their terminal."""
+TEE_LIMIT = 1 << 25
+"""Bytes in the tee after which output is no longer copied to it (and a GAP says so)."""
+
+ESCAPE_KEY = 0x1D
+"""Ctrl-], the first of the two keys that detach (telnet's and virsh's); twice sends it once."""
+ESCAPE_PATIENCE = 500
+"""Milliseconds after which a lone Ctrl-] goes to the agent."""
+
+
+class Forwarder:
+    """The thread and its buffers.
+
+    Other threads may call `write`, `lend`, `withdraw`, `pause`, `finish`, `resize` and read `tee`,
+    `unwritten` and `produced`; they set `consumed` as they take output off the tee.  `wake` is a
+    descriptor that becomes readable when the tee holds something new after `rearm` was called.
+    """
+
+    def __init__(self, pty: Pty) -> None:
+        self.tee: deque[tuple[int, object]] = deque()
+        self.produced = 0
+        self.consumed = 0
+        self.wake, self._wake_write = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(self._wake_write, False)
+        os.set_blocking(pty.master, False)
+        self._pty = pty
+        self._master = pty.master
+        self._poke_read, self._poke_write = os.pipe()
+        os.set_blocking(self._poke_read, False)
+        os.set_blocking(self._poke_write, False)
+        self._orders: deque[tuple[object, ...]] = deque()
+        self._lent: Lent | None = None
+        self._paused = False
+        self._finishing = False
+        self._to_child = bytearray()
+        self._to_sink = bytearray()
+        self._offered = 0  # bytes given to `write`: changed by its caller's thread alone
+        self._accepted = 0  # those of them that the thread has seen: changed by the thread alone
+        self._skipped = 0
+        self._armed = True
+        self._escape_seen = False
+        self._masks: dict[int, int] = {}
+        self._poll = select.poll()
+        self._thread = threading.Thread(target=self._run, name="forward", daemon=True)
+
+    # What other threads call.
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the thread has ended (see `finish`), at most `timeout` seconds."""
+        self._thread.join(timeout)
+
+    def write(self, data: bytes) -> None:
+        """Queue `data` for the agent's terminal, after what the person has typed so far."""
+        self._offered += len(data)
+        self._order(self._write, data)
+
+    def reply(self, data: bytes) -> None:
+        """Queue the answer to a query of the agent's: nobody typed it, and it is not echoed."""
+        self._order(self._write_child, data)
+
+    def output_pending(self) -> bool:
+        """Whether the agent has said something that is not off the tee yet."""
+        if self.tee:
+            return True
+        look = select.poll()
+        look.register(self._master, select.POLLIN)
+        return self._thread.is_alive() and any(mask & select.POLLIN for _, mask in look.poll(0))
+
+    def lent_size(self) -> tuple[int, int, int, int] | None:
+        """(columns, rows, width, height) of the terminal that is lent now; None without one."""
+        lent = self._lent
+        return None if lent is None else lent.size()
+
+    def show(self, data: bytes) -> None:
+        """Queue `data` for the lent terminal alone, between two pieces of the agent's output."""
+        self._order(self._show, data)
+
+    def lend(self, terminal: Lent, greeting: bytes = b"") -> None:
+        """Serve this terminal from now on; `greeting` (a repaint) is shown first. Replaces another."""
+        self._order(self._lend, terminal, greeting)
+
+    def withdraw(self, restore: bool = False) -> None:
+        """Stop using the lent terminal at once; with `restore`, give it back its attributes."""
+        self._order(self._withdraw, restore)
+
+    def pause(self, paused: bool) -> None:
+        """Leave the lent terminal's input alone (its owner is stopped), or read it again."""
+        self._order(self._set_paused, paused)
+
+    def resize(self, columns: int, rows: int, width: int = 0, height: int = 0) -> None:
+        self._order(self._resize, columns, rows, width, height)
+
+    def finish(self) -> None:
+        """The agent has ended: forward what is left in the PTY, then ENDED, then stop."""
+        self._order(self._finish)
+
+    def rearm(self) -> None:
+        """Ask for `wake` at the next event; the caller empties the tee after this."""
+        try:
+            while os.read(self.wake, 512):
+                pass
+        except BlockingIOError:
+            pass
+        self._armed = True
+
+    @property
+    def unwritten(self) -> int:
+        """Bytes queued for the agent that its terminal has not taken."""
+        return len(self._to_child) + self._offered - self._accepted
+
+    def _order(self, *order: object) -> None:
+        self._orders.append(order)
+        try:
+            os.write(self._poke_write, b"x")
+        except OSError:
+            pass  # full: the thread is about to wake; closed: it has ended
+
+    # What the thread does.
+
+    def _run(self) -> None:
+        self._watch(self._poke_read, select.POLLIN)
+        try:
+            while self._step():
+                pass
+        finally:
+            self._event(ENDED, None)
+            self._drop_terminal()
+            for fd in (self._master, self._poke_read):
+                os.close(fd)
+
+    def _step(self) -> bool:
+        lent = self._lent
+        full = len(self._to_sink) >= SINK_LIMIT
+        self._watch(
+            self._master,
+            (0 if full else select.POLLIN) | (select.POLLOUT if self._to_child else 0),
+        )
+        if lent is not None:
+            reading = not self._paused and lent.source >= 0 and len(self._to_child) < CHILD_LIMIT
+            if lent.source == lent.sink >= 0:
+                mask = (select.POLLIN if reading else 0) | (select.POLLOUT if self._to_sink else 0)
+                self._watch(lent.source, mask)
+            else:
+                if lent.source >= 0:
+                    self._watch(lent.source, select.POLLIN if reading else 0)
+                if lent.sink >= 0:
+                    self._watch(lent.sink, select.POLLOUT if self._to_sink else 0)
+        draining = self._finishing and not self._to_sink
+        timeout = 0 if draining else ESCAPE_PATIENCE if self._escape_seen else None
+        ready = self._poll.poll(timeout)
+        if not ready and self._escape_seen:
+            self._escape_seen = False
+            self._type(bytes((ESCAPE_KEY,)))
+        read_something = False
+        for fd, mask in ready:
+            if fd == self._master:
+                if mask & select.POLLOUT:
+                    self._flush_child()
+                if mask & (select.POLLIN | select.POLLHUP | select.POLLERR) and not full:
+                    if not self._read_master():
+                        return self._linger()
+                    read_something = True
+            elif fd == self._poke_read:
+                self._obey()
+            elif self._lent is lent and lent is not None:
+                if fd == lent.sink and mask & (select.POLLOUT | select.POLLHUP | select.POLLERR):
+                    self._flush_sink()
+                if fd == lent.source and mask & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                    self._read_source(lent)
+        return not draining or read_something
+
+    def _linger(self) -> bool:
+        """The PTY is over. Go on while a terminal is still to be given what it has not taken."""
+        if self._masks.pop(self._master, None) is not None:
+            self._poll.unregister(self._master)
+        while self._to_sink and self._lent is not None:
+            self._watch(self._lent.sink, select.POLLOUT)
+            for fd, _ in self._poll.poll():
+                if fd == self._poke_read:
+                    self._obey()
+                elif self._lent is not None and fd == self._lent.sink:
+                    self._flush_sink()
+        return False
+
+    def _watch(self, fd: int, mask: int) -> None:
+        """Register `fd` for `mask`; 0 leaves it out, since poll reports a hang-up unasked for ever."""
+        if self._masks.get(fd, 0) == mask:
+            return
+        if mask:
+            self._poll.register(fd, mask)
+            self._masks[fd] = mask
+        else:
+            self._poll.unregister(fd)
+            del self._masks[fd]
+
+    def _read_master(self) -> bool:
+        """Take what the agent said; false when its terminal is over."""
+        try:
+            data = os.read(self._master, READ_SIZE)
+        except BlockingIOError:
+            return True
+        except OSError:  # EIO on Linux: the last descriptor of the other side was closed
+            return False
+        if not data:
+            return False
+        if self._lent is not None and self._lent.sink >= 0:
+            self._show(data)
+        self._tee(data)
+        return True
+
+    def _tee(self, data: bytes) -> None:
+        if self.produced - self.consumed > TEE_LIMIT:
+            self._skipped += len(data)
+            return
+        if self._skipped:
+            self._event(GAP, self._skipped)
+            self._skipped = 0
+        self.produced += len(data)
+        self._event(OUTPUT, data)
+
+    def _event(self, kind: int, value: object) -> None:
+        self.tee.append((kind, value))
+        if self._armed:
+            self._armed = False
+            try:
+                os.write(self._wake_write, b"x")
+            except OSError:
+                pass  # nobody listens any more
+
+    def _show(self, data: bytes) -> None:
+        self._to_sink += data
+        self._flush_sink()
+
+    def _flush_sink(self) -> None:
+        lent = self._lent
+        if lent is None or lent.sink < 0:
+            self._to_sink.clear()
+            return
+        while self._to_sink:
+            try:
+                taken = os.write(lent.sink, self._to_sink[: lent.piece])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._lose("pipe" if isinstance(error, BrokenPipeError) else "terminal")
+                return
+            del self._to_sink[:taken]
+            if lent.piece < len(self._to_sink) + taken and self._to_sink:
+                return  # a descriptor that may block: ask poll again
+
+    def _read_source(self, lent: Lent) -> None:
+        try:
+            data = os.read(lent.source, READ_SIZE if lent.piece > 4096 else 4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._lose("terminal")
+            return
+        if not data:
+            if lent.source_is_terminal:
+                self._lose("terminal")
+            else:
+                self._end_input(lent)
+            return
+        if lent.interactive:
+            self._keys(data)
+        else:
+            self._type(data)
+
+    def _end_input(self, lent: Lent) -> None:
+        """A pipe or file that was our input is over: end the agent's input as a terminal does."""
+        if lent.source in self._masks:
+            self._watch(lent.source, 0)
+        source, lent.source = lent.source, -1
+        if source != lent.sink:
+            os.close(source)
+        self._type(end_of_file(self._pty.attributes()))
+
+    def _keys(self, data: bytes) -> None:
+        """What a person typed: to the agent, but for Ctrl-] d, which detaches."""
+        if not self._escape_seen and ESCAPE_KEY not in data:
+            self._type(data)
+            return
+        kept = bytearray()
+        for byte in data:
+            if self._escape_seen:
+                self._escape_seen = False
+                if byte in b"dD":
+                    self._type(bytes(kept))
+                    self._event(DETACH, None)
+                    return
+                kept.append(ESCAPE_KEY)
+                if byte != ESCAPE_KEY:
+                    kept.append(byte)
+            elif byte == ESCAPE_KEY:
+                self._escape_seen = True
+            else:
+                kept.append(byte)
+        self._type(bytes(kept))
+
+    def _type(self, data: bytes) -> None:
+        """Bytes of the person's, to be told apart from ours by the reader of the tee."""
+        if data:
+            self._event(TYPED, data)
+            self._write_child(data)
+
+    def _write(self, data: bytes) -> None:
+        self._event(WRITTEN, data)
+        self._write_child(data)
+        self._accepted += len(data)
+
+    def _write_child(self, data: bytes) -> None:
+        self._to_child += data
+        self._flush_child()
+
+    def _flush_child(self) -> None:
+        while self._to_child:
+            try:
+                taken = os.write(self._master, self._to_child)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._to_child.clear()
+                return
+            del self._to_child[:taken]
+
+    def _lend(self, terminal: Lent, greeting: bytes) -> None:
+        self._drop_terminal()
+        self._lent = terminal
+        self._paused = False
+        if greeting:
+            self._show(greeting)
+
+    def _withdraw(self, restore: bool) -> None:
+        if restore and self._lent is not None:
+            self._lent.restore()
+        self._drop_terminal()
+
+    def _drop_terminal(self) -> None:
+        lent, self._lent = self._lent, None
+        self._to_sink.clear()
+        self._escape_seen = False
+        if lent is not None:
+            for fd in {lent.source, lent.sink}:
+                if fd in self._masks:
+                    self._watch(fd, 0)
+            lent.close()
+
+    def _lose(self, what: str) -> None:
+        self._drop_terminal()
+        self._event(LOST, what)
+
+    def _set_paused(self, paused: bool) -> None:
+        self._paused = paused
+
+    def _resize(self, columns: int, rows: int, width: int, height: int) -> None:
+        self._event(RESIZED, (columns, rows))
+        set_size(self._master, columns, rows, width, height)
+
+    def _finish(self) -> None:
+        self._finishing = True
+
+    def _obey(self) -> None:
+        try:
+            os.read(self._poke_read, 512)
+        except BlockingIOError:
+            pass
+        while self._orders:
+            method, *arguments = self._orders.popleft()
+            method(*arguments)  # type: ignore[operator]
