@@ -66,8 +66,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with _terminable(), _home() as home:
         relay = _Relay(home)
-        print("Two small programs, Alice and Bob, each wrapped by relay. Neither knows where the other is;")
-        print("each prints lines and reads lines. What begins with @relay:NAME becomes a message.\n")
+        print(
+            "Two small programs, Bob and Alice, each run by relay. All that they do is print lines and read"
+        )
+        print(
+            "lines, and neither knows where the other is. A line that begins with @relay:NAME is a message.\n"
+        )
         try:
             log = home / "log.jsonl"
             log.touch()
@@ -77,18 +81,21 @@ def run(args: argparse.Namespace) -> int:
             greetings = _watch(log, args.timeout)
             if len(greetings) < 2:
                 raise RelayError(
-                    f"only {len(greetings)} of 2 greetings arrived within {args.timeout:g} seconds.\n"
-                    f"{relay.report()}\n`relay doctor` looks for what is wrong with this machine."
+                    f"only {len(greetings)} of 2 greetings arrived within {args.timeout:g} seconds. This is "
+                    f"what relay knows of its sessions, messages and events:\n{relay.report()}"
                 )
+            broker = json.loads(relay("broker", "status", "--json"))
         finally:
             relay.end()
-        print()
+        print(
+            "\nrelay found each message in what one program printed, carried it through an MQTT broker of its"
+        )
+        print(f"own ({broker['host']}:{broker['port']}), and typed it into the other program's terminal:")
         for greeting in greetings:
-            print(
-                f"{greeting.to} received {greeting.sender}'s greeting after {greeting.seconds * 1000:.0f} ms."
-            )
-        print("\nNow with agents of yours, each in a terminal:  relay wrap -n Alice claude")
-        print("                                               relay wrap -n Bob codex")
+            took = f"{greeting.seconds * 1000:.0f} ms"
+            print(f"  {greeting.to} received {greeting.sender}'s greeting after {took}.")
+        print("\nBoth have ended, and so has the broker. Now with agents of yours, in two terminals:")
+        print("  relay wrap -n Alice claude\n  relay wrap -n Bob codex")
     return 0
 
 
