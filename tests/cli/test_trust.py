@@ -1,0 +1,49 @@
+"""`relay trust`: what it shows, what it refuses."""
+
+from pathlib import Path
+
+from relay.home import Home
+from relay.hooks.config_file import choose
+from support import Relay
+
+
+def test_trust_shows_the_file_and_trusts_it(relay: Relay, home: Path, tmp_path: Path):
+    path = tmp_path / "relay.config.py"
+    path.write_text("x = 1\ny = '\u202e\x1b[2J'\n")
+    result = relay("trust", cwd=tmp_path)
+    assert "   1  x = 1\n" in result.stdout
+    assert "   2  y = '<U+202E>␛[2J'" in result.stdout
+    assert f"Trusted {path} (2 lines, sha256 " in result.stdout
+    assert "Modules that it imports are not covered." in result.stdout
+    assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).file is not None
+
+
+def test_a_file_can_be_named(relay: Relay, tmp_path: Path):
+    path = tmp_path / "other.py"
+    path.write_text("")
+    assert f"Trusted {path} (0 lines" in relay("trust", path).stdout
+
+
+def test_without_a_file_there_is_advice(relay: Relay, tmp_path: Path):
+    (tmp_path / ".git").mkdir()
+    result = relay("trust", cwd=tmp_path, check=False)
+    assert result.returncode == 1
+    assert (
+        "there is no relay.config.py in this folder or the project around it. Name the file" in result.stderr
+    )
+
+
+def test_a_missing_file_is_named(relay: Relay, tmp_path: Path):
+    result = relay("trust", tmp_path / "missing.py", check=False)
+    assert result.returncode == 1
+    assert "missing.py: cannot be read: No such file or directory" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_agent_may_not_trust(relay: Relay, home: Path, tmp_path: Path):
+    path = tmp_path / "relay.config.py"
+    path.write_text("x = 1\n")
+    result = relay("trust", cwd=tmp_path, env={"RELAY_SOCKET": str(home / "run" / "x.sock")}, check=False)
+    assert result.returncode == 1
+    assert "an agent may not trust files" in result.stderr
+    assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).file is None

@@ -1,0 +1,85 @@
+"""The public Python API: `import relay`, the decorators, `Relay`."""
+
+import subprocess
+import sys
+import types
+
+import pytest
+
+import relay
+from hooks.house import House, texts
+from relay.api import WrapOptions
+from relay.errors import ConfigError, UsageError
+from relay.hooks.config import MemoryConfig
+from relay.hooks.registry import Registry
+
+
+def test_importing_relay_loads_nothing_else():
+    code = (
+        "import sys; before = set(sys.modules); import relay;"
+        "print(*sorted(set(sys.modules) - before - {'relay', 'typing', 'collections', 'functools', 're'}))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "asyncio" not in out
+    assert [name for name in out.split() if name.startswith("relay.")] == []
+
+
+def test_every_public_name_is_there():
+    for name in relay.__all__:
+        assert getattr(relay, name) is not None
+        assert name in dir(relay)
+    with pytest.raises(AttributeError, match="module 'relay' has no attribute 'nothing'"):
+        relay.nothing  # noqa: B018
+
+
+def test_the_decorators_return_the_function_and_need_a_file_being_loaded():
+    def handler(): ...
+
+    for decorator in (relay.pattern("deploy"), relay.on("idle")):
+        with pytest.raises(ConfigError, match=r"make a relay.Relay\(name=...\) and use its"):
+            decorator(handler)
+    program = relay.Relay()
+    assert program.pattern("deploy", handler) is handler
+    assert program.on("idle")(handler) is handler
+
+
+def test_a_relay_registers_patterns_and_events(house: House):
+    """R59"""
+    program = relay.Relay(name="MyAgent")
+
+    @program.pattern("deploy")
+    async def deploy(target, message, ctx):
+        return {"inject": f"Deployed to {target}"}
+
+    program.pattern("status", lambda: "fine", body=False)
+    program.on("sessionStart", lambda ctx: ctx.inject("memories"))
+    house.registry.include(program.registry)
+    assert texts(house.say("@deploy:x y")[0].results) == ["Deployed to x"]
+    assert texts(house.say("@status:x")[0].results) == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [("claude", ["claude"]), ("sh -c 'exit 3'", ["sh", "-c", "exit 3"]), (["a b", "c"], ["a b", "c"])],
+)
+def test_wrap_hands_command_options_and_handlers_to_the_session(monkeypatch, command, argv):
+    """R59"""
+    seen = []
+
+    def run(*args: object) -> int:
+        seen.extend(args)
+        return 7
+
+    launch = types.ModuleType("relay.session.launch")
+    launch.run = run
+    monkeypatch.setitem(sys.modules, "relay.session.launch", launch)
+    program = relay.Relay(name="MyAgent", team="crew", task="tidy", memory={"promptOnEnd": True})
+    assert program.wrap(command) == 7
+    options = WrapOptions("MyAgent", "crew", None, "tidy", None, MemoryConfig(prompt_on_end=True))
+    assert seen == [argv, options, program.registry]
+    assert isinstance(seen[2], Registry)
+
+
+def test_wrap_without_a_command_is_refused():
+    with pytest.raises(UsageError, match="wrap needs a command"):
+        relay.Relay().wrap("")

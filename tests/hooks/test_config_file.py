@@ -1,0 +1,325 @@
+"""relay.config.py: where it is looked for, when it may run, and what is said of a wrong one."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hooks.house import House, texts
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.hooks.config import MemoryConfig
+from relay.hooks.config_file import Choice, changed, choose, find, read
+from relay.hooks.events import SessionStart
+from relay.hooks.trust import Trust
+
+GOOD = """
+from relay import on, pattern
+
+@pattern("deploy")
+async def deploy(target, message, ctx):
+    return {"inject": f"Deployed {message} to {target}"}
+
+@on("session_start")
+def greet(event, ctx):
+    ctx.inject("You are on call.")
+"""
+
+
+RELAY_CONFIG = "from relay import RelayConfig\n"
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A person's relay home; their home folder is `tmp_path/person`."""
+    folder = tmp_path / "person"
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return Home(folder / "config", folder / "state", folder / "run").ensure()
+
+
+def write(path: Path, text: str = GOOD) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_nearest_file_up_to_the_root_of_the_project_is_found(person: Home, tmp_path: Path):
+    """R57"""
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "a" / "b").mkdir(parents=True)
+    write(tmp_path / "relay.config.py")
+    assert find(project / "a" / "b", person) is None
+    top = write(project / "relay.config.py")
+    assert find(project / "a" / "b", person) == top
+    near = write(project / "a" / "relay.config.py")
+    assert find(project / "a" / "b", person) == near
+
+
+def test_the_search_ends_at_the_home_folder(person: Home, tmp_path: Path):
+    """R57"""
+    work = tmp_path / "person" / "work"
+    work.mkdir()
+    write(tmp_path / "relay.config.py")
+    assert find(work, person) is None
+
+
+def test_the_persons_own_file_comes_second_and_needs_no_trust(person: Home, tmp_path: Path):
+    """R57"""
+    assert choose(person, tmp_path) == Choice()
+    own = write(person.config / "relay.config.py")
+    choice = choose(person, tmp_path)
+    assert choice.file == read(own)
+    assert choice.notice is None
+
+
+def test_a_projects_file_runs_only_once_trusted_and_unchanged(person: Home, tmp_path: Path):
+    path = write(tmp_path / "my project" / "relay.config.py")
+    choice = choose(person, path.parent)
+    assert choice.file is None
+    assert "is not trusted and does not run" in choice.notice
+    assert f"relay trust '{path}'" in choice.notice
+    Trust(person).grant(path, path.read_bytes())
+    assert choose(person, path.parent).file.source == GOOD.encode()
+    write(path, GOOD + "\n")
+    assert choose(person, path.parent).file is None
+
+
+def test_trust_is_for_one_path(person: Home, tmp_path: Path):
+    path = write(tmp_path / "a" / "relay.config.py")
+    Trust(person).grant(path, path.read_bytes())
+    write(tmp_path / "b" / "relay.config.py")
+    assert choose(person, tmp_path / "b").file is None
+
+
+def test_naming_a_file_grants_it_no_trust(person: Home, tmp_path: Path):
+    named = write(tmp_path / "elsewhere.py")
+    assert choose(person, tmp_path, named).file is None
+    with pytest.raises(ConfigError, match=r"missing.py: there is no such file. Check the path"):
+        choose(person, tmp_path, tmp_path / "missing.py")
+
+
+def test_what_was_hashed_is_what_runs(house: House, person: Home, tmp_path: Path):
+    path = write(tmp_path / "relay.config.py")
+    Trust(person).grant(path, path.read_bytes())
+    choice = choose(person, tmp_path)
+    write(path, "raise RuntimeError('the newer content ran')")
+
+    async def scene(runner, ctx, services):
+        await runner.load(choice.file)
+
+    house.run(scene)
+    assert changed(path, choice.file.digest)
+
+
+def test_a_changed_or_vanished_file_is_noticed(tmp_path: Path):
+    path = write(tmp_path / "relay.config.py")
+    digest = read(path).digest
+    assert not changed(path, digest)
+    write(path, GOOD + "# more")
+    assert changed(path, digest)
+    path.unlink()
+    assert changed(path, digest)
+
+
+def test_trust_that_cannot_be_read_trusts_nothing(person: Home, tmp_path: Path):
+    path = write(tmp_path / "relay.config.py")
+    for damage in ("{", "[]", '{"files": []}', '{"files": {"%s": 3}}' % path):  # noqa: UP031
+        person.trust.write_text(damage)
+        assert not Trust(person).covers_file(path)
+    Trust(person).grant(path, path.read_bytes())
+    assert Trust(person).covers_file(path)
+    assert person.trust.stat().st_mode & 0o777 == 0o600
+    assert not Trust(person).covers_file(tmp_path / "missing")
+
+
+def load(house: House, folder: Path, text: str, *, timeout: float = 20.0) -> MemoryConfig:
+    """Load `text` as a relay.config.py; its handlers are in the house's registry afterwards."""
+    settings: list[MemoryConfig] = []
+
+    async def scene(runner, ctx, services):
+        settings.append(await runner.load(read(write(folder / "relay.config.py", text))))
+
+    house.run(scene, timeout=timeout)
+    return settings[0]
+
+
+def test_decorators_register(house: House, person: Home, tmp_path: Path):
+    """R49, R50, R51, R57"""
+    load(house, tmp_path, GOOD)
+    outcome, _ = house.say("@deploy:staging v1.2.3")
+    assert texts(outcome.results) == ["Deployed v1.2.3 to staging"]
+    assert texts(house.fire(SessionStart())[0]) == ["You are on call."]
+
+
+def test_a_relay_config_registers(house: House, person: Home, tmp_path: Path):
+    """R49, R57, R58, R63"""
+    settings = load(
+        house,
+        tmp_path,
+        """
+from relay import RelayConfig
+
+config = RelayConfig(
+    patterns={
+        "memory": "builtin",
+        "deploy": lambda target, message, ctx: f"plain {target}",
+        "status": {"handler": lambda: "status", "body": False, "priority": 3},
+        "relay": {"handler": lambda: "mine", "override": True},
+    },
+    hooks={"onSessionStart": [lambda ctx: "one", lambda ctx: "two"]},
+    memory={"backend": "embedded", "autoSave": False, "promptOnEnd": True},
+)
+""",
+    )
+    assert settings == MemoryConfig("embedded", auto_save=False, prompt_on_end=True)
+    assert texts(house.say("@deploy:x y")[0].results) == ["plain x"]
+    assert texts(house.say("@status:x")[0].results) == ["status"]
+    assert texts(house.say("@relay:Bob y")[0].results) == ["mine"]
+    assert "Saved" in texts(house.say("@memory:save y")[0].results)[0]
+    assert texts(house.fire(SessionStart())[0]) == ["one", "two"]
+
+
+def test_decorators_and_a_config_go_together(house: House, person: Home, tmp_path: Path):
+    """R68"""
+    load(
+        house,
+        tmp_path,
+        GOOD + RELAY_CONFIG + "config = RelayConfig(hooks={'idle': greet})\n",
+    )
+    labels = [handler.label for handler in house.registry.handlers() if not handler.builtin]
+    assert labels == ["@deploy", "on session_start", "on idle"]
+
+
+def test_a_module_beside_the_file_can_be_imported(house: House, person: Home, tmp_path: Path):
+    write(tmp_path / "beside_the_config.py", "TEXT = 'from beside'")
+    load(
+        house,
+        tmp_path,
+        "from relay import on\nimport beside_the_config\non('idle')(lambda: beside_the_config.TEXT)\n",
+    )
+    assert sys.modules["beside_the_config"].__file__ == str(tmp_path / "beside_the_config.py")
+    del sys.modules["beside_the_config"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("x = (\n", 1, "this is not Python: '(' was never closed. Mend the line."),
+        ("a = 1\ndef f(:\n", 2, "this is not Python: invalid syntax"),
+        ("\x00", None, "null bytes"),
+        (
+            "import os\nimport no_such_module_anywhere.sub\n",
+            2,
+            "no module 'no_such_module_anywhere'",
+        ),
+        ("import no_such_module_anywhere.sub\n", 1, "-m pip install no_such_module_anywhere"),
+        ("from relay import patern\n", 1, "cannot import name 'patern'"),
+        ("def f():\n  return 1 / 0\nf()\n", 2, "loading failed with ZeroDivisionError: division by zero."),
+        ("import sys\nsys.exit(1)\n", 2, "calls sys.exit while it is loaded"),
+        ("from relay import pattern\n@pattern('de ploy')\ndef f(): ...\n", 2, "'de ploy' is not a pattern"),
+        ("from relay import on\n@on('sesion_start')\ndef f(): ...\n", 2, "Did you mean 'session_start'?"),
+        (
+            "from relay import on\n@on('idle')\ndef f(a, b, c): ...\n",
+            2,
+            "'c' of f can get nothing",
+        ),
+        ("x = 1\nconfig = {'patterns': {}}\n", 2, "write config = RelayConfig(patterns=..."),
+        (
+            RELAY_CONFIG + "config = RelayConfig(patterns=3)\n",
+            2,
+            "must be a dict, not 3",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(pattern={})\n",
+            2,
+            "keyword argument 'pattern'",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(patterns={'a': 3})\n",
+            2,
+            "'a' must be a function",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(patterns={'a': {'handle': print}})\n",
+            2,
+            "'a' has no 'handler'",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(patterns={'a': {'handler': print, 'x': 1}})\n",
+            2,
+            "'a' has the key 'x'",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(hooks={'onIdle': 3})\n",
+            2,
+            "must be a function",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(hooks={'onIdel': print})\n",
+            2,
+            "no event 'onIdel'",
+        ),
+        (
+            RELAY_CONFIG + "\nconfig = RelayConfig(patterns={'nope': 'builtin'})\n",
+            3,
+            "there is no built-in handler for 'nope'",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'backend': 'mem0'})\n",
+            2,
+            "there is no memory backend 'mem0'; there is 'embedded'",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'backnd': 'x'})\n",
+            2,
+            "memory has no setting 'backnd'; the settings are backend, auto_save, prompt_on_end",
+        ),
+        (RELAY_CONFIG + "config = RelayConfig(memory=True)\n", 2, "memory must be a dict"),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'autoSave': True})\n",
+            2,
+            "cannot save by itself",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'promptOnEnd': 'yes'})\n",
+            2,
+            "prompt_on_end is 'yes'; use True or False",
+        ),
+    ],
+)
+def test_a_wrong_file_is_answered_with_its_line_and_registers_nothing(
+    house: House, person: Home, tmp_path: Path, text, line, said
+):
+    """R57, R63"""
+    before = house.registry.handlers()
+    with pytest.raises(ConfigError) as caught:
+        load(house, tmp_path, text)
+    assert said in str(caught.value)
+    assert caught.value.path == tmp_path / "relay.config.py"
+    assert caught.value.line == line
+    assert str(caught.value).count("relay.config.py") == 1
+    assert house.registry.handlers() == before
+
+
+def test_a_file_that_fails_halfway_registers_nothing(house: House, person: Home, tmp_path: Path):
+    before = house.registry.handlers()
+    with pytest.raises(ConfigError):
+        load(house, tmp_path, GOOD + "\nraise RuntimeError\n")
+    assert house.registry.handlers() == before
+
+
+def test_a_file_that_never_ends_loading_is_given_up(house: House, person: Home, tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"loading did not end within 0\.2 s"):
+        load(house, tmp_path, "while True: pass\n", timeout=0.2)
+
+
+def test_what_a_file_prints_while_loading_is_kept_from_the_terminal(
+    house: House, person: Home, tmp_path: Path, capfd
+):
+    async def scene(runner, ctx, services):
+        await runner.load(read(write(tmp_path / "relay.config.py", "print('loading \\x1b[2J')\n")))
+
+    assert house.run(scene).notes == [("relay.config.py", "loading \x1b[2J\n")]
+    assert capfd.readouterr() == ("", "")
