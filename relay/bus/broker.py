@@ -4,6 +4,7 @@
     alive.lock       held by the broker itself, as long as it lives (its descriptor is inherited)
     users.lock       held shared by every session that uses it; the supervisor waits for it
     supervisor.lock  held by the supervisor
+    keep             there if it was started by hand: it stays until it is stopped
     endpoint.json    where it listens (0600), written atomically once it is ready
     broker.json      its configuration (JSON is valid in nats-server's format)
     broker.log       what it and its supervisor print, since the last start
@@ -89,24 +90,26 @@ def external(url: str) -> Endpoint:
     )
 
 
-def ensure(home: Home, *, port: int | None = None, linger: float | None = LINGER) -> Endpoint:
+def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: float = LINGER) -> Endpoint:
     """The running broker of `home`, started if there is none.
 
     port:   where to listen if it must be started; default: a free port, the last one if it still is free.
-    linger: seconds after its last user when it ends if it must be started here; None: `stop` ends it.
+    keep:   it stays until `stop`, also without users.
+    linger: seconds after its last user when it ends, if it is started here and nobody keeps it.
     Raises BrokerError when it cannot be started.
     """
     with _election(home):
-        return _ensure(home, port, linger)
+        endpoint = _ensure(home, port, linger)
+        if keep:
+            (home.broker / supervisor.KEEP).touch(0o600)
+        return endpoint
 
 
-def admit(
-    home: Home, team: str, name: str, *, port: int | None = None, linger: float | None = LINGER
-) -> tuple[Endpoint, Credentials]:
+def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple[Endpoint, Credentials]:
     """Like `ensure`, and the broker knows `name` of `team` and what it may do. Raises BrokerError."""
     with _election(home):
         credentials = _store(home).get(team, name)
-        endpoint = _ensure(home, port, linger)
+        endpoint = _ensure(home, port, LINGER)
         _reload(home, endpoint)
         return endpoint, credentials
 
@@ -148,12 +151,10 @@ def run(home: Home, *, port: int | None = None) -> int:
         if not try_lock(alive):
             os.close(alive)
             raise BrokerError("a broker is already running; `relay broker status` says where.")
-        process = _launch(home, alive, port, None, foreground=True)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.terminate()
+        process = _launch(home, alive, port, -1, foreground=True)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: process.terminate())
+    return process.wait()
 
 
 def binary() -> Path:
@@ -187,7 +188,7 @@ def _election(home: Home) -> contextlib.AbstractContextManager[None]:
     return locked(_directory(home) / "election.lock", _ELECTION_SECONDS)
 
 
-def _ensure(home: Home, port: int | None, linger: float | None) -> Endpoint:
+def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
     """Under the election lock."""
     alive = open_lock(home.broker / "alive.lock")
     try:
@@ -199,17 +200,17 @@ def _ensure(home: Home, port: int | None, linger: float | None) -> Endpoint:
             _stop(home)
             if not wait_lock(alive, 1.0):
                 raise BrokerError("a broker without a supervisor does not end; kill nats-server by hand.")
-        process = _launch(home, os.dup(alive), port, linger, foreground=False)
+        _launch(home, os.dup(alive), port, linger, foreground=False)
     finally:
         os.close(alive)
     found = _read_endpoint(home)
     if found is None:
-        raise BrokerError(f"the broker (pid {process.pid}) ended at once. Look at {_log(home)}.")
+        raise BrokerError(f"the broker ended at once. Look at {_log(home)}.")
     return found[0]
 
 
 def _launch(
-    home: Home, alive: int, port: int | None, linger: float | None, *, foreground: bool
+    home: Home, alive: int, port: int | None, linger: float, *, foreground: bool
 ) -> subprocess.Popen[bytes]:
     """Start a supervisor that inherits `alive` (closed here) and wait until its broker is ready."""
     with contextlib.ExitStack() as stack:
@@ -232,7 +233,7 @@ def _launch(
                 [
                     *(sys.executable, "-I", "-S", supervisor.__file__),
                     *(str(binary()), str(_config(home))),
-                    *(str(-1 if linger is None else linger), str(alive), str(reporter)),
+                    *(str(linger), str(alive), str(reporter)),
                 ],
                 pass_fds=(alive, reporter),
                 stdin=subprocess.DEVNULL,
@@ -241,8 +242,7 @@ def _launch(
                 start_new_session=not foreground,
             )
         if not foreground:
-            # It outlives this process; where it does not, whoever reaps children finds it.
-            process.returncode = 0
+            process.wait()  # the supervisor is no child of ours, and outlives us
         if not (select.select([report], [], [], _START_SECONDS)[0] and os.read(report, 16)):
             raise _start_error(home)
         return process
@@ -340,7 +340,8 @@ def _stop(home: Home) -> None:
     try:
         if not wait_lock(descriptor, _STOP_SECONDS):
             raise BrokerError(f"the broker did not end within {_STOP_SECONDS:.0f} s. Look at {_log(home)}.")
-        (home.broker / "endpoint.json").unlink(missing_ok=True)
+        for name in ("endpoint.json", supervisor.KEEP):
+            (home.broker / name).unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 

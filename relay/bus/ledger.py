@@ -384,14 +384,22 @@ class Ledger:
         team: str | None = None,
         to: str | None = None,
         sender: str | None = None,
+        between: str | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
-        """The latest `limit` messages of this home, oldest first; one row for each message."""
-        conditions, values = ["NOT hidden"], []
+        """The latest `limit` messages of this home, oldest first; one for each message.
+
+        between: only those that this agent sent or is sent.
+        """
+        conditions = ["NOT hidden"]
+        values: list[str] = []
         for column, value in (("team", team), ("to_key", to), ("sender_key", sender)):
             if value is not None:
                 conditions.append(f"{column} = ?")
                 values.append(names.key(value))
+        if between is not None:
+            conditions.append("(to_key = ? OR sender_key = ?)")
+            values += [names.key(between)] * 2
         where = " AND ".join(conditions)
         with self._guard():
             rows = self._db.execute(
@@ -401,6 +409,16 @@ class Ledger:
                 (*values, *values, -1 if limit is None else limit),
             ).fetchall()
         return [Entry(_message(row[:8]), row[8]) for row in reversed(rows)]
+
+    def lookup(self, ids: Iterable[str]) -> list[Entry]:
+        """The messages with these ids that this home sent."""
+        with self._guard():
+            rows = [
+                row
+                for id in ids
+                for row in self._db.execute(f"SELECT {_MESSAGE}, team FROM outbox WHERE id = ?", (id,))
+            ]
+        return [Entry(_message(row[:8]), row[8]) for row in rows]
 
     def find(self, prefix: str) -> Entry:
         """The message whose id begins with `prefix`; LedgerError if it is none or several."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 MAX_BODY = 64 * 1024
 """Bytes of UTF-8 in a message's body; a larger one is refused at sending, never cut (design, section 6)."""
@@ -46,3 +47,16 @@ class Message:
     state: State = State.QUEUED
     thread: str | None = None
     detail: str | None = None
+
+    def public(self) -> dict[str, Any]:
+        """The JSON object of `relay messages --json` and `relay send --json`."""
+        return {
+            "id": self.id,
+            "from": self.sender,
+            "to": self.to,
+            "body": self.body,
+            "state": self.state.value,
+            "time": self.time,
+            "thread": self.thread,
+            "detail": self.detail,
+        }

@@ -6,7 +6,8 @@ lives as long as the broker, in a session of its own, and outlives whoever start
     supervisor.py BINARY CONFIG LINGER ALIVE REPORT
 
 BINARY, CONFIG: nats-server and its configuration; the locks and the endpoint file lie beside CONFIG.
-LINGER: seconds without any user after which the broker is stopped; negative: never.
+LINGER: seconds without any user after which the broker is stopped; negative: never, and the process stays
+        a child of its caller; else it becomes nobody's.
 ALIVE:  descriptor of the locked file `alive.lock`.  The broker inherits it, so the lock is held exactly as
         long as a broker (or its supervisor) lives, whatever is killed.
 REPORT: descriptor of a pipe; one line is written to it: "ready", or what went wrong.
@@ -27,6 +28,9 @@ import sys
 import time
 from typing import NoReturn
 
+KEEP = "keep"
+"""A file of this name beside the configuration: the broker was started by hand and stays."""
+
 READY = b"Server is ready"
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0
@@ -39,6 +43,8 @@ class Ended(BaseException):
 
 def main(arguments: list[str]) -> int:
     binary, config, linger, alive, report = arguments
+    if float(linger) >= 0 and os.fork():
+        os._exit(0)  # whoever started it need not reap it
     directory = os.path.dirname(config)  # noqa: PTH120  pathlib alone would double this process's start
     os.chdir(directory)
     for number in ENDING:
@@ -132,14 +138,13 @@ def _wait_unused(linger: float) -> None:
         fcntl.flock(users, fcntl.LOCK_UN)
         time.sleep(linger)
         fcntl.flock(election, fcntl.LOCK_EX)
-        try:
+        with contextlib.suppress(BlockingIOError):
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(election, fcntl.LOCK_UN)
-            continue
-        # Whoever comes now takes the users' lock at once and then waits for the election.
-        fcntl.flock(users, fcntl.LOCK_UN)
-        return
+            # Whoever comes now takes the users' lock at once and then waits for the election.
+            fcntl.flock(users, fcntl.LOCK_UN)
+            if not os.access(KEEP, os.F_OK):
+                return
+        fcntl.flock(election, fcntl.LOCK_UN)
 
 
 def _terminate(pid: int) -> None:

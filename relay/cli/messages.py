@@ -1,0 +1,106 @@
+"""Show the messages of this home and what became of each.
+
+  queued     written down, not yet taken by the broker
+  sent       taken by the broker; the receiver's relay has not confirmed it
+  stored     at the receiver, waiting until it is safe to type
+  injected   given to the agent, and seen to be
+  uncertain  the receiver ended while it was being typed: look there, then `relay retry` or `relay drop`
+  rejected   could not be typed
+  expired    given up
+
+Inside a wrapped agent the list holds that agent's own messages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+
+from relay.bus.ledger import Entry, Ledger
+from relay.home import Home
+from relay.text import one_line
+
+_SHOWN = 50
+_FOLLOWED = 500  # the latest messages whose changes are followed
+_POLL = 0.2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", metavar="NAME", help="only those to NAME ('you': to the person)")
+    parser.add_argument("--from", dest="sender", metavar="NAME", help="only those from NAME")
+    parser.add_argument("-t", "--team", help="only those of this team (default: RELAY_TEAM, else all teams)")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help=f"the latest N (default: {_SHOWN}, with --json all)"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is new or changes")
+    parser.add_argument("--json", action="store_true", help="print a JSON list (with -f: one object a line)")
+
+
+def run(args: argparse.Namespace) -> int:
+    limit = args.limit if args.limit is not None else None if args.json and not args.follow else _SHOWN
+    with Ledger(Home.from_env().ensure().ledger) as ledger:
+        if args.follow:
+            return _follow(ledger, args, limit)
+        entries = _select(ledger, args, limit)
+    if args.json:
+        print(json.dumps([_public(entry) for entry in entries], ensure_ascii=False, indent=2))
+    elif entries:
+        print("\n".join(_table(entries)))
+    else:
+        print("No messages. `relay send NAME TEXT` sends one.", file=sys.stderr)
+    return 0
+
+
+def _select(ledger: Ledger, args: argparse.Namespace, limit: int | None) -> list[Entry]:
+    own = os.environ.get("RELAY_NAME") if os.environ.get("RELAY_SOCKET") else None
+    return ledger.messages(
+        team=args.team or os.environ.get("RELAY_TEAM"),
+        to=args.to,
+        sender=args.sender,
+        between=own,
+        limit=limit,
+    )
+
+
+def _follow(ledger: Ledger, args: argparse.Namespace, limit: int | None) -> int:
+    seen: dict[str, str] = {}
+    first, version = True, -1
+    try:
+        while True:
+            if version != (now := ledger.version()):
+                version = now
+                entries = _select(ledger, args, limit if first else max(limit or 0, _FOLLOWED))
+                fresh = [e for e in entries if seen.get(e.message.id) != e.message.state]
+                seen.update((e.message.id, e.message.state) for e in fresh)
+                lines = [json.dumps(_public(e), ensure_ascii=False) for e in fresh] if args.json else None
+                for line in lines if lines is not None else _table(fresh):
+                    print(line, flush=True)
+                if first:
+                    seen.update((e.message.id, e.message.state) for e in _select(ledger, args, _FOLLOWED))
+                first = False
+            time.sleep(_POLL)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _public(entry: Entry) -> dict[str, object]:
+    return {**entry.message.public(), "team": entry.team}
+
+
+def _table(entries: Iterable[Entry]) -> list[str]:
+    rows = []
+    for entry in entries:
+        message = entry.message
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(message.time))
+        who = f"{one_line(message.sender, 20)} → {one_line(message.to, 20)}"
+        detail = f"  [{one_line(message.detail, 60)}]" if message.detail else ""
+        rows.append((when, message.id[:8], message.state.value, who, one_line(message.body, 60) + detail))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]

@@ -1,0 +1,171 @@
+"""Send a message to an agent.
+
+The message is written down first and then carried to the agent, which gets it as soon as text can be typed
+into it safely. TO is an agent's name, or '*' for everybody in the team. A message '-' is read from standard
+input. Outside of an agent the message is yours; inside a wrapped agent it is that agent's.
+
+  relay send Alice Please review the last commit
+  git diff | relay send Alice -
+  relay send --wait 30 Bob Are you done?
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from relay import names
+from relay.bus.ledger import Ledger
+from relay.bus.message import MAX_BODY, State
+from relay.bus.posting import post
+from relay.errors import MessageRefused, NotAllowed, RelayError
+from relay.home import Home
+from relay.session import directory
+from relay.text import one_line, visible
+
+_GLANCE = 0.5  # seconds for which an answer is waited for without --wait, to say where the message is
+_POLL = 0.01
+
+Row = dict[str, Any]
+
+_SAYS = {
+    State.QUEUED: "is queued",
+    State.SENT: "is on its way; it waits until {to} is there",
+    State.STORED: "has arrived; {to} gets it when it is ready",
+    State.INJECTED: "was given to {to}",
+    State.UNCERTAIN: "may or may not have been given to {to}",
+    State.REJECTED: "could not be given to {to}",
+    State.EXPIRED: "was given up",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--from", dest="sender", metavar="NAME", help="send as NAME (not inside an agent)")
+    parser.add_argument("-t", "--team", help="the receiver's team (default: RELAY_TEAM, else 'default')")
+    parser.add_argument("--thread", help="what the message belongs to: the id of an earlier one, or any word")
+    parser.add_argument(
+        "--wait",
+        type=seconds,
+        metavar="SECONDS",
+        help="wait until the receiver got it; exit code 1 if it did not within SECONDS",
+    )
+    parser.add_argument("--json", action="store_true", help="print the messages as a JSON list")
+    parser.add_argument("to", metavar="TO", help="an agent's name, or '*' for everybody")
+    parser.add_argument("words", metavar="MESSAGE", nargs="+", help="the text; '-': from standard input")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env().ensure()
+    body = _body(args.words)
+    socket = os.environ.get("RELAY_SOCKET")
+    alone = False
+    if socket:
+        rows = _send_as_agent(Path(socket), args, body)
+    else:
+        rows, alone = _send_as_person(home, args, body)
+    with Ledger(home.ledger) as ledger:
+        rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait)
+    if args.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        for row in rows:
+            print(_sentence(row, alone=alone))
+    if args.wait is None:
+        return 0
+    return 0 if all(row["state"] == State.INJECTED for row in rows) else 1
+
+
+def _send_as_agent(socket: Path, args: argparse.Namespace, body: str) -> list[Row]:
+    """Ask the session that this process runs in."""
+    own = os.environ.get("RELAY_NAME", "")
+    if args.sender is not None and not names.same(args.sender, own):
+        raise NotAllowed(f"an agent sends as itself only; leave out --from {args.sender!a}.")
+    own_team = os.environ.get("RELAY_TEAM")
+    if args.team is not None and own_team and not names.same(args.team, own_team):
+        raise NotAllowed(f"an agent sends within its own team only; leave out --team {args.team!a}.")
+    request = {"op": "send", "to": args.to, "body": body, "thread": args.thread}
+    rows: list[Row] = directory.call(socket, request)["messages"]
+    return rows
+
+
+def _send_as_person(home: Home, args: argparse.Namespace, body: str) -> tuple[list[Row], bool]:
+    """Commit the message and have a session of the team carry it; whether there was none."""
+    team = names.validate(args.team or os.environ.get("RELAY_TEAM") or "default", "team")
+    sender = names.PERSON
+    if args.sender is not None and not names.same(args.sender, names.PERSON):
+        sender = names.validate(args.sender)
+    with Ledger(home.ledger) as ledger:
+        messages = post(ledger, team, sender, args.to, body, args.thread)
+    return [message.public() for message in messages], not have_carried(home, team, sender)
+
+
+def have_carried(home: Home, team: str, sender: str) -> bool:
+    """Whether a live session was told that there is something of `sender`'s to publish."""
+    sessions = directory.live(home, team)
+    sessions.sort(key=lambda session: not names.same(session.name, sender))
+    for session in sessions:
+        try:
+            directory.call(session.socket, {"op": "drain"})
+        except RelayError:
+            continue  # it has just ended, or hangs
+        return True
+    return False
+
+
+def _follow(ledger: Ledger, rows: list[Row], wait: float | None) -> list[Row]:
+    """The rows with their latest states, once these are final (or, without --wait, say where they are)."""
+    deadline = time.monotonic() + (_GLANCE if wait is None else wait)
+    seen = None
+    while True:
+        if seen != (version := ledger.version()) or seen is None:
+            seen = version
+            states = {entry.message.id: entry.message for entry in ledger.lookup(row["id"] for row in rows)}
+            rows = [states[row["id"]].public() if row["id"] in states else row for row in rows]
+        reached = [State(row["state"]) for row in rows]
+        if all(state.final or (wait is None and state is State.STORED) for state in reached):
+            return rows
+        if time.monotonic() >= deadline:
+            return rows
+        time.sleep(_POLL)
+
+
+def _sentence(row: Row, *, alone: bool) -> str:
+    state = State(row["state"])
+    text = f"{row['id'][:8]} {_SAYS[state].format(to=one_line(row['to']))}"
+    if state is State.QUEUED:
+        text += (
+            "; no session of this team runs here, and it travels when one starts"
+            if alone
+            else "; the broker has not taken it yet"
+        )
+    if row.get("detail"):
+        text += f" ({visible(row['detail'])})"
+    return text + "."
+
+
+def _body(words: list[str]) -> str:
+    if words != ["-"]:
+        return " ".join(words)
+    data = sys.stdin.buffer.read(MAX_BODY + 2)
+    try:
+        return data.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        if error.start > MAX_BODY - 4:
+            raise MessageRefused(
+                f"the message is larger than {MAX_BODY} bytes. Send the path of a file instead."
+            ) from None
+        raise MessageRefused(
+            f"the message is not UTF-8 (byte {error.start + 1}); convert it first, as with iconv."
+        ) from None
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise ValueError(text)
+    return value

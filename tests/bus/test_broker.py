@@ -1,0 +1,230 @@
+"""The embedded broker: one per home, started on demand, gone when nobody needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.bus import broker
+from relay.bus.locks import is_held
+from relay.errors import BrokerError
+from relay.home import Home
+
+SECONDS = 20.0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def python(home: Home, code: str) -> subprocess.Popen[str]:
+    """Run `code` in a process of its own, in a session of its own, with `home` in its environment."""
+    root = Path(home.state_dir).parent
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from relay.bus import broker\nfrom relay.home import Home\n{code}"],
+        env={**os.environ, "RELAY_HOME": str(root)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def gone(pid: int) -> bool:
+    """Whether process `pid` has ended (it may still be a zombie of whoever reaps orphans here)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 0)
+            return False
+        return True
+    return state == "Z"
+
+
+def supervisor_of(home: Home) -> int:
+    import json
+
+    return int(json.loads((home.broker / "endpoint.json").read_text())["supervisor"])
+
+
+def test_it_is_started_once_and_found_again(home: Home) -> None:
+    assert broker.status(home) is None
+    first = broker.ensure(home)
+    assert broker.ensure(home) == first == broker.status(home)
+    assert first.kind == "embedded"
+    assert first.url == f"mqtt://127.0.0.1:{first.port}"
+    with socket.create_connection((first.host, first.port)):
+        pass
+
+
+def test_twenty_starters_get_one_broker(home: Home) -> None:
+    code = "print(broker.admit(Home.from_env(), 'default', 'agent-{}')[0].pid)"
+    starters = [python(home, code.format(number)) for number in range(20)]
+    pids = set()
+    for starter in starters:
+        out, _ = starter.communicate(timeout=60)
+        assert starter.returncode == 0
+        pids.add(int(out))
+    status = broker.status(home)
+    assert status is not None
+    assert pids == {status.pid}
+    assert len(list((home.broker / "credentials").glob("*.json"))) == 20
+
+
+def test_stop_leaves_no_process(home: Home) -> None:
+    endpoint = broker.ensure(home)
+    supervisor = supervisor_of(home)
+    assert endpoint.pid is not None
+    assert broker.stop(home)
+    assert gone(endpoint.pid)
+    wait_for(lambda: gone(supervisor))
+    assert broker.status(home) is None
+    assert not broker.stop(home)
+
+
+def test_it_survives_the_process_that_started_it(home: Home) -> None:
+    starter = python(home, "print(broker.ensure(Home.from_env()).pid, flush=True)\ninput()")
+    assert starter.stdout is not None
+    pid = int(starter.stdout.readline())
+    os.killpg(starter.pid, signal.SIGKILL)
+    starter.communicate()
+    status = broker.status(home)
+    assert status is not None
+    assert status.pid == pid
+
+
+def test_it_ends_after_its_last_user(home: Home) -> None:
+    with broker.use(home), broker.use(home):
+        endpoint = broker.ensure(home, linger=0.05)
+        user = python(
+            home,
+            "home = Home.from_env()\n"
+            "with broker.use(home):\n print(broker.ensure(home).pid, flush=True)\n input()",
+        )
+        assert user.stdout is not None
+        assert int(user.stdout.readline()) == endpoint.pid
+    assert broker.status(home) == endpoint
+    user.kill()
+    user.communicate()
+    wait_for(lambda: broker.status(home) is None)
+    wait_for(lambda: not is_held(home.broker / "supervisor.lock"))
+
+
+def test_one_that_was_started_by_hand_stays(home: Home) -> None:
+    endpoint = broker.ensure(home, keep=True, linger=0.0)
+    supervisor = Path(f"/proc/{supervisor_of(home)}/stat")
+    if not supervisor.exists():
+        pytest.skip("needs /proc to see the supervisor look around")
+
+    def ticks() -> int:
+        return sum(int(field) for field in supervisor.read_text().rpartition(")")[2].split()[11:13])
+
+    begun = ticks()
+    wait_for(lambda: ticks() > begun)  # it has found nobody using the broker, many times
+    assert broker.status(home) == endpoint
+    assert broker.stop(home)
+
+
+def test_a_killed_broker_is_replaced_at_the_same_port(home: Home) -> None:
+    first = broker.ensure(home)
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGKILL)
+    wait_for(lambda: broker.status(home) is None)
+    second = broker.ensure(home)
+    assert second.pid != first.pid
+    assert second.port == first.port
+
+
+def test_a_broker_without_a_supervisor_is_replaced(home: Home) -> None:
+    first = broker.ensure(home)
+    os.kill(supervisor_of(home), signal.SIGKILL)
+    wait_for(lambda: not is_held(home.broker / "supervisor.lock"))
+    second = broker.ensure(home)
+    assert first.pid is not None
+    assert second.pid != first.pid
+    assert gone(first.pid)
+
+
+def test_its_files_are_private(home: Home) -> None:
+    broker.admit(home, "default", "Alice")
+    for path in (home.broker, *home.broker.rglob("*")):
+        if "jetstream" not in path.parts:
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_a_port_of_ones_own(home: Home) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert broker.ensure(home, port=port).port == port
+
+
+def test_a_port_that_is_taken_is_said_with_advice(home: Home) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(BrokerError, match=r"port \d+ .* in use by another program\. Choose another port"):
+            broker.ensure(home, port=other.getsockname()[1])
+    assert broker.status(home) is None
+    broker.ensure(home)
+
+
+def test_a_broker_that_cannot_start_says_why(home: Home) -> None:
+    home.broker.mkdir(mode=0o700)
+    (home.broker / "jetstream").write_text("not a directory")
+    with pytest.raises(BrokerError, match=r"could not be started: .*broker\.log"):
+        broker.ensure(home)
+    assert not is_held(home.broker / "alive.lock")
+
+
+@pytest.fixture
+def foreground(home: Home) -> Iterator[subprocess.Popen[str]]:
+    process = python(home, "import sys; sys.exit(broker.run(Home.from_env()))")
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_it_runs_in_the_foreground_until_it_is_told_to_end(
+    home: Home, foreground: subprocess.Popen[str]
+) -> None:
+    wait_for(lambda: broker.status(home) is not None)
+    endpoint = broker.status(home)
+    with pytest.raises(BrokerError, match="already running"):
+        broker.run(home)
+    foreground.terminate()
+    assert foreground.wait(SECONDS) == 0
+    assert endpoint is not None
+    assert endpoint.pid is not None
+    assert gone(endpoint.pid)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost", "http://host", "mqtt://", "mqtt://host:99999", "mqtt://h/x"]
+)
+def test_an_url_that_names_no_broker_is_refused(url: str) -> None:
+    with pytest.raises(BrokerError, match="write it like mqtts://"):
+        broker.external(url)
+
+
+def test_an_url_names_host_port_and_login() -> None:
+    endpoint = broker.external("mqtts://al%40ice:s%3Acret@example.org")
+    assert (endpoint.host, endpoint.port, endpoint.tls) == ("example.org", 8883, True)
+    assert (endpoint.user, endpoint.password) == ("al@ice", "s:cret")
+    assert endpoint.url == "mqtts://example.org:8883"
+    assert "s:cret" not in repr(endpoint)
