@@ -78,8 +78,11 @@ class Page:
         """The program may print again what it has said (after a resize, a clear, a change of screens)."""
         self._reprint = _Reprint([*self._history, *(e.spoken for e in self._lines if e.spoken)], now)
 
-    def look(self, lines: Sequence[Logical], now: float) -> list[Entry]:
-        """Take the screen as it is now; return the entries that scrolled away since, in their order."""
+    def look(self, lines: Sequence[Logical], now: float, *, scrolls: bool) -> list[Entry]:
+        """Take the screen as it is now; return the entries that scrolled away within it, in their order.
+
+        scrolls: whether lines can have left the screen otherwise than off its top (a scroll region).
+        """
         old = [index for index, entry in enumerate(self._lines) if entry.visible]
         pairs = self._align([self._lines[index].key for index in old], lines)
         if old and not pairs:
@@ -90,11 +93,14 @@ class Page:
         # Between two lines that stayed lie those that went and those that came.
         gone: list[Entry] = []
         result: list[Entry] = []
+        last_came = max(set(range(len(lines))).difference(j for _, j in pairs), default=-1)
         at = next_line = 0
         for index, j in [*((old[i], j) for i, j in pairs), (len(self._lines), len(lines))]:
             stayed = self._lines[index] if j < len(lines) else None
             moved = lines[j].first - stayed.first if stayed is not None else 0
-            result += self._gap(self._lines[at:index], lines[next_line:j], moved, gone, now)
+            fills = j <= last_came  # else the page has shrunk, and nothing has scrolled
+            away = gone if scrolls and moved < 0 and fills else None
+            result += self._gap(self._lines[at:index], lines[next_line:j], moved, away, now)
             if stayed is not None:
                 stayed.update(lines[j], now)
                 result.append(stayed)
@@ -155,11 +161,16 @@ class Page:
         return pairs + [(len(old) - k, len(new) - k) for k in range(tail, 0, -1)]
 
     def _gap(
-        self, before: list[Entry], came: Sequence[Logical], moved: int, gone: list[Entry], now: float
+        self,
+        before: list[Entry],
+        came: Sequence[Logical],
+        moved: int,
+        gone: list[Entry] | None,
+        now: float,
     ) -> list[Entry]:
         """What stands where `before` stood, above a line that stayed and moved by `moved` rows.
 
-        Appends to `gone` what scrolled away there: the line below it has moved up.
+        Appends to `gone`, if lines can have scrolled away there, those that have.
         """
         result: list[Entry] = []
         again = self._scrolled_back(came) if moved > 0 else frozenset()
@@ -174,11 +185,11 @@ class Page:
                     entry.spoken = self._reprint.find(line.key, now)
                 result.append(entry)
                 continue
-            result += self._leave(before[at:k], moved, gone)
+            result += self._leave(before[at:k], gone)
             before[k].update(line, now)
             result.append(before[k])
             at = k + 1
-        return result + self._leave(before[at:], moved, gone)
+        return result + self._leave(before[at:], gone)
 
     def _scrolled_back(self, came: Sequence[Logical]) -> Set[int]:
         """Which of the lines that came, the last ones, are those that were last to scroll off the top."""
@@ -204,11 +215,11 @@ class Page:
                 return k
         return None
 
-    def _leave(self, entries: list[Entry], moved: int, gone: list[Entry]) -> list[Entry]:
+    def _leave(self, entries: list[Entry], gone: list[Entry] | None) -> list[Entry]:
         """Hide `entries`; return those worth remembering in their place."""
         kept = []
         for entry in entries:
-            if entry.visible and moved < 0:
+            if entry.visible and gone is not None:
                 gone.append(entry)
                 self._remember(entry)
                 continue

@@ -1,11 +1,11 @@
 """The reader of programs that draw: logical lines by their place on the virtual screen.
 
-    feed → screen ─(a look, at most every 15 ms, never within a frame)→ rows → logical lines → page
+    feed → screen ─(a look between two frames)→ rows → logical lines → page
                                                                                  │
               a line is said once it has scrolled off, or has not changed for a moment ┘
 
-How long that moment is depends on what the place tells: where nothing stands below a visible cursor, the lines
-above it are done; a line with something newer below it is as good as done; the last one may still grow.
+How long that moment is depends on what the place tells: where nothing stands below a visible cursor, the
+lines above it are done; a line with something newer below it is as good as done; the last one may still grow.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from relay.readers.page import Entry, Page
 from relay.readers.wrap import logical_lines
 from relay.terminal.screen import Row, Screen
 
-LOOK_EVERY = 0.015
-"""Seconds between two looks at the screen."""
+QUIET = 0.008
+"""Seconds of silence after which a frame is taken to be whole."""
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks at a program that is never silent."""
 
 DONE = 0.06
 """Seconds without a change after which a line above the cursor of a program that prints has been said."""
@@ -32,6 +35,9 @@ LAST = 1.2
 
 AT_CURSOR = 2.0
 """The same for the line that the cursor stands on, which is mostly a prompt or a draft."""
+
+PATIENCE = 3.0
+"""Seconds for which a line waits for one above it that keeps changing."""
 
 _FRAME = 1.0
 """Seconds after which a synchronized update (mode 2026) that does not end is not waited for any more."""
@@ -64,7 +70,8 @@ class ScreenReader:
         self._looked = 0.0
         self._dirty = False
         self._gap = False
-        self._region = False
+        self._region = False  # a scroll region is set
+        self._scrolls = False  # or was, since the last look
         screen.collect()
 
     def begin(self, unfinished: str, settled: str, now: float) -> None:
@@ -81,26 +88,24 @@ class ScreenReader:
             return said
         self._fed = now
         self._dirty = True
-        at = looks = 0
-        for start, turn in self._cuts(data):
-            if looks >= _MAX_LOOKS:
-                break
+        for match in _REGION.finditer(data):
+            self._region = match[1] != b""
+            self._scrolls = True
+        at = 0
+        for start, turn in self._cuts(data)[:_MAX_LOOKS]:
             self._screen.feed(data[at:start])
             at = start
-            looks += 1
             said += self._look(now)
             if turn:
                 said += self._say(self._complete(), now)
         self._screen.feed(data[at:])
-        for match in _REGION.finditer(data):
-            self._region = match[1] != b""
         return said
 
     def tick(self, now: float) -> list[Line]:
         if self._screen.synchronized and now - self._fed < _FRAME:
             return []
         said: list[Line] = []
-        if self._dirty and (now - self._looked >= LOOK_EVERY or now > self._fed):
+        if self._dirty and (now - self._fed >= QUIET or now - self._looked >= LOOK_EVERY):
             said += self._look(now)
         return said + self._say(self._settled(now), now)
 
@@ -128,11 +133,8 @@ class ScreenReader:
     def _cuts(self, data: bytes) -> list[tuple[int, bool]]:
         """Where in `data` the screen must be looked at: before it is turned over (True), and where lines may
         scroll away without scrolling off."""
-        if b"\x1b" in data:
-            turns = [(match.start(), True) for match in _TURN.finditer(data)]
-        else:
-            turns = []
-        if self._alternate is None and not self._region:
+        turns = [(match.start(), True) for match in _TURN.finditer(data)]
+        if self._alternate is None and not self._scrolls:
             return turns
         step = max(self._screen.height // 2, 1)
         at = -1
@@ -159,16 +161,18 @@ class ScreenReader:
         self._gap = self._gap or drained.lost
         if self._alternate is not None:
             lines = logical_lines(screen.rows(), screen.columns, self._marker)
-            return said + self._say(self._alternate.look(lines, self._fed), now)
+            return said + self._say(self._alternate.look(lines, self._fed, scrolls=True), now)
         rows = self._carry + drained.rows + screen.rows()
         away = len(self._carry) + len(drained.rows)
-        gone = self._primary.look(logical_lines(rows, screen.columns, self._marker), self._fed)
+        lines = logical_lines(rows, screen.columns, self._marker)
+        gone = self._primary.look(lines, self._fed, scrolls=self._scrolls)
+        self._scrolls = self._region
         off, taken = self._primary.scroll_off(away)
         self._carry = rows[taken:away]
         return said + self._say(gone + off, now)
 
     def _complete(self) -> list[Entry]:
-        """The lines above a visible cursor that has nothing below it: a program prints there, line by line."""
+        """The lines above a visible cursor with nothing below it: a program prints there, line by line."""
         screen = self._screen
         if self._alternate is not None or not screen.cursor_visible:
             return []
@@ -185,7 +189,7 @@ class ScreenReader:
             return []
         printing = set(map(id, self._complete()))
         cursor = self._screen.cursor[1] + (len(self._carry) if self._alternate is None else 0)
-        settled: list[Entry] = []
+        due: list[Entry] = []
         newest = 0.0
         for entry in reversed(entries):
             if entry.unsaid:
@@ -196,9 +200,20 @@ class ScreenReader:
                 else:
                     wait = FOLLOWED if newest > entry.changed else LAST
                 if now - entry.changed >= wait:
-                    settled.append(entry)
+                    due.append(entry)
             newest = max(newest, entry.born)
-        settled.reverse()
+        return self._in_order(entries, set(map(id, due)), now)
+
+    def _in_order(self, entries: list[Entry], due: set[int], now: float) -> list[Entry]:
+        """Those of `entries` that are `due` and have nothing above them that is about to be said."""
+        settled: list[Entry] = []
+        held = False
+        for entry in entries:
+            if id(entry) in due:
+                if not held or now - entry.changed >= PATIENCE:
+                    settled.append(entry)
+            elif entry.spoken is None:
+                held = True
         return settled
 
     def _say(self, entries: list[Entry], now: float) -> list[Line]:

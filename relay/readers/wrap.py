@@ -99,6 +99,6 @@ def _continues(above: str, below: str, columns: int, indents: tuple[int, int]) -
 
 
 def _tight(above: str, below: str) -> bool:
-    """Whether nothing stood between the two rows: both sides are wide characters, or one word fills the row."""
+    """Whether nothing stood between the rows: both sides are wide characters, or one word fills the row."""
     body = below.lstrip()
     return (width(above[-1]) == 2 and width(body[0]) == 2) or " " not in above.strip()
