@@ -287,7 +287,8 @@ class Ledger:
     def store(self, team: str, parcel: Parcel) -> list[Message]:
         """Commit an arrived message; return those whose turn it is because of it, in order.
 
-        A message that is known already is not stored again, but its receipt is: the sender seems to lack it.
+        One that overtook another has no receipt before its turn has come, so that its sender goes on to
+        publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is known already is not stored again, but its receipt is: the sender seems to lack it.
         One that its sender dropped meanwhile is not taken.
         """
         message = parcel.message
@@ -307,8 +308,10 @@ class Ledger:
                         *(message.time, message.thread, parcel.origin, parcel.sequence),
                     ),
                 )
-                self._advance(same, (message.id, *pair), State.STORED, None)
-            return self._release((*pair, parcel.origin), parcel.base)
+            released = self._release((*pair, parcel.origin), parcel.base)
+            for each in released:
+                self._advance(same, (each.id, *pair), State.STORED, None)
+        return released
 
     def waiting(self, team: str, name: str) -> list[Message]:
         """What is stored for `name`, its turn come and not yet being typed, in order."""
@@ -363,7 +366,7 @@ class Ledger:
         with self._guard():
             rows = self._db.execute(
                 "SELECT id, recipient, sender, state, detail FROM inbox WHERE team = ? AND to_key = ? "
-                "AND receipted IS NOT state ORDER BY arrival LIMIT ?",
+                "AND receipted IS NOT state AND place IS NOT NULL ORDER BY place LIMIT ?",
                 (names.key(team), names.key(name), limit),
             ).fetchall()
         return [Receipt(id, to, sender, State(state), detail) for id, to, sender, state, detail in rows]

@@ -1,0 +1,98 @@
+"""What travels: what was encoded comes out again, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.bus import topics
+from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
+from relay.bus.message import MAX_BODY, Message, State
+
+TO_BOB = topics.Inbox("default", "bob", "alice")
+TO_ALICE = topics.Inbox("default", "alice", "bob")
+MESSAGE = Message("id-1", "Alice", "Bob", "hello", 12.5, State.STORED, "thread")
+PARCEL = Parcel(MESSAGE, "origin", 3, 2)
+
+
+def changed(**fields: Any) -> bytes:
+    """PARCEL's payload with some fields replaced."""
+    return json.dumps({**json.loads(encode(PARCEL)), **fields}).encode()
+
+
+@given(st.text(min_size=1, max_size=200).filter(lambda text: text.isprintable() or "\x00" in text))
+def test_messages_come_out_as_they_went_in(body: str) -> None:
+    parcel = Parcel(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
+    assert decode(encode(parcel), TO_BOB) == parcel
+
+
+@pytest.mark.parametrize("state", [State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED])
+def test_receipts_come_out_as_they_went_in(state: State) -> None:
+    receipt = Receipt("id", "Bob", "Alice", state, "why")
+    assert decode(encode(receipt), TO_ALICE) == receipt
+
+
+def test_the_largest_body_fits() -> None:
+    for body in ("x" * MAX_BODY, "\x01" * MAX_BODY, "語" * (MAX_BODY // 3)):
+        parcel = Parcel(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
+        assert decode(encode(parcel), TO_BOB) == parcel
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff\xfe",
+        b"null",
+        b"[]",
+        b"{",
+        b"[" * 100_000,
+        changed(v=2),
+        changed(kind="command"),
+        changed(**{"from": "Mallory"}),
+        changed(to="Carol"),
+        changed(id=""),
+        changed(id=7),
+        changed(id="x" * 2000),
+        changed(body=None),
+        changed(body="x" * (MAX_BODY + 1)),
+        changed(body="\ud800"),
+        changed(time=True),
+        changed(time="now"),
+        changed(time=float("nan")),
+        changed(seq=0),
+        changed(seq=1.5),
+        changed(seq=1, base=2),
+        changed(thread=["x"]),
+        changed(kind="receipt", state="queued"),
+        changed(kind="receipt", state="read"),
+    ],
+)
+def test_foreign_payloads_are_told_apart(payload: bytes) -> None:
+    with pytest.raises(ForeignPayload):
+        decode(payload, TO_BOB)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_foreign_or_ours(payload: bytes) -> None:
+    with pytest.raises(ForeignPayload):
+        decode(payload, TO_BOB)
+
+
+@pytest.mark.parametrize("name", ["Alice", "api.v1", "a-b_c", "X"])
+def test_topics_say_who_and_to_whom(name: str) -> None:
+    topic = topics.parse(topics.inbox("Team.1", "Bob", name))
+    assert topic == topics.Inbox("team~1", "bob", topics.level(name))
+    assert topics.parse(topics.presence("t", name)) == topics.PresenceTopic("t", topics.level(name))
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", "relay/v1", "relay/v2/t/agents/a/inbox/b", "relay/v1/t/agents/a/inbox/b/c", "relay/v1//presence/"],
+)
+def test_other_topics_are_none_of_ours(topic: str) -> None:
+    assert topics.parse(topic) is None
