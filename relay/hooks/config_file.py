@@ -9,21 +9,29 @@ What is executed is exactly the bytes that were hashed.  The modules that the fi
 from __future__ import annotations
 
 import ast
+import contextvars
 import shlex
 import sys
 import traceback
+from concurrent.futures import wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 from relay.errors import ConfigError
 from relay.home import Home
+from relay.hooks import prints
 from relay.hooks.config import MemoryConfig, RelayConfig
 from relay.hooks.registry import Registry, registering
+from relay.hooks.threads import Workers
 from relay.hooks.trust import Trust, digest
 from relay.text import one_line
 
 FILE = "relay.config.py"
+
+LOAD_TIMEOUT = 10.0
+"""Seconds that the top level of a file may take; what takes longer belongs into a handler."""
 
 _MODULE = "relay_config"
 
@@ -50,10 +58,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a file registered, and its memory settings."""
+    """What a file registered, its memory settings, and what it printed meanwhile."""
 
     registry: Registry
     memory: MemoryConfig
+    printed: str = ""
 
 
 def find(directory: Path, home: Home) -> Path | None:
@@ -108,12 +117,34 @@ def changed(path: Path, digest_then: str) -> bool:
         return True
 
 
-def load(file: ConfigFile, built_in: Registry) -> Loaded:
-    """Execute `file`; `built_in` is what "builtin" may refer to and stays as it is.
+def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT) -> Loaded:
+    """Execute `file` on a thread of its own; `built_in` is what "builtin" may refer to and stays as it is.
 
-    Runs the user's code on the calling thread. Raises ConfigError with the line and what to do for whatever
-    goes wrong in it, sys.exit included.
+    Raises ConfigError with the line and what to do for whatever goes wrong in it, sys.exit included, and if
+    it takes longer than `timeout` seconds.
     """
+    prints.capture()
+    printed = prints.Printed()
+    context = contextvars.copy_context()
+    context.run(prints.printed.set, printed)
+    workers = Workers()
+    call = workers.submit(partial(_execute, file, built_in), context)
+    workers.close()
+    wait([call.done], timeout)
+    if not call.done.done() and workers.abandon(call):
+        raise ConfigError(
+            f"loading did not end within {timeout:g} s. Move what takes long into a handler.",
+            file.path,
+            call.line_in(file.path),
+        )
+    finished = call.done.result()
+    if finished.error is not None:
+        raise finished.error
+    registry, memory = finished.value
+    return Loaded(registry, memory, printed.take())
+
+
+def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, MemoryConfig]:
     registry = Registry()
     module = ModuleType(_MODULE)
     module.__file__ = str(file.path)
@@ -129,7 +160,7 @@ def load(file: ConfigFile, built_in: Registry) -> Loaded:
         raise _explained(error, file) from None
     config = getattr(module, "config", None)
     if config is None:
-        return Loaded(registry, MemoryConfig())
+        return registry, MemoryConfig()
     line = _assignment(file, "config")
     if not isinstance(config, RelayConfig):
         raise ConfigError(
@@ -142,7 +173,7 @@ def load(file: ConfigFile, built_in: Registry) -> Loaded:
         config.apply(registry, built_in)
     except ConfigError as error:
         raise ConfigError(str(error), file.path, line) from None
-    return Loaded(registry, config.memory_config())
+    return registry, config.memory_config()
 
 
 def _explained(error: BaseException, file: ConfigFile) -> ConfigError:

@@ -21,10 +21,8 @@ from typing import Any
 
 from relay import names
 from relay.directives.directive import Directive
-from relay.errors import ConfigError, RelayError
+from relay.errors import RelayError
 from relay.hooks import prints
-from relay.hooks.config import MemoryConfig
-from relay.hooks.config_file import ConfigFile, Loaded, load
 from relay.hooks.context import Collector, Context
 from relay.hooks.events import Event
 from relay.hooks.problem import Kind, Problem
@@ -91,29 +89,6 @@ class Runner:
         self._stuck: dict[Handler, Call] = {}
         self._workers = Workers()
         self._loop_thread: LoopThread | None = None
-
-    async def load(self, file: ConfigFile) -> MemoryConfig:
-        """Execute a relay.config.py on a worker thread and register what it registers; return its settings.
-
-        Raises ConfigError, and registers nothing, if the file is wrong or takes longer than the timeout.
-        """
-        printed = prints.Printed()
-        context = self._context(printed)
-        call = self._workers.submit(partial(load, file, self.registry), context)
-        ended = await self._done(call, self._timeout) or not self._workers.abandon(call)
-        if text := printed.take():
-            self._note(file.path.name, text)
-        if not ended:
-            raise ConfigError(
-                f"loading did not end within {self._timeout:g} s. Move what takes long into a handler.",
-                file.path,
-            )
-        finished = call.done.result()
-        if finished.error is not None:
-            raise finished.error
-        loaded: Loaded = finished.value
-        self.registry.include(loaded.registry)
-        return loaded.memory
 
     async def fire(self, event: Event, ctx: Context) -> list[HookResult]:
         """Call the handlers of `event` one after another until one says stop."""
@@ -336,7 +311,7 @@ class _TimedOut(Exception):
 def _stopped_at(call: Call, handler: Handler) -> tuple[Path | None, int | None]:
     """The line of the handler's own file at which `call` was given up, else the handler's first line."""
     path, line = handler.place
-    return path, next((number for file, number in call.stack if file == str(path)), line)
+    return path, (call.line_in(path) if path else None) or line
 
 
 def _place(error: BaseException, handler: Handler) -> tuple[Path | None, int | None]:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import Context
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 MAX_IDLE_WORKERS = 4
@@ -69,6 +70,10 @@ class Call:
             self.done.set_result(finished)
             return True
 
+    def line_in(self, path: Path) -> int | None:
+        """The line of `path` at which the call was given up, if it was in it."""
+        return next((line for file, line in self.stack if file == str(path)), None)
+
     async def run_async(self, owner: LoopThread) -> None:
         if not self.begin(owner):
             return
@@ -113,7 +118,10 @@ class Workers:
         return True
 
     def close(self) -> None:
-        """Let the idle threads end. A busy one ends when its call does, or with the process."""
+        """Let the idle threads end. A busy one ends when its call does, or with the process.
+
+        No call may be submitted afterwards.
+        """
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

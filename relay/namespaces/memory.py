@@ -51,9 +51,9 @@ def handle(target: str, message: str, ctx: Context) -> str:
             return f"Forgot {text}."
 
 
-def closing_prompt(ctx: Context) -> str | None:
+def closing_prompt(reason: str, ctx: Context) -> str | None:
     """At the end of a session, ask the agent to save what it learned, where the configuration wants that."""
-    return CLOSING_PROMPT if ctx.memory.config.prompt_on_end else None
+    return CLOSING_PROMPT if ctx.memory.config.prompt_on_end and reason != "exit" else None
 
 
 def _listing(title: str, memories: Iterable[Remembered]) -> str | None:

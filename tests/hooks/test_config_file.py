@@ -9,7 +9,8 @@ from hooks.house import House, texts
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.hooks.config import MemoryConfig
-from relay.hooks.config_file import Choice, changed, choose, find, read
+from relay.hooks.config_file import Choice, Loaded, changed, choose, find, read
+from relay.hooks.config_file import load as load_file
 from relay.hooks.events import SessionStart
 from relay.hooks.trust import Trust
 
@@ -105,11 +106,7 @@ def test_what_was_hashed_is_what_runs(house: House, person: Home, tmp_path: Path
     Trust(person).grant(path, path.read_bytes())
     choice = choose(person, tmp_path)
     write(path, "raise RuntimeError('the newer content ran')")
-
-    async def scene(runner, ctx, services):
-        await runner.load(choice.file)
-
-    house.run(scene)
+    assert len(load_file(choice.file, house.registry).registry.handlers()) == 2
     assert changed(path, choice.file.digest)
 
 
@@ -134,15 +131,11 @@ def test_trust_that_cannot_be_read_trusts_nothing(person: Home, tmp_path: Path):
     assert not Trust(person).covers_file(tmp_path / "missing")
 
 
-def load(house: House, folder: Path, text: str, *, timeout: float = 20.0) -> MemoryConfig:
+def load(house: House, folder: Path, text: str, **options: float) -> Loaded:
     """Load `text` as a relay.config.py; its handlers are in the house's registry afterwards."""
-    settings: list[MemoryConfig] = []
-
-    async def scene(runner, ctx, services):
-        settings.append(await runner.load(read(write(folder / "relay.config.py", text))))
-
-    house.run(scene, timeout=timeout)
-    return settings[0]
+    loaded = load_file(read(write(folder / "relay.config.py", text)), house.registry, **options)
+    house.registry.include(loaded.registry)
+    return loaded
 
 
 def test_decorators_register(house: House, person: Home, tmp_path: Path):
@@ -155,7 +148,7 @@ def test_decorators_register(house: House, person: Home, tmp_path: Path):
 
 def test_a_relay_config_registers(house: House, person: Home, tmp_path: Path):
     """R49, R57, R58, R63"""
-    settings = load(
+    loaded = load(
         house,
         tmp_path,
         """
@@ -173,7 +166,7 @@ config = RelayConfig(
 )
 """,
     )
-    assert settings == MemoryConfig("embedded", auto_save=False, prompt_on_end=True)
+    assert loaded.memory == MemoryConfig("embedded", auto_save=False, prompt_on_end=True)
     assert texts(house.say("@deploy:x y")[0].results) == ["plain x"]
     assert texts(house.say("@status:x")[0].results) == ["status"]
     assert texts(house.say("@relay:Bob y")[0].results) == ["mine"]
@@ -311,15 +304,12 @@ def test_a_file_that_fails_halfway_registers_nothing(house: House, person: Home,
 
 
 def test_a_file_that_never_ends_loading_is_given_up(house: House, person: Home, tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"loading did not end within 0\.2 s"):
-        load(house, tmp_path, "while True: pass\n", timeout=0.2)
+    with pytest.raises(ConfigError, match=r":[23]: loading did not end within 0\.2 s"):
+        load(house, tmp_path, "x = 1\nwhile True:\n    pass\n", timeout=0.2)
 
 
 def test_what_a_file_prints_while_loading_is_kept_from_the_terminal(
     house: House, person: Home, tmp_path: Path, capfd
 ):
-    async def scene(runner, ctx, services):
-        await runner.load(read(write(tmp_path / "relay.config.py", "print('loading \\x1b[2J')\n")))
-
-    assert house.run(scene).notes == [("relay.config.py", "loading \x1b[2J\n")]
+    assert load(house, tmp_path, "print('loading \\x1b[2J')\n").printed == "loading \x1b[2J\n"
     assert capfd.readouterr() == ("", "")

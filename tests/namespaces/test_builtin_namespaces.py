@@ -122,6 +122,7 @@ def test_the_closing_prompt_is_given_where_it_is_wanted(house: House):
     assert texts(house.fire(SessionEnd())[0]) == []
     house.memory = MemoryConfig(prompt_on_end=True)
     assert texts(house.fire(SessionEnd())[0]) == [CLOSING_PROMPT]
+    assert texts(house.fire(SessionEnd("exit"))[0]) == []
 
 
 def test_a_user_handler_runs_after_the_built_in_or_in_its_place(house: House):
