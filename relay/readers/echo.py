@@ -15,7 +15,12 @@ from dataclasses import dataclass
 _MAX_EXPECTED = 4096
 """Typed lines that may wait for their echo: more than a paste of a thousand lines."""
 
-_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x1f\x7f]|[^\x00-\x1f\x7f\x1b]+", re.DOTALL)
+# What a terminal sends (xterm ctlseqs): mouse reports, answers that are strings, function keys, text.
+_KEY = re.compile(
+    r"\x1b(?:\[M.{3}|\[[0-?]*[ -/]*[@-~]|O.|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?"
+    r"|[\x00-\x1f\x7f]|[^\x00-\x1f\x7f\x1b]+",
+    re.DOTALL,
+)
 _BLANK = re.compile(r"\s+")
 _WORD = re.compile(r"\S*\s*\Z")
 

@@ -62,6 +62,14 @@ class LinesReader:
         self._settled = text
         return self._say(said, now) if said.strip() else []
 
+    def gap(self, now: float) -> list[Line]:
+        """Output was lost here: what was begun is not continued by what comes."""
+        self._partial.clear()
+        self._settled = ""
+        self._block = 0
+        self._gap = True
+        return []
+
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
         self._columns = columns
         return []

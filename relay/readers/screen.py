@@ -68,6 +68,7 @@ class ScreenReader:
         self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
         self._fed = 0.0
         self._looked = 0.0
+        self._ticked = 0.0
         self._dirty = False
         self._gap = False
         self._region = False  # a scroll region is set
@@ -102,6 +103,7 @@ class ScreenReader:
         return said
 
     def tick(self, now: float) -> list[Line]:
+        self._ticked = now
         if self._screen.synchronized and now - self._fed < _FRAME:
             return []
         said: list[Line] = []
@@ -113,8 +115,20 @@ class ScreenReader:
         self._echo.typed(data, now, echo=echo)
 
     def waiting(self, now: float) -> list[Line]:
+        return self._look(now) + self._say(self._page.visible, now)
+
+    def gap(self, now: float) -> list[Line]:
+        """Output was lost here: what the screen shows from now on need not continue what it showed."""
         said = self._look(now)
-        return said + self._say([entry for entry in self._page.visible if now - entry.changed >= DONE], now)
+        self._gap = True
+        return said
+
+    @property
+    def settling(self) -> bool:
+        """Whether `tick` may still say something though nothing is fed."""
+        if self._dirty:
+            return True
+        return self._ticked - self._fed <= PATIENCE and any(entry.unsaid for entry in self._page.visible)
 
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
         said = self._look(now)
@@ -124,7 +138,7 @@ class ScreenReader:
         return said + self._look(now)
 
     def close(self, now: float) -> list[Line]:
-        return self._look(now) + self._say(self._page.visible, now)
+        return self.waiting(now)
 
     @property
     def _page(self) -> Page:
