@@ -1,0 +1,69 @@
+"""docs/HOOKS.md and docs/CONFIG.md: every event, field and option is there, and the examples run."""
+
+import inspect
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from hooks.house import House, texts
+from relay.hooks.config import MemoryConfig
+from relay.hooks.config_file import ConfigFile, load
+from relay.hooks.context import Context, MemoryService, RelayService
+from relay.hooks.events import EVENTS, Idle
+from relay.hooks.registry import Registry
+from relay.hooks.result import HookResult
+from relay.namespaces.memory import ACTIONS
+
+DOCS = Path(__file__).parents[2] / "docs"
+HOOKS = (DOCS / "HOOKS.md").read_text()
+CONFIG = (DOCS / "CONFIG.md").read_text()
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_event_is_documented_with_its_fields_and_in_its_own_words(name):
+    event = EVENTS[name]
+    columns = ", ".join(f"`{field}`" for field in event.field_names())
+    meaning = " ".join(inspect.getdoc(event).split())
+    assert f"| `{name}` | {columns + ' ' if columns else ''}| {meaning} |" in HOOKS
+
+
+def test_every_part_of_the_context_and_of_a_result_is_documented(house: House):
+    context = house.context(None)
+    public = {name for name in dir(context) if not name.startswith("_")} - {"for_handler"}
+    public |= {name for kind in (MemoryService, RelayService) for name in vars(kind) if name[0] != "_"}
+    assert {name for name in public if not re.search(rf"\b{name}\b", HOOKS)} == set()
+    assert {f.name for f in fields(HookResult) if f"`{f.name}`" not in HOOKS} == {"source"}
+    assert isinstance(context, Context)
+
+
+def test_every_memory_action_and_setting_is_documented():
+    assert [action for action in ACTIONS if f"`@memory:{action}" not in HOOKS] == []
+    assert [f.name for f in fields(MemoryConfig) if f"| `{f.name}` |" not in CONFIG] == []
+
+
+def examples(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("source", examples(HOOKS) + examples(CONFIG))
+def test_every_example_loads(house: House, tmp_path: Path, source):
+    loaded = load(ConfigFile(tmp_path / "relay.config.py", source.encode()), house.registry)
+    assert loaded.registry.handlers() or "Relay(name=" in source
+
+
+def test_the_first_example_does_what_it_says(house: House, tmp_path: Path):
+    """R49, R50"""
+    source = examples(HOOKS)[0]
+    house.registry.include(load(ConfigFile(tmp_path / "c.py", source.encode()), Registry()).registry)
+    assert texts(house.say("@deploy:staging v1.2.3")[0].results) == ["Deployed v1.2.3 to staging"]
+
+
+def test_the_nudge_of_the_examples(house: House, tmp_path: Path):
+    """R56"""
+    (source,) = [example for example in examples(HOOKS) if "def nudge" in example]
+    house.registry.include(load(ConfigFile(tmp_path / "c.py", source.encode()), Registry()).registry)
+    results, _ = house.fire(Idle(30.4))
+    assert texts(results) == ["Nothing has happened for 30 s. What is the state?"]
+    assert results[0].user_message == "The agent was nudged."
