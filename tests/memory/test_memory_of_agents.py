@@ -1,0 +1,77 @@
+"""Memory from within wrapped agents: what they say, what they are answered, what others then see."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from support import Relay, wait_until
+
+# Says each directive, and waits for relay's answer before the next; `{id}` is the id in the first answer.
+AGENT = """
+import json, os, re, subprocess, sys
+answers = []
+for directive in json.load(open(sys.argv[1])):
+    print(directive.replace("{id}", re.search("as (\\\\w+)", answers[0])[1] if answers else ""), flush=True)
+    answer, more = "", True
+    while more:
+        answer += sys.stdin.readline()
+        part = re.findall("\\[relay \\w+ (\\d+)/(\\d+)", answer)  # each line is one part
+        more = "[/relay" not in answer or (part and part[-1][0] != part[-1][1])
+    answers.append(answer)
+own = subprocess.run(["relay", "memory", "list", "--json"], capture_output=True, text=True, check=True)
+json.dump({"answers": answers, "own": json.loads(own.stdout)}, open(sys.argv[2] + ".part", "w"))
+os.rename(sys.argv[2] + ".part", sys.argv[2])
+sys.stdin.read()
+"""
+
+
+def converse(
+    relay: Relay, folder: Path, name: str, *directives: str
+) -> tuple[list[str], list[dict[str, str]]]:
+    """Wrap an agent that says `directives`: relay's answers, and what `relay memory list` gave inside it."""
+    folder.mkdir()
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "say").write_text(json.dumps(directives))
+    path = f"{Path(sys.executable).parent}:{relay.environment['PATH']}"
+    agent: list[str | Path] = [sys.executable, folder / "agent.py", folder / "say", folder / "result"]
+    relay("wrap", "-d", "-n", name, *agent, env={"PATH": path})
+    wait_until((folder / "result").exists, message=lambda: relay("events").stdout)
+    result = json.loads((folder / "result").read_text())
+    return result["answers"], result["own"]
+
+
+def test_an_agent_saves_searches_lists_and_forgets(relay: Relay, tmp_path: Path) -> None:
+    """R47, R48, R63."""
+    answers, own = converse(
+        relay,
+        tmp_path / "alice",
+        "Alice",
+        "@memory:save User prefers dark mode",
+        "@memory:share Deploys need two reviews",
+        "@memory:search which mode is preferred?",
+        "@memory:forget {id}",
+        "@memory:list",
+    )
+    saved, shared, found, forgotten, listed = answers
+    assert "Saved to memory as" in saved
+    assert "for the whole team" in shared
+    assert "User prefers dark mode" in found and "Deploys" not in found
+    assert "Forgot" in forgotten
+    assert "Deploys need two reviews" in listed and "dark mode" not in listed
+    assert [memory["text"] for memory in own] == ["Deploys need two reviews"]
+
+
+def test_an_agent_sees_what_its_team_shares_and_not_what_others_keep(relay: Relay, tmp_path: Path) -> None:
+    """R63: per agent, and shared per team; the same for the person."""
+    converse(
+        relay, tmp_path / "alice", "Alice", "@memory:save The mat hides a key", "@memory:share The vault too"
+    )
+    _, own = converse(relay, tmp_path / "bob", "Bob", "@memory:search key or vault")
+    assert [(memory["text"], memory["agent"]) for memory in own] == [("The vault too", "Alice")]
+    assert [memory["text"] for memory in json.loads(relay("memory", "list", "--json").stdout)] == [
+        "The vault too"
+    ]
+    of_alice = json.loads(relay("memory", "list", "--json", "--name", "alice").stdout)
+    assert [memory["text"] for memory in of_alice] == ["The vault too", "The mat hides a key"]
