@@ -6,10 +6,7 @@
 The names below are loaded when they are first used (PEP 562): `import relay` itself loads nothing.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing's own costs 7 ms at the start of every command; type checkers know the name
 if TYPE_CHECKING:
     from relay.api import Context as Context
     from relay.api import HookResult as HookResult

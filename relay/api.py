@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from relay.errors import RelayError, UsageError
@@ -87,7 +87,7 @@ class WrapOptions:
     agent: str | None = None
     task: str | None = None
     broker: str | None = None
-    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    memory: MemoryConfig | None = None
 
 
 class Relay:
@@ -106,7 +106,7 @@ class Relay:
         broker: str | None = None,
         memory: Mapping[str, Any] | MemoryConfig | None = None,
     ) -> None:
-        config = MemoryConfig() if memory is None else MemoryConfig.from_mapping(memory)
+        config = None if memory is None else MemoryConfig.from_mapping(memory)
         self.options = WrapOptions(name, team, agent, task, broker, config)
         self.registry = Registry()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from relay.errors import ConfigError, NotAllowed
 from relay.home import Home
+from relay.journal import Journal
 from relay.text import count, visible
 
 
@@ -29,11 +30,13 @@ def run(args: argparse.Namespace) -> int:
     from relay.hooks.config_file import FILE, find
     from relay.hooks.trust import Trust
 
+    home = Home.from_env().ensure()
     if "RELAY_SOCKET" in os.environ:
+        session, name = os.environ.get("RELAY_SESSION", ""), os.environ.get("RELAY_NAME", "")
+        Journal(home.journal, session, name).write("refused", operation="trust", file=str(args.file or ""))
         raise NotAllowed(
             "an agent may not trust files. The person can, with `relay trust` in a terminal of their own."
         )
-    home = Home.from_env().ensure()
     path = args.file or find(Path.cwd(), home)
     if path is None:
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from relay import journal
 from relay.home import Home
 from relay.hooks.config_file import choose
 from support import Relay
@@ -40,10 +41,14 @@ def test_a_missing_file_is_named(relay: Relay, tmp_path: Path):
     assert "Traceback" not in result.stderr
 
 
-def test_an_agent_may_not_trust(relay: Relay, home: Path, tmp_path: Path):
+def test_an_agent_may_not_trust_and_the_attempt_is_noted(relay: Relay, home: Path, tmp_path: Path):
     path = tmp_path / "relay.config.py"
     path.write_text("x = 1\n")
-    result = relay("trust", cwd=tmp_path, env={"RELAY_SOCKET": str(home / "run" / "x.sock")}, check=False)
+    agent = {"RELAY_SOCKET": str(home / "run" / "x.sock"), "RELAY_NAME": "Alice"}
+    result = relay("trust", cwd=tmp_path, env=agent, check=False)
     assert result.returncode == 1
     assert "an agent may not trust files" in result.stderr
     assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).file is None
+    person = Home.from_env({"RELAY_HOME": str(home)})
+    entries = [(entry["event"], entry["operation"], entry["name"]) for entry in journal.read(person.journal)]
+    assert entries == [("refused", "trust", "Alice")]
