@@ -19,6 +19,7 @@ from relay.hooks.context import Context
 from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
 from relay.hooks.registry import Registry
 from relay.hooks.runner import Runner
+from support import Relay, wait_until
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CONFIGS = sorted(EXAMPLES.glob("*/relay.config.py"))
@@ -62,6 +63,21 @@ def test_deploy_runs_the_projects_script_and_tells_the_agent(load: Load) -> None
     assert texts(house.say("@deploy:production v1")[0].results) == [
         "Only a person deploys to production. Ask for it."
     ]
+
+
+def test_deploy_works_in_a_real_session_once_it_is_trusted(relay: Relay, tmp_path: Path) -> None:
+    """R49, R50, R57."""
+    code = (
+        "import pathlib, sys; print('@deploy:staging v1.2.3', flush=True); line = sys.stdin.readline();"
+        f"pathlib.Path({str(tmp_path / 'heard')!r}).write_text(line); sys.stdin.read()"
+    )
+    (tmp_path / "agent.py").write_text(code)
+    folder = EXAMPLES / "deploy"
+    relay("trust", cwd=folder)
+    relay("wrap", "-d", "-n", "Alice", sys.executable, tmp_path / "agent.py", cwd=folder)
+    heard = tmp_path / "heard"
+    wait_until(lambda: heard.exists() and heard.read_text(), message=lambda: relay("events").stdout)
+    assert "Deployed v1.2.3 to staging." in heard.read_text()
 
 
 def test_notify_posts_to_the_webhook(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
