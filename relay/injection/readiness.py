@@ -88,6 +88,8 @@ def danger(sight: Sight, profile: Profile) -> Verdict | None:
             f"the profile {profile.name!r} says that nothing is typed into this program "
             '(what is typed would be executed); set inject = "auto" in it to allow that'
         )
+    if not tty.foreground:
+        return _working("no program has the terminal's foreground yet")
     if tty.foreground != tty.agent_group:
         return _unsafe("another program has the terminal's foreground")
     if sight.alternate and not profile.fullscreen:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from relay.injection.body import Style, closing_mark
 from relay.injection.port import Port
@@ -34,6 +36,16 @@ SUBMIT_TIMEOUT = 0.5
 
 _STEP = 0.01  # seconds between looks while a text is being typed; the screen may lag behind the bytes
 _TAIL = 64 * 1024  # bytes of output in which an echo is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What was shown when Enter was pressed; `row` is None where the input does not show its text."""
+
+    mark: str
+    row: str | None
+    rows: list[str]
+    offset: int
 
 
 class Typist:
@@ -76,7 +88,7 @@ class Typist:
 
     async def _input(self, text: str, style: Style, mark: str) -> str | None:
         begin, end = (PASTE_BEGIN, PASTE_END) if style is Style.PASTE else (b"", b"")
-        offset = self._port.output_offset()
+        empty, offset = self._port.unfinished(), self._port.output_offset()
         self._port.write(begin + text.encode() + end)
         if not await self._written():
             return "the program did not read what was typed"
@@ -86,9 +98,11 @@ class Typist:
                 return "you pressed Enter while it was being typed"
             if reason := self._asking():
                 return f"Enter was not pressed: {reason}"
-            row, offset = self._port.unfinished(), self._port.output_offset()
+            row, rows = self._port.unfinished(), self._port.screen_text()
+            # An input that shows nothing of its text can only be judged by the screen as a whole.
+            held = _Held(mark, row if row != empty else None, rows, self._port.output_offset())
             self._port.write(b"\r")
-            if await self._until(lambda: self._taken(mark, row, offset), SUBMIT_TIMEOUT):  # noqa: B023
+            if await self._until(partial(self._taken, held), SUBMIT_TIMEOUT):
                 return None
         return "the program did not show that it took what was typed"
 
@@ -97,12 +111,14 @@ class Typist:
         quiet = self._clock() - self._port.last_output() >= SETTLE
         return quiet and not self._port.output_pending() and self._port.output_offset() > offset
 
-    def _taken(self, mark: str, row: str, offset: int) -> bool:
-        """Whether the input has changed since Enter was pressed over `row`, and no longer holds the text."""
-        if self._port.output_offset() <= offset or self._port.output_pending():
+    def _taken(self, held: _Held) -> bool:
+        """Whether the input has changed since Enter was pressed, and no longer holds the text."""
+        if self._port.output_offset() <= held.offset or self._port.output_pending():
             return False
-        now = self._port.unfinished()
-        return mark not in now and (now != row or not row)
+        row = self._port.unfinished()
+        if held.row is None:
+            return not held.rows or self._port.screen_text() != held.rows
+        return row != held.row and held.mark not in row
 
     async def _written(self) -> bool:
         return await self._until(lambda: not self._port.unwritten(), WRITE_TIMEOUT)

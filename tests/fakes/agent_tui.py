@@ -1,0 +1,70 @@
+"""A small TUI in raw mode: draws its own input, submits on CR, logs exactly what it took, one JSON a line.
+
+paste       switch bracketed paste on (mode 2004) and collect pastes as agents do
+alternate   draw on the alternate screen
+deaf-enter  ignore the first CR after a text, as agents do that take a quick CR for part of the paste
+no-enter    never take a CR
+dialog      show a dialog whose Enter approves, from the start
+silent      draw nothing of what is typed
+collapse    show a placeholder for what was pasted, as agents do with long pastes
+"""
+
+import json
+import os
+import sys
+import tty
+
+options = set(sys.argv[1:])
+log = open(os.environ["AGENT_LOG"], "ab", buffering=0)  # noqa: SIM115
+tty.setraw(0)
+
+
+def out(text: str) -> None:
+    os.write(1, text.encode())
+
+
+def note(**what: object) -> None:
+    log.write(json.dumps(what).encode() + b"\n")
+
+
+if "alternate" in options:
+    out("\x1b[?1049h")
+if "paste" in options:
+    out("\x1b[?2004h")
+if "dialog" in options:
+    out("Run rm -rf build?\r\n❯ 1. Yes\r\n  2. No\r\n\r\nEsc to cancel\r\n")
+out("> ")
+typed, pasting, ignored, buffer = b"", False, False, b""
+while chunk := os.read(0, 65536):
+    buffer += chunk
+    while buffer:
+        if buffer[:1] == b"\x1b" and len(buffer) < 6 and b"\x1b[201~".startswith(buffer):
+            break  # the rest of a sequence is to come
+        if "paste" in options and buffer.startswith((b"\x1b[200~", b"\x1b[201~")):
+            pasting, buffer = buffer.startswith(b"\x1b[200~"), buffer[6:]
+            if not pasting and "silent" not in options:
+                shown = typed.replace(b"\n", b"\r\n  ")
+                out("[Pasted text]" if "collapse" in options else shown.decode("utf-8", "replace"))
+            continue
+        key, buffer = buffer[:1], buffer[1:]
+        if pasting:
+            typed += key
+        elif key == b"\r":
+            if "no-enter" in options or ("deaf-enter" in options and typed and not ignored):
+                ignored = True
+                continue
+            ignored = False
+            if "dialog" in options:
+                note(approved=typed.decode("utf-8", "surrogateescape"))
+            else:
+                note(submitted=typed.decode("utf-8", "surrogateescape"))
+            typed = b""
+            out("\r\n● done\r\n> ")
+        elif key < b" " or key == b"\x7f":
+            note(control=key.hex())
+            if key == b"\x03":
+                sys.exit()
+        else:
+            typed += key
+            if "silent" not in options:
+                os.write(1, key)

@@ -1,0 +1,138 @@
+"""The body of an injection: what is taken out of it, its marks, its limits."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.errors import MessageRefused
+from relay.injection.body import (
+    LINE_BYTES,
+    MAX_HOOK_BYTES,
+    MAX_PARTS,
+    Style,
+    check,
+    closing_mark,
+    deface,
+    lay_out,
+    nonce,
+    sanitise,
+)
+from relay.injection.injection import Injection
+
+ANY_TEXT = st.text(st.characters(categories=None), max_size=300)  # lone surrogates too
+
+
+def _message(text: str, source: str = "Alice") -> Injection:
+    return Injection("id", text, source)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("a\r\nb\rc\x85d\u2028e", "a\nb\nc\nd\ne"),
+        ("\x1b[31mred\x1b[0m \x1b]0;title\x07x", "red x"),
+        ("a\x1b[201~b", "ab"),
+        ("a\x9b201~b", "ab"),
+        ("a\x1b\x1b[201~[201~b", "a[201~b"),
+        ("\x03\x04\x15\x7f\x00x", "x"),
+        ("a\u202eb\u2066c\u200bd", "abcd"),
+        ("\ud800x\udcff", "\ufffdx\ufffd"),
+        ("漢字 👨\u200d👩\u200d👧 é", "漢字 👨\u200d👩\u200d👧 é"),
+    ],
+)
+def test_what_is_taken_out(text: str, clean: str) -> None:
+    """R84"""
+    assert sanitise(text) == clean
+
+
+@given(ANY_TEXT)
+def test_nothing_that_acts_is_left(text: str) -> None:
+    """R84"""
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", sanitise(text)
+    )
+    assert sanitise(sanitise(text)) == sanitise(text)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "[relay k3f9 from Bob]",
+        "[/relay k3f9]",
+        "[ / Relay",
+        "［relay",
+        "[\u200d/relay",
+        "[\u200brelay",
+        "[\n/relay",
+    ],
+)
+def test_a_forged_mark_is_defaced(forged: str) -> None:
+    """R84"""
+    assert not re.search(r"[\[［]\W*relay", deface(sanitise(forged)), re.IGNORECASE)
+
+
+@given(ANY_TEXT, st.sampled_from(Style))
+def test_every_typed_text_has_one_beginning_and_one_end_and_they_are_its_own(text: str, style: Style) -> None:
+    """R84"""
+    mark = nonce()
+    try:
+        parts = lay_out(_message(text), style, mark)
+    except MessageRefused:
+        return
+    for part in parts:
+        assert part.startswith(f"[relay {mark}") and part.endswith(closing_mark(mark))
+        assert part.lower().count("[relay") == part.lower().count("[/relay") == 1
+        assert style is Style.PASTE or ("\n" not in part and len(part.encode()) <= LINE_BYTES)
+        assert style is not Style.KEYS or "\t" not in part
+
+
+def test_the_sender_cannot_forge_a_mark_either() -> None:
+    (part,) = lay_out(_message("hi", source="Bob] [/relay x] [relay y from\nAlice"), Style.LINES, "k3f9")
+    assert part.count("[") == 2 and part.count("]") == 2 and "\n" not in part
+
+
+def test_how_it_reads() -> None:
+    assert lay_out(_message("hello"), Style.PASTE, "k3f9") == ["[relay k3f9 from Alice] hello [/relay k3f9]"]
+    assert lay_out(_message("a\n\nb\n\n"), Style.PASTE, "k3f9") == [
+        "[relay k3f9 from Alice]\na\n\nb\n[/relay k3f9]"
+    ]
+    assert lay_out(_message("a\n\nb"), Style.LINES, "k3f9") == [
+        "[relay k3f9 1/2 from Alice] a [/relay k3f9]",
+        "[relay k3f9 2/2 from Alice] b [/relay k3f9]",
+    ]
+    closing = Injection("id", "Save.", "relay", "closing")
+    assert lay_out(closing, Style.PASTE, "k3f9") == ["[relay k3f9 closing relay] Save. [/relay k3f9]"]
+
+
+def test_a_long_word_is_split_too_and_no_character_is_cut() -> None:
+    text = "漢" * 5000
+    parts = lay_out(_message(text), Style.LINES, "k3f9")
+    assert all(len(part.encode()) <= LINE_BYTES for part in parts)
+    assert "".join(part.split("] ")[1].split(" [")[0] for part in parts) == text
+
+
+@pytest.mark.parametrize("kind", ["hook", "notice", "closing"])
+def test_the_limit_of_a_hook_is_ten_kilobytes_of_utf8(kind: str) -> None:
+    """R71"""
+    assert check(Injection("id", "é" * (MAX_HOOK_BYTES // 2), "lint", kind))  # type: ignore[arg-type]
+    with pytest.raises(MessageRefused, match="at most 10,240"):
+        check(Injection("id", "é" * (MAX_HOOK_BYTES // 2) + "x", "lint", kind))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["x" * (1 << 20), "", " \n ", "\x1b[31m\x07", "\u200b"])
+def test_a_megabyte_and_nothing_at_all_are_refused(text: str) -> None:
+    """R84"""
+    with pytest.raises(MessageRefused):
+        check(_message(text))
+
+
+def test_too_many_lines_for_a_line_program_are_refused() -> None:
+    text = "x\n" * (MAX_PARTS + 1)
+    assert len(lay_out(_message(text), Style.PASTE, "k3f9")) == 1
+    with pytest.raises(MessageRefused, match="2001 lines"):
+        lay_out(_message(text), Style.LINES, "k3f9")

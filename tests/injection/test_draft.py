@@ -1,0 +1,95 @@
+"""The person's draft, from the bytes their terminal sends."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.injection.draft import Draft
+
+RAW, CANONICAL = False, True
+
+
+def _draft(keys: bytes, canonical: bool = RAW) -> Draft:
+    draft = Draft()
+    draft.type(keys, 1.0, canonical=canonical)
+    return draft
+
+
+@pytest.mark.parametrize(
+    ("keys", "empty"),
+    [
+        (b"hello", False),
+        (b"hello\r", True),
+        (b"hello\x15", True),
+        (b"hello\x03", True),
+        (b"hi\x7f\x7f", True),
+        (b"hi\x7f", False),
+        ("é\x7f".encode(), True),
+        (b"two words\x17\x17", True),
+        (b"two words\x17", False),
+        (b"line\x1b\r", False),  # Alt+Enter: a newline in the draft
+        (b"line\\\r", False),  # a backslash escapes Enter
+        (b"line\n", False),  # Ctrl+J: a newline in the draft
+        (b"\x1b[200~pasted\rtext\x1b[201~", False),
+        (b"\x1b[200~pasted\rtext\x1b[201~\r", True),
+        (b"\x1b[200~\x1b[201~", True),
+        (b"\x1b[A\x1b[B\x1bOC\x1b[1;5D\x1b[3~", True),  # arrows, delete
+        (b"\x1b[<0;10;20M\x1b[<0;10;20m\x1b[M abc\x1b[I\x1b[O".replace(b"abc", b"ab"), True),  # mouse, focus
+        (
+            b"\x1b[?62;22c\x1b[24;80R\x1b[?2026;2$y\x1b[?1u\x1b]11;rgb:00/00/00\x1b\\\x1bP1+r\x1b\\",
+            True,
+        ),  # answers
+        (b"\x1b[97;1u", False),  # kitty keyboard: a
+        (b"\x1b[97;1u\x1b[97;1:3u\x1b[127u", True),  # a pressed and released, backspace
+        (b"x\x1b[99;5u", True),  # Ctrl+C
+        (b"x\x1b[27;5;99~", True),  # the same from xterm
+        (b"x\x1b[13;2u", False),  # Shift+Enter
+        (b"x\x1b[13u", True),  # Enter
+        (b"\x1bb\x1bf", True),  # Alt+b, Alt+f
+    ],
+)
+def test_what_a_line_editor_would_hold(keys: bytes, empty: bool) -> None:
+    assert _draft(keys).empty is empty
+
+
+@pytest.mark.parametrize(
+    ("keys", "empty"),
+    [
+        (b"hello\n", True),
+        (b"hello\x04", True),
+        (b"hello\x1a", True),
+        (b"\x1b[A", False),
+        (b"\x1b[I", True),
+        (b"a\\\r", True),
+    ],
+)
+def test_what_the_kernels_line_would_hold(keys: bytes, empty: bool) -> None:
+    assert _draft(keys, CANONICAL).empty is empty
+
+
+@given(st.binary(max_size=40), st.lists(st.integers(0, 40)))
+def test_chunks_do_not_matter(keys: bytes, cuts: list[int]) -> None:
+    whole, parts = _draft(keys), Draft()
+    edges = sorted({0, *(cut for cut in cuts if cut < len(keys)), len(keys)})
+    for start, end in itertools.pairwise(edges):
+        parts.type(keys[start:end], 1.0, canonical=RAW)
+    assert (parts.empty, parts.submitted) == (whole.empty, whole.submitted)
+
+
+def test_answers_of_the_terminal_are_no_activity_and_keys_are() -> None:
+    draft = Draft()
+    draft.type(b"\x1b[?62c\x1b]11;rgb:0/0/0\x07", 5.0, canonical=RAW)
+    assert draft.last_typed == float("-inf")
+    draft.type(b"\x1b[A", 6.0, canonical=RAW)
+    assert draft.last_typed == 6.0
+
+
+def test_escape_alone_is_a_key_once_time_has_passed() -> None:
+    draft = Draft()
+    draft.type(b"\x1b", 1.0, canonical=RAW)
+    draft.type(b"x", 2.0, canonical=RAW)
+    assert not draft.empty

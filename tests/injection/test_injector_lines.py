@@ -1,0 +1,268 @@
+"""Injections into programs that read lines: real programs, a real PTY."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ptyagent import fake, running, shipped
+
+from relay.injection.body import LINE_BYTES
+
+
+def _bodies(received: str) -> list[str]:
+    return [line.split("] ", 1)[1].rsplit(" [/relay ", 1)[0] for line in received.splitlines()]
+
+
+def test_a_line_is_typed_and_verified(tmp_path: Path) -> None:
+    """R50: an injected text reaches the agent, whole and once."""
+
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            agent.submit("hello")
+            assert await agent.ended() == ["injected"]
+            await agent.shows("heard")
+            line = agent.received()
+            assert (
+                line.startswith("[relay ") and " from Alice] hello [/relay " in line and line.endswith("]\n")
+            )
+            assert agent.typing == ["i0"]
+
+    asyncio.run(main())
+
+
+def test_text_that_is_submitted_at_the_start_waits_until_the_program_reads(tmp_path: Path) -> None:
+    """R51: initial context that a session_start hook injects reaches the agent."""
+
+    async def main() -> None:
+        async with running(fake("lines", "--prompt", ""), tmp_path) as agent:
+            agent.submit("You are on call.", kind="hook", source="session_start")
+            assert await agent.ended() == ["injected"]
+            await agent.until(agent.received)
+            assert "hook session_start] You are on call. [/relay" in agent.received()
+
+    asyncio.run(main())
+
+
+def test_a_burst_arrives_in_order_each_when_the_program_reads_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            for number in range(50):
+                agent.submit(f"message {number}.", id=str(number))
+            assert await agent.ended(50) == ["injected"] * 50
+            assert agent.typing == [str(number) for number in range(50)]
+            await agent.until(lambda: agent.received().count("\n") == 50)
+            assert _bodies(agent.received()) == [f"message {number}." for number in range(50)]
+
+    asyncio.run(main())
+
+
+def test_the_closing_prompt_goes_before_what_waits(tmp_path: Path) -> None:
+    """R52: at the session's end the closing prompt is next, whatever else waits."""
+
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            agent.injector.hold()
+            agent.submit("one", id="one")
+            agent.submit("Save what you learnt.", id="closing", kind="closing", source="relay")
+            agent.injector.release()
+            await agent.ended(2)
+            assert agent.typing == ["closing", "one"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "question", ["Install? [Y/n] ", "Passphrase: ", "Press Enter to go on", "Choice (1-3): "]
+)
+def test_nothing_is_typed_into_a_question(tmp_path: Path, question: str) -> None:
+    async def main() -> None:
+        async with running(fake("lines", "--ask", question), tmp_path) as agent:
+            agent.submit("first")
+            agent.submit("second")
+            await agent.shows(question)
+            await agent.verdict("prompting", "reads as a question")
+            assert len(agent.outcomes) == 1
+            agent.press(b"me\r")
+            agent.rest()
+            assert await agent.ended(2) == ["injected"] * 2
+            await agent.until(lambda: "second" in agent.received())
+            assert "answer: me\n" in agent.received()
+
+    asyncio.run(main())
+
+
+def test_a_choice_above_a_bare_prompt_is_a_question(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("lines", "--ask", "Delete all? (yes/no)\n> "), tmp_path) as agent:
+            agent.submit("first")
+            agent.submit("second")
+            await agent.shows("Delete all?")
+            await agent.verdict("prompting")
+            assert len(agent.outcomes) == 1
+
+    asyncio.run(main())
+
+
+def test_a_question_in_a_message_is_not_the_programs(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(["cat"], tmp_path) as agent:
+            agent.submit("Shall I? [Y/n]")
+            agent.submit("Answer me. [y/N]")
+            assert await agent.ended(2) == ["injected"] * 2
+
+    asyncio.run(main())
+
+
+def test_nothing_is_typed_while_the_terminal_does_not_echo(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("password"), tmp_path) as agent:
+            agent.submit("hello")
+            await agent.shows("Code for you")
+            await agent.verdict("prompting", "password")
+            agent.press(b"hunter2\r")
+            agent.rest()
+            assert await agent.ended() == ["injected"]
+            await agent.until(lambda: "hello" in agent.received())
+            assert agent.received().startswith("password: hunter2\n[relay")
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a program waits for")
+def test_a_silent_program_that_does_not_read_is_working(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("busy"), tmp_path) as agent:
+            await agent.shows("thinking")
+            agent.submit("hello")
+            await agent.verdict("working", "it waits for something else than its terminal")
+            os.kill(agent.pid, signal.SIGUSR1)
+            await agent.verdict("prompting")
+            agent.press(b"n\r")
+            agent.rest()
+            assert await agent.ended() == ["injected"]
+            await agent.until(lambda: "hello" in agent.received())
+            assert agent.received().startswith("answer: n\n[relay")
+
+    asyncio.run(main())
+
+
+def test_what_waits_at_the_end_is_reported_as_not_typed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("busy"), tmp_path) as agent:
+            agent.submit("one")
+            agent.submit("two")
+            agent.injector.close()
+            assert await agent.ended(2) == ["untyped"] * 2
+            agent.submit("three")
+            assert await agent.ended(3) == ["untyped"] * 3
+            assert not agent.typing
+
+    asyncio.run(main())
+
+
+def test_a_draft_of_the_person_is_never_merged_with_a_message(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            await agent.verdict("ready")
+            agent.press(b"dear Bo")
+            agent.submit("hello")
+            agent.rest()
+            assert agent.injector.obstacle == "you have a half-typed line in it"
+            agent.press(b"b\r")
+            assert "you typed within" in (agent.injector.obstacle or "")
+            agent.rest()
+            assert await agent.ended() == ["injected"]
+            await agent.until(lambda: "hello" in agent.received())
+            assert agent.received().startswith("dear Bob\n[relay ")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "command", [["bash", "--norc", "-i"], ["sh", "-i"], [sys.executable, "-i"], ["sqlite3"]]
+)
+def test_what_executes_its_input_is_left_alone_unless_the_user_opts_in(
+    tmp_path: Path, command: list[str]
+) -> None:
+    """Also when the profile does not know it: its prompt gives it away."""
+
+    async def main() -> None:
+        async with running(command, tmp_path) as agent:
+            agent.submit("hello")
+            await agent.verdict("unsafe", "prompt of a shell or language")
+            assert not agent.typing
+
+    asyncio.run(main())
+
+
+def test_a_shell_is_typed_into_when_the_user_opts_in(tmp_path: Path) -> None:
+    async def main() -> None:
+        profile = replace(shipped("shell"), inject="auto")
+        async with running(["bash", "--norc", "--noediting", "-i"], tmp_path, profile) as agent:
+            agent.submit("echo ran-$((6*7))")
+            assert await agent.ended() == ["injected"]
+
+    asyncio.run(main())
+
+
+def test_another_program_in_the_foreground_gets_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        profile = replace(shipped("shell"), inject="auto")
+        async with running(["bash", "--norc", "--noediting", "-i"], tmp_path, profile) as agent:
+            await agent.verdict("ready")
+            agent.press(b"cat\r")
+            await agent.verdict("unsafe", "foreground")
+
+    asyncio.run(main())
+
+
+def test_a_long_line_is_split_before_the_kernel_cuts_it(tmp_path: Path) -> None:
+    """R71: a text at the limit of 10 KB arrives whole; no line is longer than the kernel takes."""
+    text = " ".join(f"word{number}" for number in range(2000))[: 10 * 1024].strip()
+
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            agent.submit(text, kind="hook", source="lint")
+            agent.submit("next")
+            assert await agent.ended(2) == ["injected"] * 2
+            await agent.until(lambda: "next" in agent.received())
+            *parts, after = agent.received().splitlines()
+            assert len(parts) > 1 and all(len(part) < LINE_BYTES for part in parts)
+            assert " ".join(_bodies("\n".join(parts))) == text
+            assert f" 1/{len(parts)} hook lint] " in parts[0]
+            assert " from Alice] next [/relay" in after
+
+    asyncio.run(main())
+
+
+def test_several_lines_are_several_marked_lines(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            agent.submit("one\n\n/two\n!three")
+            assert await agent.ended() == ["injected"]
+            await agent.until(lambda: agent.received().count("\n") == 3)
+            assert _bodies(agent.received()) == ["one", "/two", "!three"]
+            assert [line.split("] ")[0].split()[2:] for line in agent.received().splitlines()] == [
+                [f"{number}/3", "from", "Alice"] for number in (1, 2, 3)
+            ]
+
+    asyncio.run(main())
+
+
+def test_a_program_that_ends_meanwhile_leaves_the_text_uncertain(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(["sh", "-c", "read a; read b"], tmp_path) as agent:
+            agent.submit("one\ntwo\nthree")
+            await agent.until(lambda: agent.typing)
+            await agent.until(lambda: agent.everything.count(b"[relay") == 2)
+            await agent.until(lambda: os.waitid(os.P_PID, agent.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG))
+            agent.injector.close()
+            assert await agent.ended() == ["uncertain"]
+
+    asyncio.run(main())
