@@ -215,7 +215,7 @@ class Courier:
         with contextlib.suppress(ConnectionLost, TimeoutError):
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await transport.publish(*self._announcement(online=False), retain=True)
-        await transport.close()
+        transport.close()
 
     async def _receive(self, transport: Transport) -> None:
         async for inbound in transport.arriving():

@@ -288,8 +288,9 @@ class Ledger:
         """Commit an arrived message; return those whose turn it is because of it, in order.
 
         One that overtook another has no receipt before its turn has come, so that its sender goes on to
-        publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is known already is not stored again, but its receipt is: the sender seems to lack it.
-        One that its sender dropped meanwhile is not taken.
+        publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is
+        known already is not stored again, but its receipt is sent again: the sender seems to lack it.  One
+        that its sender dropped meanwhile is not taken.
         """
         message = parcel.message
         pair = (names.key(team), names.key(message.to), names.key(message.sender))

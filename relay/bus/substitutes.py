@@ -79,7 +79,7 @@ class Substitutes:
             try:
                 await self._work(transport, sender, key)
             finally:
-                await transport.close()
+                transport.close()
         except* RelayError as group:
             _log.warning("could not publish for %s: %s", sender, group.exceptions)
         finally:

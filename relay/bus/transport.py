@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,8 +77,8 @@ class Transport(Protocol):
 
     def arriving(self) -> AsyncIterator[Inbound]: ...
 
-    async def close(self) -> None:
-        """Disconnect politely; bounded, never raises."""
+    def close(self) -> None:
+        """Disconnect politely, at once; never raises."""
         ...
 
 
@@ -108,8 +109,10 @@ class MqttTransport:
         self._client.pending_calls_threshold = 10 * IN_FLIGHT
 
     async def connect(self) -> None:
+        # In a task of its own: a cancelled connect would go on in its thread and log in unattended.
+        connecting = asyncio.create_task(self._client.__aenter__())
         try:
-            await self._client.__aenter__()
+            await asyncio.shield(connecting)
         except MqttConnectError as error:
             self._abandon()
             raise BrokerError(
@@ -119,27 +122,25 @@ class MqttTransport:
             self._abandon()
             raise ConnectionLost(self._explain(error)) from None
         except asyncio.CancelledError:
-            self._abandon()
+            connecting.add_done_callback(self._forget)
             raise
 
     async def subscribe(self, topic: str, qos: int) -> None:
-        try:
-            granted = await self._client.subscribe(topic, qos)
-        except aiomqtt.MqttError as error:
-            raise ConnectionLost(self._explain(error)) from None
-        if any(
-            (code if isinstance(code, int) else code.value) >= 0x80 for code in granted
-        ):  # MQTT 3.1.1 section 3.9.3
+        with self._bounded("subscribe"):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                granted = await self._client.subscribe(topic, qos, timeout=math.inf)
+        if any((code if isinstance(code, int) else code.value) >= 0x80 for code in granted):
+            # MQTT 3.1.1 section 3.9.3
             raise BrokerError(
                 f"the broker at {self._endpoint.url} does not allow {topic!r}. Check its access list."
             )
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        try:
-            # A publish that a dying broker cuts off would otherwise wait for ever.
-            await self._client.publish(topic, payload, qos=1, retain=retain, timeout=PUBLISH_SECONDS)
-        except aiomqtt.MqttError as error:
-            raise ConnectionLost(self._explain(error)) from None
+        with self._bounded("publish"):
+            # A publish that a dying broker cuts off would otherwise wait for ever.  Not by the library's own
+            # time limit: asyncio.wait_for swallows a cancellation now and then (before Python 3.12).
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
 
     async def arriving(self) -> AsyncIterator[Inbound]:
         try:
@@ -148,10 +149,29 @@ class MqttTransport:
         except aiomqtt.MqttError as error:
             raise ConnectionLost(self._explain(error)) from None
 
-    async def close(self) -> None:
-        with contextlib.suppress(aiomqtt.MqttError, TimeoutError):
-            async with asyncio.timeout(1.0):
-                await self._client.__aexit__(None, None, None)
+    def close(self) -> None:
+        # Not by the library's __aexit__: it waits, and may swallow the cancellation that led here.
+        raw = self._client._client
+        with contextlib.suppress(OSError):
+            raw.disconnect()
+            raw.loop_write()
+        self._abandon()
+
+    @contextlib.contextmanager
+    def _bounded(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise ConnectionLost(
+                f"the broker at {self._endpoint.url} does not answer to a {what}; connecting again."
+            ) from None
+        except aiomqtt.MqttError as error:
+            raise ConnectionLost(self._explain(error)) from None
+
+    def _forget(self, connecting: asyncio.Task[aiomqtt.Client]) -> None:
+        """Nobody waits for this login any more."""
+        if not connecting.cancelled():
+            connecting.exception()
         self._abandon()
 
     def _abandon(self) -> None:
@@ -163,6 +183,9 @@ class MqttTransport:
                 sock.shutdown(socket.SHUT_RDWR)
             while raw.socket() is not None:  # what had arrived, then the end, which closes it
                 raw.loop_read()
+        lost = self._client._disconnected
+        if lost.done() and not lost.cancelled():
+            lost.exception()  # or asyncio complains on stderr that nobody looked
 
     def _explain(self, error: Exception) -> str:
         url = self._endpoint.url

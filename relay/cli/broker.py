@@ -74,7 +74,7 @@ async def _greet(endpoint: Endpoint) -> None:
     identity = Identity("", keep=False, user=endpoint.user, password=endpoint.password)
     transport = MqttTransport(endpoint, identity)
     await transport.connect()
-    await transport.close()
+    transport.close()
 
 
 def _show(

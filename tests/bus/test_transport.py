@@ -1,0 +1,127 @@
+"""Connections to brokers that refuse, hang, speak garbage or go away: a clear word, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from agents import Agent, running
+
+from relay.bus import broker, transport
+from relay.bus.broker import Endpoint
+from relay.bus.transport import ConnectionLost, Identity, MqttTransport
+from relay.errors import BrokerError
+from relay.home import Home
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+NOBODY = Identity("test", keep=False)
+
+
+async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+    await reader.read()
+
+
+async def closing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer the login with CONNACK 5, not authorized (MQTT 3.1.1 section 3.2.2.3)."""
+    await reader.read(1024)
+    writer.write(b"\x20\x02\x00\x05")
+    await reader.read()
+
+
+@contextlib.asynccontextmanager
+async def serving(serve: Serve) -> AsyncIterator[Endpoint]:
+    ended: list[asyncio.Future[None]] = []
+
+    async def and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended.append(asyncio.get_running_loop().create_future())
+        mine = ended[-1]
+        with contextlib.suppress(OSError):
+            await serve(reader, writer)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        mine.set_result(None)
+
+    server = await asyncio.start_server(and_close, "127.0.0.1", 0)
+    async with server:
+        yield Endpoint("external", "127.0.0.1", server.sockets[0].getsockname()[1])
+    await asyncio.gather(*ended)  # each ends when its client has closed the connection
+
+
+@pytest.mark.parametrize("serve", [silent, garbage, closing])
+def test_what_is_no_broker_is_said(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.3)
+
+    async def scenario() -> None:
+        async with serving(serve) as endpoint:
+            with pytest.raises(ConnectionLost, match=r"does not answer like an MQTT broker .* Check host"):
+                await MqttTransport(endpoint, NOBODY).connect()
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_login_is_said() -> None:
+    async def scenario() -> None:
+        async with serving(refusing) as endpoint:
+            with pytest.raises(BrokerError, match=r"refuses the login .* Check user and password"):
+                await MqttTransport(endpoint, NOBODY).connect()
+
+    asyncio.run(scenario())
+
+
+def test_a_port_where_nobody_listens_is_said() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        endpoint = Endpoint("external", "127.0.0.1", probe.getsockname()[1])
+
+    async def scenario() -> None:
+        with pytest.raises(ConnectionLost, match="no connection to the broker at mqtt://"):
+            await MqttTransport(endpoint, NOBODY).connect()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("serve", [silent, garbage, closing])
+def test_a_wedged_broker_stops_nothing_else(
+    home: Home, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.3)
+
+    async def scenario() -> None:
+        async with serving(serve) as endpoint:
+            url = endpoint.url.replace("mqtt://", "mqtt://someone:secret@")
+            async with running(Agent(home, "Alice", url=url), connected=False) as alice:
+                text = await alice.status("does not answer like an MQTT broker")
+                assert "secret" not in text
+                Agent(home, "Bob").courier._ledger.close()
+                (message,) = alice.courier.send("Bob", "kept until there is a broker")
+                assert [e.message.id for e in alice.courier._ledger.messages()] == [message.id]
+
+    asyncio.run(scenario())
+
+
+def test_a_subscription_that_is_not_allowed_is_said(home: Home) -> None:
+    endpoint, credentials = broker.admit(home, "default", "Alice")
+
+    async def scenario() -> None:
+        identity = Identity("test", keep=False, user=credentials.user, password=credentials.password)
+        connection = MqttTransport(endpoint, identity)
+        await connection.connect()
+        with pytest.raises(BrokerError, match="does not allow"):
+            await connection.subscribe("#", 0)
+        connection.close()
+
+    asyncio.run(scenario())
