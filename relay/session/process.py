@@ -320,6 +320,11 @@ class Session:
         self.journal.write("terminal_lost", what=what)
         self.terminals.lost(what)
 
+    def on_reader_failed(self, why: str) -> None:
+        self.tell_person(
+            f"reading the agent's output failed ({why}); it runs on, its directives are not seen."
+        )
+
     def on_detach(self) -> None:
         self.terminals.detach()
 
@@ -347,7 +352,7 @@ class Session:
         )
         outcome = await self.runner.dispatch(directive, self.context)
         for result in outcome.results:
-            self.apply(result)
+            self.apply(result, source=f"@{directive.namespace}:{directive.target}")
         for error in outcome.errors:
             self.journal.write("directive_failed", namespace=directive.namespace, error=error)
             self._notify_agent(error)
@@ -363,9 +368,10 @@ class Session:
         for result in await self.runner.fire(event, self.context):
             self.apply(result)
 
-    def apply(self, result: HookResult) -> None:
+    def apply(self, result: HookResult, source: str = "") -> None:
+        """Do what a handler answered; `source` is what the agent knows the answer by (default: the handler)."""
         if result.context_injection is not None:
-            self.give(result.context_injection, result.source, "hook")
+            self.give(result.context_injection, source or result.source, "hook")
         if result.user_message is not None:
             self.tell_person(f"{result.source}: {result.user_message}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections.abc import Callable
 from typing import Protocol
 
@@ -30,6 +31,9 @@ TICK = 0.02
 TICKS_UNTIL = 0.5
 """Seconds after the last output until which a reader may still settle lines by time."""
 
+PIECE = 1 << 16
+"""Bytes after which output that has piled up is handed to the reader."""
+
 WAITING_CHECKS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0)
 """Seconds after the last output at which an unfinished line is asked for: does the program wait for input?"""
 
@@ -45,6 +49,7 @@ class Listener(Protocol):
     def on_end(self) -> None: ...
     def on_lost(self, what: str) -> None: ...
     def on_detach(self) -> None: ...
+    def on_reader_failed(self, why: str) -> None: ...
     def waits_for_input(self) -> bool: ...
 
 
@@ -76,7 +81,9 @@ class OutputPump:
         self._ticking: asyncio.TimerHandle | None = None
         self._checks: list[asyncio.TimerHandle] = []
         self._scheduled = False
+        self._said_something = False
         self._ended = False
+        self._failed = False
 
     def start(self) -> None:
         self._loop.add_reader(self._forwarder.wake, self._woken)
@@ -97,41 +104,72 @@ class OutputPump:
         self._scheduled = False
         tee = self._forwarder.tee
         started = self._clock()
-        said_something = False
+        self._said_something = False
         while tee:
-            kind, value = tee.popleft()
-            now = self._clock()
-            match kind, value:
-                case forward.OUTPUT, bytes(data):
-                    said_something = True
-                    self._forwarder.consumed += len(data)
-                    self.offset += len(data)
-                    self.last_output = now
-                    self._said(self._reader.feed(data, now))
-                    self._listener.on_output(data)
-                case ((forward.TYPED | forward.WRITTEN), bytes(data)):
-                    canonical, echo, _ = flags(self._pty.attributes())
-                    self._reader.typed(data, now, echo=echo or not canonical)
-                    if kind == forward.TYPED:
-                        self._listener.on_typed(data)
-                case forward.RESIZED, (int(columns), int(rows)):
-                    self._said(self._reader.resize(columns, rows, now))
-                case forward.GAP, _:
-                    self._said(self._reader.gap(now))
-                case forward.LOST, str(what):
-                    self._listener.on_lost(what)
-                case forward.DETACH, _:
-                    self._listener.on_detach()
-                case forward.ENDED, _:
-                    self._end(now)
-                    return
-            if now - started > SLICE and tee:
+            self._take(*tee.popleft())
+            if tee and self._clock() - started > SLICE:
                 self._scheduled = True
                 self._loop.call_soon(self._pump)
                 break
-        if said_something:
+        if self._said_something and not self._ended:
             self._listener.on_screen_changed()
             self._schedule()
+
+    def _take(self, kind: int, value: object) -> None:
+        now = self._clock()
+        match kind, value:
+            case forward.OUTPUT, bytes(data):
+                data = self._joined(data)
+                self._said_something = True
+                self._forwarder.consumed += len(data)
+                self.offset += len(data)
+                self.last_output = now
+                self._read(lambda: self._reader.feed(data, now))
+                self._listener.on_output(data)
+            case ((forward.TYPED | forward.WRITTEN), bytes(data)):
+                canonical, echo, _ = flags(self._pty.attributes())
+                self._reader.typed(data, now, echo=echo or not canonical)
+                if kind == forward.TYPED:
+                    self._listener.on_typed(data)
+            case forward.RESIZED, (int(columns), int(rows)):
+                self._read(lambda: self._reader.resize(columns, rows, now))
+            case forward.GAP, _:
+                self._read(lambda: self._reader.gap(now))
+            case forward.LOST, str(what):
+                self._listener.on_lost(what)
+            case forward.DETACH, _:
+                self._listener.on_detach()
+            case forward.ENDED, _:
+                self._ended = True
+                self._read(lambda: self._reader.close(now))
+                self._directives(self._grammar.turn_end(now))
+                self._listener.on_end()
+
+    def _read(self, step: Callable[[], list[Line]]) -> None:
+        """Take one step of the reader. A fault in it must not keep the session from ending, or its messages."""
+        if self._failed:
+            return
+        try:
+            lines = step()
+        except Exception as error:  # noqa: BLE001 (logged with its traceback, said once, contained)
+            traceback.print_exc()
+            self._failed = True
+            self._listener.on_reader_failed(f"{type(error).__name__}: {error}")
+        else:
+            self._said(lines)
+
+    def _joined(self, data: bytes) -> bytes:
+        """`data` and the output that follows it at once: a reader that is behind takes large pieces fast."""
+        tee = self._forwarder.tee
+        if not tee or tee[0][0] != forward.OUTPUT:
+            return data
+        pieces, size = [data], len(data)
+        while tee and tee[0][0] == forward.OUTPUT and size < PIECE:
+            piece = tee.popleft()[1]
+            assert isinstance(piece, bytes)
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
 
     def _schedule(self) -> None:
         if self._ticking is None:
@@ -143,7 +181,7 @@ class OutputPump:
     def _tick(self) -> None:
         self._ticking = None
         now = self._clock()
-        self._said(self._reader.tick(now))
+        self._read(lambda: self._reader.tick(now))
         if now - self.last_output < TICKS_UNTIL and not self._ended:
             self._ticking = self._loop.call_later(TICK, self._tick)
 
@@ -154,7 +192,7 @@ class OutputPump:
             timer.cancel()
         self._checks = []
         now = self._clock()
-        self._said(self._reader.waiting(now))
+        self._read(lambda: self._reader.waiting(now))
         self._directives(self._grammar.turn_end(now))
 
     def _said(self, lines: list[Line]) -> None:
@@ -166,9 +204,3 @@ class OutputPump:
     def _directives(self, directives: list[Directive]) -> None:
         if directives:
             self._listener.on_directives(directives)
-
-    def _end(self, now: float) -> None:
-        self._ended = True
-        self._said(self._reader.close(now))
-        self._directives(self._grammar.turn_end(now))
-        self._listener.on_end()

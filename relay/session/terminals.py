@@ -102,6 +102,8 @@ class Terminals:
             client.run(lambda fields: self._asked(client, fields), lambda: self._gone(client)), "the terminal"
         )
         self._workers.spawn(client.tell("agent", group=self._pty.pid), "the terminal")
+        self._update_modes()
+        self._workers.spawn(client.tell("modes", reset=self._reset), "the terminal")
 
     async def take_over(self, client: TerminalClient, lent: Lent) -> None:
         """Serve another terminal instead of the one served now."""
