@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +19,7 @@ from relay.bus import broker
 from relay.bus.locks import is_held
 from relay.errors import BrokerError
 from relay.home import Home
-
-SECONDS = 20.0
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
+from support import wait_until
 
 
 def python(home: Home, code: str) -> subprocess.Popen[str]:
@@ -57,8 +49,6 @@ def gone(pid: int) -> bool:
 
 
 def supervisor_of(home: Home) -> int:
-    import json
-
     return int(json.loads((home.broker / "endpoint.json").read_text())["supervisor"])
 
 
@@ -92,7 +82,7 @@ def test_stop_leaves_no_process(home: Home) -> None:
     assert endpoint.pid is not None
     assert broker.stop(home)
     assert gone(endpoint.pid)
-    wait_for(lambda: gone(supervisor))
+    wait_until(lambda: gone(supervisor))
     assert broker.status(home) is None
     assert not broker.stop(home)
 
@@ -121,8 +111,8 @@ def test_it_ends_after_its_last_user(home: Home) -> None:
     assert broker.status(home) == endpoint
     user.kill()
     user.communicate()
-    wait_for(lambda: broker.status(home) is None)
-    wait_for(lambda: not is_held(home.broker / "supervisor.lock"))
+    wait_until(lambda: broker.status(home) is None)
+    wait_until(lambda: not is_held(home.broker / "supervisor.lock"))
 
 
 def test_one_that_was_started_by_hand_stays(home: Home) -> None:
@@ -135,7 +125,7 @@ def test_one_that_was_started_by_hand_stays(home: Home) -> None:
         return sum(int(field) for field in supervisor.read_text().rpartition(")")[2].split()[11:13])
 
     begun = ticks()
-    wait_for(lambda: ticks() > begun)  # it has found nobody using the broker, many times
+    wait_until(lambda: ticks() > begun)  # it has found nobody using the broker, many times
     assert broker.status(home) == endpoint
     assert broker.stop(home)
 
@@ -144,7 +134,7 @@ def test_a_killed_broker_is_replaced_at_the_same_port(home: Home) -> None:
     first = broker.ensure(home)
     assert first.pid is not None
     os.kill(first.pid, signal.SIGKILL)
-    wait_for(lambda: broker.status(home) is None)
+    wait_until(lambda: broker.status(home) is None)
     second = broker.ensure(home)
     assert second.pid != first.pid
     assert second.port == first.port
@@ -153,7 +143,7 @@ def test_a_killed_broker_is_replaced_at_the_same_port(home: Home) -> None:
 def test_a_broker_without_a_supervisor_is_replaced(home: Home) -> None:
     first = broker.ensure(home)
     os.kill(supervisor_of(home), signal.SIGKILL)
-    wait_for(lambda: not is_held(home.broker / "supervisor.lock"))
+    wait_until(lambda: not is_held(home.broker / "supervisor.lock"))
     second = broker.ensure(home)
     assert first.pid is not None
     assert second.pid != first.pid
@@ -203,12 +193,12 @@ def foreground(home: Home) -> Iterator[subprocess.Popen[str]]:
 def test_it_runs_in_the_foreground_until_it_is_told_to_end(
     home: Home, foreground: subprocess.Popen[str]
 ) -> None:
-    wait_for(lambda: broker.status(home) is not None)
+    wait_until(lambda: broker.status(home) is not None)
     endpoint = broker.status(home)
     with pytest.raises(BrokerError, match="already running"):
         broker.run(home)
     foreground.terminate()
-    assert foreground.wait(SECONDS) == 0
+    assert foreground.wait(20) == 0
     assert endpoint is not None
     assert endpoint.pid is not None
     assert gone(endpoint.pid)
