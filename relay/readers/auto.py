@@ -11,8 +11,9 @@ from typing import Literal
 
 from relay.readers.controls import cut, leaves_line, seven_bit
 from relay.readers.echo import Echo
+from relay.readers.flood import visible_part
 from relay.readers.line import Line
-from relay.readers.lines import FLOOD, LinesReader
+from relay.readers.lines import LinesReader
 from relay.readers.screen import ScreenReader
 from relay.terminal.screen import Screen, ScreenUnavailable, open_screen
 
@@ -123,15 +124,3 @@ class AutoReader:
     def _show(self, data: bytes) -> None:
         if self.screen is not None:
             self.screen.feed(visible_part(data, self.screen))
-
-
-def visible_part(data: bytes, screen: Screen) -> bytes:
-    """The part of `data` that decides what `screen` shows: in a flood of plain text, the tail."""
-    if len(data) < FLOOD or b"\x1b" in data or b"\x0e" in data or b"\x0f" in data or not screen.ground:
-        return data
-    at = len(data)
-    for _ in range(screen.height + 1):
-        at = data.rfind(b"\n", 0, at)
-        if at < 0:
-            return data
-    return b"\r" + data[at:]

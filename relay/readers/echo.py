@@ -21,7 +21,6 @@ _KEY = re.compile(
     r"|[\x00-\x1f\x7f]|[^\x00-\x1f\x7f\x1b]+",
     re.DOTALL,
 )
-_BLANK = re.compile(r"\s+")
 _WORD = re.compile(r"\S*\s*\Z")
 
 
@@ -97,8 +96,10 @@ class Echo:
 
     def drafted(self, text: str) -> bool:
         """Whether `text` shows, after a prompt's sign at most, what was typed since the last Enter."""
-        line = squeeze(text)
-        if not self._draft or not line.endswith(draft := self.draft):
+        if not self._draft:
+            return False
+        line, draft = squeeze(text), self.draft
+        if not line.endswith(draft):
             return False
         return not any(character.isalnum() for character in line[: len(line) - len(draft)])
 
@@ -114,4 +115,4 @@ class Echo:
 
 def squeeze(text: str) -> str:
     """`text` without blanks: how a line looks the same wherever it was wrapped."""
-    return _BLANK.sub("", text)
+    return "".join(text.split())

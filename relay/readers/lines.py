@@ -11,10 +11,8 @@ import re
 
 from relay.readers.controls import ends_in_string, plain
 from relay.readers.echo import Echo
+from relay.readers.flood import FLOOD, hit
 from relay.readers.line import Line
-
-FLOOD = 16 * 1024
-"""Bytes in one `feed` from which on it is a flood: a program that speaks to people writes less at a time."""
 
 _TAIL = 10
 """Lines at the end of a flood's chunk that are kept all the same."""
@@ -33,7 +31,7 @@ class LinesReader:
         self._columns = columns
         self._marker = marker
         self._echo = Echo(marker.decode("utf-8", "replace")) if echo is None else echo
-        self._hit = re.compile(re.escape(marker) + rb"[A-Za-z][A-Za-z0-9_-]*:\S|```|~~~")
+        self._hit = re.compile(hit(marker))
         self._coarse = re.compile(re.escape(marker) + rb"|```|~~~")
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE

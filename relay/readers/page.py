@@ -78,6 +78,14 @@ class Page:
         """The program may print again what it has said (after a resize, a clear, a change of screens)."""
         self._reprint = _Reprint([*self._history, *(e.spoken for e in self._lines if e.spoken)], now)
 
+    def wipe(self, now: float) -> None:
+        """The screen is cleared, or turned to another page; it may be printed again."""
+        self.expect_reprint(now)
+        for entry in self._lines:
+            if entry.spoken:
+                self._history.append(entry.spoken)
+        self._lines = []
+
     def look(self, lines: Sequence[Logical], now: float, *, scrolls: bool) -> list[Entry]:
         """Take the screen as it is now; return the entries that scrolled away within it, in their order.
 
@@ -86,7 +94,7 @@ class Page:
         old = [index for index, entry in enumerate(self._lines) if entry.visible]
         pairs = self._align([self._lines[index].key for index in old], lines)
         if old and not pairs:
-            self._wipe(now)
+            self.wipe(now)
             old = []
         if self._reprint is not None and self._reprint.over(now):
             self._reprint = None
@@ -115,13 +123,12 @@ class Page:
         Return them, and the number of rows that they took; the rows below are counted from there on.
         """
         count = 0
-        off: list[Entry] = []
-        for entry in self._lines:
+        for number, entry in enumerate(self._lines, start=1):
             if entry.visible:
                 if entry.last >= rows:
                     break
-                off.append(entry)
-            count += 1
+                count = number
+        off = [entry for entry in self._lines[:count] if entry.visible]
         for entry in self._lines[:count]:
             self._remember(entry)
         del self._lines[:count]
@@ -135,14 +142,6 @@ class Page:
     def _remember(self, entry: Entry) -> None:
         if entry.key:
             self._history.append(entry.spoken or entry.key)
-
-    def _wipe(self, now: float) -> None:
-        """Nothing stayed: the screen was cleared, or turned to another page."""
-        self.expect_reprint(now)
-        for entry in self._lines:
-            if entry.spoken:
-                self._history.append(entry.spoken)
-        self._lines = []
 
     def _align(self, old: list[str], lines: Sequence[Logical]) -> list[tuple[int, int]]:
         """Which old line (by index) is which new one, in order."""
@@ -194,11 +193,11 @@ class Page:
     def _scrolled_back(self, came: Sequence[Logical]) -> Set[int]:
         """Which of the lines that came, the last ones, are those that were last to scroll off the top."""
         again: set[int] = set()
-        if self._scrolls_back:
-            for number, said in zip(range(len(came) - 1, -1, -1), reversed(self._history), strict=False):
-                if came[number].key != said:
-                    break
-                again.add(number)
+        number = len(came) - 1
+        while self._scrolls_back and number >= 0 and self._history and came[number].key == self._history[-1]:
+            self._history.pop()
+            again.add(number)
+            number -= 1
         return again
 
     def _same_place(self, before: list[Entry], at: int, line: Logical) -> int | None:
@@ -209,7 +208,7 @@ class Page:
         for k in range(at, len(before)):
             entry = before[k]
             if not entry.visible:
-                if entry.spoken and entry.spoken.startswith(line.key) and len(line.key) > 3:
+                if entry.spoken and entry.spoken.startswith(line.key):
                     return k
             elif _alike(entry.key, line.key):
                 return k

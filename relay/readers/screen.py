@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from relay.readers.echo import Echo
+from relay.readers.flood import FLOOD, hit, visible_part
 from relay.readers.line import Line
 from relay.readers.page import Entry, Page
 from relay.readers.wrap import logical_lines
@@ -39,6 +40,9 @@ AT_CURSOR = 2.0
 PATIENCE = 3.0
 """Seconds for which a line waits for one above it that keeps changing."""
 
+_BACKLOG = 256 * 1024
+"""Bytes fed without a look, after which one is due: what scrolls off in between is kept in memory."""
+
 _FRAME = 1.0
 """Seconds after which a synchronized update (mode 2026) that does not end is not waited for any more."""
 
@@ -50,7 +54,7 @@ _MAX_LOOKS = 16
 
 _TURN = re.compile(
     rb"\x1b\[\?[0-9;]*(?:1049|1047|47)[0-9;]*[hl]"  # to or from the alternate screen
-    rb"|\x1b\[[0-9;]*H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing it all
+    rb"|\x1b\[(?:1?;?1)?H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing it all
 )
 _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
 
@@ -63,6 +67,8 @@ class ScreenReader:
         self._echo = echo
         echo.seconds = _ECHO
         self._marker = marker.decode("utf-8", "replace")
+        self._hit = re.compile(hit(marker))
+        self._form = False  # a `<<<` form is open
         self._primary = Page(scrolls_back=False)
         self._alternate: Page | None = None
         self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
@@ -73,6 +79,8 @@ class ScreenReader:
         self._gap = False
         self._region = False  # a scroll region is set
         self._scrolls = False  # or was, since the last look
+        self._feeds = 0  # line feeds since then
+        self._unseen = 0  # bytes since then
         screen.collect()
 
     def begin(self, unfinished: str, settled: str, now: float) -> None:
@@ -88,7 +96,8 @@ class ScreenReader:
         if not data:
             return said
         self._fed = now
-        self._dirty = True
+        if (tail := self._skippable(data)) is not None:
+            return said + self._skip(data, tail, now)
         for match in _REGION.finditer(data):
             self._region = match[1] != b""
             self._scrolls = True
@@ -99,7 +108,11 @@ class ScreenReader:
             said += self._look(now)
             if turn:
                 said += self._say(self._complete(), now)
+                if data[start : start + 3] != b"\x1b[?":
+                    self._page.wipe(now)
         self._screen.feed(data[at:])
+        self._unseen += len(data)
+        self._dirty = True
         return said
 
     def tick(self, now: float) -> list[Line]:
@@ -107,7 +120,8 @@ class ScreenReader:
         if self._screen.synchronized and now - self._fed < _FRAME:
             return []
         said: list[Line] = []
-        if self._dirty and (now - self._fed >= QUIET or now - self._looked >= LOOK_EVERY):
+        pause = now - self._fed >= QUIET or now - self._looked >= LOOK_EVERY
+        if self._dirty and (pause or self._unseen >= _BACKLOG):
             said += self._look(now)
         return said + self._say(self._settled(now), now)
 
@@ -115,6 +129,7 @@ class ScreenReader:
         self._echo.typed(data, now, echo=echo)
 
     def waiting(self, now: float) -> list[Line]:
+        self._form = False
         return self._look(now) + self._say(self._page.visible, now)
 
     def gap(self, now: float) -> list[Line]:
@@ -151,15 +166,39 @@ class ScreenReader:
         if self._alternate is None and not self._scrolls:
             return turns
         step = max(self._screen.height // 2, 1)
-        at = -1
         scrolls: list[tuple[int, bool]] = []
-        while len(scrolls) < _MAX_LOOKS:
-            for _ in range(step):
-                at = data.find(b"\n", at + 1)
-                if at < 0:
-                    return sorted(turns + scrolls)
-            scrolls.append((at + 1, False))
+        at = -1
+        while (at := data.find(b"\n", at + 1)) >= 0:
+            self._feeds += 1
+            if self._feeds >= step:
+                self._feeds = 0
+                scrolls.append((at + 1, False))
         return sorted(turns + scrolls)
+
+    def _skippable(self, data: bytes) -> bytes | None:
+        """In a flood of plain text with nothing to find in it, the part that must be fed to the screen."""
+        if len(data) < FLOOD or self._alternate is not None or self._scrolls or self._form:
+            return None
+        if self._hit.search(data) is not None:
+            return None
+        tail = visible_part(data, self._screen)
+        return tail if len(tail) < len(data) // 2 else None
+
+    def _skip(self, data: bytes, tail: bytes, now: float) -> list[Line]:
+        """Feed only the end of a line that was begun, and the `tail`; the rest has nothing to find in it."""
+        self._screen.feed(data[: data.index(b"\n") + 1])
+        said = self._look(now) + self._say(self._page.visible, now)
+        self._screen.feed(tail)
+        self._screen.drain()
+        self._carry.clear()
+        self._primary = Page(scrolls_back=False)
+        self._look(now)
+        cursor = self._screen.cursor[1]
+        for entry in self._page.visible:
+            if entry.last < cursor:
+                entry.spoken = entry.key
+        self._gap = True
+        return said
 
     def _look(self, now: float) -> list[Line]:
         """Bring the page up to date; say what has scrolled away."""
@@ -167,6 +206,7 @@ class ScreenReader:
         screen = self._screen
         self._dirty = False
         self._looked = now
+        self._unseen = self._feeds = 0
         if screen.alternate != (self._alternate is not None):
             said += self._say(self._page.visible if self._alternate is not None else [], now)
             self._alternate = Page(scrolls_back=True) if screen.alternate else None
@@ -239,6 +279,10 @@ class ScreenReader:
                 if not self._is_echo(above, entry.text, now):
                     said += [Line("", now)] * min(entry.blanks, 2)
                     said.append(Line(entry.text, now, self._gap))
+                    if entry.text.endswith("<<<") and self._marker in entry.text:
+                        self._form = True
+                    elif entry.text.strip() == ">>>":
+                        self._form = False
                     self._gap = False
             above = entry.text
         return said

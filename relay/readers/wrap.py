@@ -23,7 +23,11 @@ _BULLETS = re.compile(r"\s*(?:[-*+•●◦▪‣⏺✦✧]\s+|\d+[.)]\s+)*")
 _RULED = re.compile(r"[\u2500-\u259f]\Z")
 
 
-@dataclass(frozen=True, slots=True)
+_MAX_ROWS = 64
+"""Rows of one hard-wrapped line; more is a table or a log."""
+
+
+@dataclass(slots=True)
 class Logical:
     """One logical line: its text, the same without blanks, its first and last row, empty rows before it."""
 
@@ -47,24 +51,34 @@ def logical_lines(rows: Sequence[Row], columns: int, marker: str) -> list[Logica
             continue
         first = at
         text, at = _soft(rows, at, columns)
-        full = rows[at - 1].text if first == at - 1 else text
-        indents = (len(text) - len(text.lstrip()), len(_BULLETS.match(text)[0]))  # type: ignore[index]
-        is_directive = begins.match(text, indents[1]) is not None
-        chopped = False
-        while at < len(rows) and rows[at].text and first + 64 > at:
-            below = rows[at].text
-            if not _continues(full, below, columns, indents):
-                break
-            if begins.match(below.lstrip()) and (is_directive or full[-1] in ".!?:;"):
-                break
-            exact = columns_of(full) == columns
-            chopped = exact and (chopped or columns_of(below) == columns)
-            more, at = _soft(rows, at, columns)
-            text += ("" if chopped or _tight(full, more) else " ") + more.lstrip()
-            full = more
+        if at < len(rows) and rows[at].text and columns_of(text) * 2 > columns:
+            text, at = _hard(rows, at, text, first, columns, begins)
         lines.append(Logical(text, squeeze(text), first, at - 1, blanks))
         blanks = 0
     return lines
+
+
+def _hard(
+    rows: Sequence[Row], at: int, text: str, first: int, columns: int, begins: re.Pattern[str]
+) -> tuple[str, int]:
+    """`text`, which stands in the rows from `first` to before `at`, with what was hard-wrapped below it."""
+    full = rows[first].text if first == at - 1 else text
+    bullets = _BULLETS.match(text)
+    body = bullets.end() if bullets else 0
+    indents = (len(text) - len(text.lstrip()), body)
+    is_directive = begins.match(text, body) is not None
+    chopped = False
+    while at < len(rows) and rows[at].text and at - first < _MAX_ROWS:
+        below = rows[at].text
+        if not _continues(full, below, columns, indents):
+            break
+        if begins.match(below.lstrip()) and (is_directive or full[-1] in ".!?:;"):
+            break
+        chopped = columns_of(full) == columns and (chopped or columns_of(below) == columns)
+        more, at = _soft(rows, at, columns)
+        text += ("" if chopped or _tight(full, more) else " ") + more.lstrip()
+        full = more
+    return text, at
 
 
 def columns_of(text: str) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from relay.errors import RelayError
 
@@ -21,8 +21,7 @@ class ScreenUnavailable(RelayError):
     """The virtual screen cannot be had on this machine; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One row of the screen: its text without trailing blanks, and whether it soft-wraps into the next."""
 
     text: str

@@ -1,0 +1,261 @@
+"""The grammar: logical lines in, directives out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.directives.directive import Directive
+from relay.directives.grammar import BULLETS, Grammar, unescape
+from relay.readers.line import Line
+
+
+def known(namespace: str) -> bool:
+    return namespace in {"relay", "memory", "deploy"}
+
+
+def parse(text: str, *, end: bool = True, **options: str) -> list[Directive]:
+    """The directives in `text`, whose lines are said at 0, 1, 2, ... seconds."""
+    grammar = Grammar(known, **options)
+    found: list[Directive] = []
+    lines = text.split("\n")
+    for time, line in enumerate(lines):
+        found += grammar.line(Line(line, float(time)))
+    return found + (grammar.turn_end(float(len(lines))) if end else [])
+
+
+def told(text: str, **options: str) -> list[tuple[str, str]]:
+    return [(directive.target, directive.body) for directive in parse(text, **options)]
+
+
+def test_a_line_with_namespace_target_and_body_is_a_directive() -> None:
+    """R46."""
+    assert parse("@relay:Bob please check the tests") == [
+        Directive("relay", "Bob", "please check the tests", 0.0)
+    ]
+    assert parse("Hello.\n\n@memory:save the build is slow\nBye.")[0].namespace == "memory"
+
+
+@pytest.mark.parametrize(
+    ("line", "target", "body"),
+    [
+        ("@RELAY:Bob hi", "Bob", "hi"),
+        ("@Relay:bOB hi", "bOB", "hi"),
+        ("@relay:Bob, hi", "Bob", "hi"),
+        ("@relay:Bob: hi", "Bob", "hi"),
+        ("@relay:Bob; hi", "Bob", "hi"),
+        ("@relay:Bob. hi", "Bob", "hi"),
+        ("@relay:a.b-c_d hi", "a.b-c_d", "hi"),
+        ("@relay:* hi", "*", "hi"),
+        ("@relay:#builds: hi", "#builds", "hi"),
+        ("@relay:Bob\thi  there ", "Bob", "hi  there"),
+        ("@relay:Bob", "Bob", ""),
+        ("@memory:list", "list", ""),
+        ("@relay:日本 こんにちは", "日本", "こんにちは"),
+        ("@relay:Bob ask @relay:Carol too", "Bob", "ask @relay:Carol too"),
+    ],
+)
+def test_namespace_and_target_are_words_and_the_rest_is_the_body(line: str, target: str, body: str) -> None:
+    assert told(line) == [(target, body)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tell @relay:Bob hi",
+        "see also @relay:Bob",
+        '"@relay:Bob hi"',
+        "'@relay:Bob hi'",
+        "`@relay:Bob hi`",
+        "> @relay:Bob hi",
+        "  > @relay:Bob hi",
+        "- > @relay:Bob hi",
+        "$ @relay:Bob hi",
+        "❯ @relay:Bob hi",
+        ">>> @relay:Bob hi",
+        "1 @relay:Bob hi",
+        "▎ @relay:Bob hi",
+        "me@relay:Bob hi",
+        "@relay: Bob hi",
+        "@relay:... hi",
+        "@relay Bob hi",
+        "@:Bob hi",
+        "@9relay:Bob hi",
+        "@-relay:Bob hi",
+        "@re lay:Bob hi",
+        "**@relay:Bob** hi",
+        "-@relay:Bob hi",
+        "@unknown:Bob hi",
+        "@media:screen { }",
+        "",
+        "@",
+    ],
+)
+def test_what_does_not_begin_as_a_directive_is_ordinary_text(line: str) -> None:
+    assert told(line) == []
+
+
+@pytest.mark.parametrize("bullet", BULLETS)
+def test_bullets_and_indent_are_the_agents_decoration(bullet: str) -> None:
+    assert told(f"{bullet} @relay:Bob hi") == [("Bob", "hi")]
+    assert told(f"   {bullet}   @relay:Bob hi") == [("Bob", "hi")]
+    assert told(f"● {bullet} @relay:Bob hi") == [("Bob", "hi")]
+
+
+def test_an_agent_may_have_a_decoration_and_a_prefix_of_its_own() -> None:
+    assert told("assistant> !relay:Bob hi", decoration="assistant> ", prefix="!") == [("Bob", "hi")]
+    assert told("@relay:Bob hi\n!relay:Bob ho", prefix="!") == [("Bob", "ho")]
+    assert told("+@relay:Bob hi", decoration=r"\+", prefix="@") == [("Bob", "hi")]
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+        ("```text\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+        ("~~~\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
+        ("    ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
+        ("- ```\n  @relay:In x\n  ```\n@relay:Out x", ["Out"]),
+        ("````\n```\n@relay:In x\n```\n````\n@relay:Out x", ["Out"]),
+        ("```\n~~~\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+        ("~~~ ```\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
+        ("```\n@relay:In x\n```text\n@relay:In x\n``` \n@relay:Out x", ["Out"]),
+        ("```@relay:In x```\n@relay:Out x", ["Out"]),
+        ("``\n@relay:Out x", ["Out"]),
+        ("```\n@relay:In x", []),
+    ],
+)
+def test_nothing_in_a_code_fence_is_a_directive(text: str, targets: list[str]) -> None:
+    assert [target for target, _ in told(text)] == targets
+
+
+def test_an_unclosed_fence_ends_with_the_turn() -> None:
+    grammar = Grammar(known)
+    grammar.line(Line("```", 0))
+    assert grammar.line(Line("@relay:In x", 1)) == []
+    assert grammar.turn_end(2) == []
+    assert [d.target for d in grammar.line(Line("@relay:Out x", 3))] == ["Out"]
+
+
+def test_many_lines_between_angle_brackets_are_one_body() -> None:
+    text = "@relay:Bob <<<\nfirst\n\n  indented\nlast\n>>>\n@relay:Carol hi"
+    assert parse(text) == [
+        Directive("relay", "Bob", "first\n\n  indented\nlast", 5.0),
+        Directive("relay", "Carol", "hi", 6.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("@relay:Bob <<<\n>>>", ""),
+        ("@relay:Bob, <<<\na\n>>>", "a"),
+        ("@relay:Bob <<<\n  a\n  >>>", "  a"),
+        ("● @relay:Bob <<<\n  a\n    b\n  >>>", "a\n  b"),
+        ("● @relay:Bob <<<\na\n    b\n>>>", "a\n    b"),
+        ("@relay:Bob <<<\n>>> not alone\n>>>", ">>> not alone"),
+        ("@relay:Bob <<<\n```python\n>>>\n```\nafter\n>>>", "```python\n>>>\n```\nafter"),
+        ("@relay:Bob <<<\n~~~\n```\n>>>\n~~~\n>>>", "~~~\n```\n>>>\n~~~"),
+        ("@relay:Bob <<<\n@relay:Carol quoted\n>>>", "@relay:Carol quoted"),
+        ("@relay:Bob <<<\n\\@relay:Carol hi\n>>>", "@relay:Carol hi"),
+        ("@relay:Bob <<<\n" + "\n".join(f"line {n}" for n in range(1000)) + "\n>>>", None),
+    ],
+)
+def test_forms_of_many_lines(text: str, body: str | None) -> None:
+    [directive] = parse(text, end=False)
+    assert not directive.unclosed
+    if body is None:
+        assert directive.body.split("\n") == [f"line {n}" for n in range(1000)]
+    else:
+        assert directive.body == body
+
+
+def test_an_unclosed_form_ends_with_the_turn_and_says_so() -> None:
+    grammar = Grammar(known)
+    for line in ("@relay:Bob <<<", "a", "@relay:Carol inside", ""):
+        assert grammar.line(Line(line, 1)) == []
+    assert grammar.turn_end(2) == [Directive("relay", "Bob", "a\n@relay:Carol inside\n", 2, unclosed=True)]
+    assert grammar.turn_end(3) == []
+    assert [d.target for d in grammar.line(Line("@relay:Dora hi", 4))] == ["Dora"]
+
+
+def test_a_fence_that_is_not_closed_within_a_form_does_not_hide_its_end() -> None:
+    text = "@relay:Bob <<<\n```\ncode\n>>>\nprose\n@relay:Carol hi"
+    assert parse(text) == [
+        Directive("relay", "Bob", "```\ncode", 6.0),
+        Directive("relay", "Carol", "hi", 5.0),
+    ]
+
+
+def test_a_form_is_never_joined_across_a_gap() -> None:
+    grammar = Grammar(known)
+    grammar.line(Line("@relay:Bob <<<", 0))
+    grammar.line(Line("begun", 1))
+    assert grammar.line(Line("@relay:Carol after the flood", 2, gap=True)) == [
+        Directive("relay", "Bob", "begun", 2, unclosed=True),
+        Directive("relay", "Carol", "after the flood", 2),
+    ]
+
+
+def test_a_form_without_end_is_bounded() -> None:
+    grammar = Grammar(known)
+    grammar.line(Line("@relay:Bob <<<", 0))
+    found: list[Directive] = []
+    while not found:
+        found = grammar.line(Line("x" * 1000, 1))
+    assert found[0].unclosed
+    assert len(found[0].body) < 300_000
+
+
+def test_a_form_of_an_unknown_namespace_is_ordinary_text() -> None:
+    assert told("@unknown:Bob <<<\n@relay:Carol hi\n>>>") == [("Carol", "hi")]
+
+
+@pytest.mark.parametrize(
+    ("line", "directives"),
+    [
+        (r"\@relay:Bob hi", []),
+        (r"\\@relay:Bob hi", []),
+        (r"- \@relay:Bob hi", []),
+        (r"@relay:Bob write \@relay:Carol at the start", [("Bob", "write @relay:Carol at the start")]),
+        (r"@relay:Bob write \\@relay:Carol literally", [("Bob", r"write \@relay:Carol literally")]),
+    ],
+)
+def test_a_backslash_makes_a_directive_literal(line: str, directives: list[tuple[str, str]]) -> None:
+    """R65."""
+    assert told(line) == directives
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (r"\@relay:x", "@relay:x"),
+        (r"\\@relay:x", r"\@relay:x"),
+        (r"\\\@relay:x", r"\\@relay:x"),
+        (r"a \@b and c:\@d", r"a \@b and c:\@d"),
+        (r"C:\new \n", r"C:\new \n"),
+        ("none", "none"),
+    ],
+)
+def test_unescape_takes_one_backslash_before_a_directive(text: str, plain: str) -> None:
+    """R65."""
+    assert unescape(text) == plain
+    assert unescape(text.replace("@", "!"), "!") == plain.replace("@", "!")
+
+
+@given(st.lists(st.text(), max_size=20))
+def test_no_text_makes_the_grammar_raise(texts: list[str]) -> None:
+    grammar = Grammar(lambda namespace: True)
+    for text in texts:
+        grammar.line(Line(text, 0))
+    grammar.turn_end(1)
+
+
+@given(st.lists(st.sampled_from(["```", "~~~", "@relay:A <<<", ">>>", "@relay:B hi", "text", "", "  ```py"])))
+def test_after_the_end_of_a_turn_nothing_is_open(texts: list[str]) -> None:
+    grammar = Grammar(known)
+    for text in texts:
+        grammar.line(Line(text, 0))
+    grammar.turn_end(1)
+    assert grammar.line(Line("@relay:Bob hi", 2)) == [Directive("relay", "Bob", "hi", 2)]

@@ -1,0 +1,345 @@
+"""Programs that draw: what they say is told by its place on the screen."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hearing import Ears, directives_in
+
+LINE = "@relay:Bob hi there"
+HI = [("Bob", "hi there")]
+CLEAR = "\x1b[2J\x1b[H"
+
+
+def drawing(columns: int = 80, rows: int = 24) -> Ears:
+    """A program that has drawn an input box at the bottom, its cursor in it, and nothing above."""
+    ears = Ears(columns, rows).hear(CLEAR + box(rows))
+    assert ears.reader.kind == "screen"
+    return ears.wait(3)
+
+
+def box(rows: int, status: str = "? for shortcuts") -> str:
+    return f"\x1b[{rows - 2};1H{'─' * 30}\x1b[{rows};1H  {status}\x1b[K\x1b[{rows - 1};1H> "
+
+
+def at(row: int, text: str, column: int = 1) -> str:
+    """Draw `text` from a place on, and return to where the cursor was."""
+    return f"\x1b7\x1b[{row};{column}H{text}\x1b8"
+
+
+def test_a_line_is_said_when_it_has_stood_for_a_moment() -> None:
+    ears = drawing().hear(at(3, LINE)).wait(0.1)
+    assert ears.told == []
+    assert ears.wait(2).told == HI
+
+
+def test_a_line_with_something_newer_below_it_is_said_sooner() -> None:
+    ears = drawing().hear(at(3, LINE)).wait(0.1).hear(at(5, "more")).wait(0.4)
+    assert ears.told == HI
+
+
+def test_a_line_drawn_in_pieces_is_one() -> None:
+    ears = drawing()
+    for end in range(4, len(LINE), 4):
+        ears.hear(at(3, LINE[:end])).wait(0.3)
+    assert ears.hear(at(3, LINE)).wait().told == HI
+
+
+def test_the_program_waiting_for_input_settles_what_it_has_drawn() -> None:
+    assert drawing().hear(at(3, LINE)).prompted().told == HI
+    assert Ears().hear(CLEAR + LINE).prompted().told == HI
+
+
+def test_the_end_of_the_output_settles_what_it_has_drawn() -> None:
+    assert Ears().hear(CLEAR + LINE).close().told == HI
+
+
+def test_two_identical_directives_are_two() -> None:
+    ears = drawing().hear(at(3, LINE)).wait().hear(at(5, LINE)).wait()
+    assert ears.told == HI * 2
+    assert drawing().hear(at(3, LINE) + at(4, LINE)).wait().told == HI * 2
+
+
+def test_a_directive_painted_eleven_times_is_one() -> None:
+    ears = drawing()
+    for _ in range(11):
+        for place, letter in enumerate(LINE):
+            ears.hear(at(3, letter, place + 1)).wait(0.01)
+        ears.wait(0.5)
+    assert ears.wait().told == HI
+
+
+def test_a_directive_erased_and_painted_again_is_one() -> None:
+    ears = drawing().hear(at(3, LINE) + at(5, "after")).wait()
+    for _ in range(5):
+        ears.hear(at(3, "\x1b[2K")).wait(0.1)
+        for end in range(3, len(LINE) + 1, 4):
+            ears.hear(at(3, LINE[:end])).wait(0.05)
+        ears.hear(at(3, LINE)).wait(2)
+    assert ears.told == HI
+
+
+def test_a_dialog_drawn_over_it_and_taken_away_again_changes_nothing() -> None:
+    page = at(2, "before") + at(3, LINE) + at(4, "after")
+    ears = drawing().hear(page).wait()
+    ears.hear("".join(at(row, "\x1b[2K   Proceed?") for row in (2, 3, 4))).wait(5)
+    ears.hear("".join(at(row, "\x1b[2K") for row in (2, 3, 4)) + page).wait(5)
+    assert ears.told == HI
+
+
+def test_words_placed_by_columns_keep_their_spaces() -> None:
+    ears = drawing().hear(at(3, "@relay:Erin\x1b[15Gline\x1b[20Gtwo")).wait()
+    assert ears.told == [("Erin", "line   two")] or ears.told == [("Erin", "line two")]
+
+
+def test_a_spinner_below_does_not_keep_a_line_from_being_said() -> None:
+    ears = drawing().hear(at(3, LINE))
+    for second in range(30):
+        ears.hear(at(5, f"* Working... ({second}s)")).wait(0.1)
+    assert ears.told == HI
+
+
+def test_frames_are_read_whole() -> None:
+    """A synchronized update (mode 2026) that is cut in two shows nothing until it ends."""
+    ears = drawing().hear(at(3, LINE)).wait()
+    ears.hear("\x1b[?2026h" + at(3, "\x1b[2K@relay:Ann half")).wait(0.5)
+    ears.hear(at(3, f"\x1b[2K{LINE}") + "\x1b[?2026l").wait()
+    assert ears.told == HI
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x1b[1;32m@relay:Bob\x1b[0m hi there",
+        "\x1b[?2026h@relay:Bob hi there\x1b[?2026l",
+        "\x1b(B@relay:\x1b(BBob hi there",
+        "\x1b]0;title\x07@relay:Bob hi\x1b]8;;http://x/\x1b\\ there\x1b]8;;\x1b\\",
+        "\x1bPq#0@relay:No\x1b\\@relay:Bob hi there",
+        "\x9b1m@relay:Bob\x9bm hi\x9d0;title\x9c there",
+    ],
+)
+def test_sequences_before_and_inside(text: str) -> None:
+    assert drawing().hear(at(3, text)).wait().told == HI
+
+
+@pytest.mark.parametrize("text", ["日本語の本文", "emoji 👩‍👩‍👧 🎉 done", "cafe\u0301 naïve", "한국어"])
+def test_wide_and_combining_characters(text: str) -> None:
+    assert drawing().hear(at(3, f"@relay:Bob {text}")).wait().told == [("Bob", text)]
+
+
+def test_sequences_and_characters_split_at_every_byte() -> None:
+    data = (CLEAR + at(3, "\x1b[1m@relay:Bob\x1b[0m 日本 é 👍\x1b[0m end") + box(24)).encode()
+    for cut in range(1, len(data)):
+        assert Ears().hear(data[:cut], data[cut:]).wait().told == [("Bob", "日本 é 👍 end")]
+
+
+LONG = (
+    "@relay:Bob "
+    + "this message is so long that it does not fit into one row and is wrapped at the margin " * 2
+)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("lead", ["", "  ", "● "])
+def test_hard_wrapped_rows_are_one_line(columns: int, lead: str) -> None:
+    text = " ".join(LONG.split())
+    wrapped = textwrap.wrap(text, columns - len(lead) - 1)
+    screen = at(2, lead + wrapped[0])
+    screen += "".join(at(3 + n, " " * len(lead) + row) for n, row in enumerate(wrapped[1:]))
+    ears = drawing(columns).hear(screen + at(12, "  Another paragraph.")).wait()
+    assert ears.told == [("Bob", text.removeprefix("@relay:Bob "))]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_rows_chopped_at_the_margin_are_one_line(columns: int) -> None:
+    text = "@relay:Bob " + "abcdefg" * 60
+    rows = [text[n : n + columns] for n in range(0, len(text), columns)]
+    ears = drawing(columns).hear("".join(at(2 + n, row) for n, row in enumerate(rows))).wait()
+    assert ears.told == [("Bob", "abcdefg" * 60)]
+
+
+def test_wide_characters_are_wrapped_without_a_space() -> None:
+    rows = ["@relay:Bob 日本語の本文がここで", "折り返されます"]
+    ears = drawing(31).hear(at(2, rows[0]) + at(3, rows[1])).wait()
+    assert ears.told == [("Bob", "日本語の本文がここで折り返されます")]
+
+
+def test_a_directive_followed_by_prose_is_not_joined_to_it() -> None:
+    ears = drawing().hear(at(2, "  " + LINE) + at(3, "  And then some prose.") + at(5, "end")).wait()
+    assert ears.told == HI
+
+
+def test_directives_in_consecutive_rows_are_not_joined_though_full() -> None:
+    rows = [f"@relay:A{n} {'x' * 20} yy" for n in range(5)]
+    ears = drawing(33).hear("".join(at(2 + n, row) for n, row in enumerate(rows))).wait()
+    assert [target for target, _ in ears.told] == ["A0", "A1", "A2", "A3", "A4"]
+
+
+def test_a_mention_that_a_wrap_puts_at_the_beginning_of_a_row_is_none() -> None:
+    ears = drawing(40).hear(at(2, "Some prose, so wide that it ends with") + at(3, "@relay:Bob here.")).wait()
+    assert ears.told == []
+
+
+def test_soft_wrapped_rows_are_one_line() -> None:
+    text = " ".join(LONG.split())
+    for columns in range(20, 60):
+        ears = Ears(columns, 30).hear(f"{CLEAR}{text}\r\n").wait()
+        assert ears.told == [("Bob", text.removeprefix("@relay:Bob "))], columns
+
+
+def test_two_long_messages_with_the_same_beginning_are_two() -> None:
+    first, second = (f"@relay:Bob {'the same words ' * 10}{end}" for end in ("one", "two"))
+    ears = drawing(200).hear(at(2, first)).wait().hear(at(4, second)).wait()
+    assert [body[-3:] for _, body in ears.told] == ["one", "two"]
+    ears = drawing(200).hear(at(2, first)).wait().hear(at(2, second)).wait()
+    assert [body[-3:] for _, body in ears.told] == ["one", "two"]
+
+
+def test_lines_that_scroll_off_are_said() -> None:
+    ears = Ears(80, 10).hear(CLEAR)
+    for n in range(100):
+        ears.hear(f"@relay:Bob number {n}\r\n")
+    assert ears.wait().told == [("Bob", f"number {n}") for n in range(100)]
+
+
+def test_a_line_that_scrolls_off_after_it_was_said_is_said_once() -> None:
+    ears = Ears(80, 10).hear(CLEAR + LINE + "\r\n").wait()
+    assert ears.told == HI
+    assert ears.hear("filler\r\n" * 30).wait().told == HI
+
+
+def test_a_hundred_thousand_directives_in_a_row() -> None:
+    data = CLEAR.encode() + b"".join(b"@relay:Bob number %d\r\n" % n for n in range(100_000))
+    assert directives_in(data, chunk=65536) == [("Bob", f"number {n}") for n in range(100_000)]
+
+
+def test_a_transcript_that_scrolls_by_repainting() -> None:
+    """A full-screen program paints every row anew when a line is added below; one directive comes twice."""
+    transcript = ["one", LINE, *(f"filler {n}" for n in range(12)), LINE, *(f"more {n}" for n in range(12))]
+    ears = Ears(60, 12).hear("\x1b[?1049h" + CLEAR + box(12)).wait()
+    for end in range(1, len(transcript) + 1):
+        window = transcript[max(0, end - 8) : end]
+        ears.hear("".join(at(1 + row, f"{text}\x1b[K") for row, text in enumerate(window))).wait(0.1)
+    assert ears.wait().told == HI * 2
+
+
+def test_scrolling_back_and_forth_says_nothing_again() -> None:
+    transcript = ["one", LINE, *(f"filler {n}" for n in range(30)), "@relay:Ann bye", "end"]
+    ears = Ears(60, 12).hear("\x1b[?1049h" + CLEAR).wait()
+    ends = [*range(8, len(transcript) + 1), *range(len(transcript), 7, -1), *range(8, len(transcript) + 1)]
+    for end in ends:
+        window = transcript[end - 8 : end]
+        ears.hear("".join(at(1 + row, f"{text}\x1b[K") for row, text in enumerate(window))).wait(0.1)
+    assert ears.wait().told == [*HI, ("Ann", "bye")]
+
+
+def test_lines_that_scroll_away_within_a_region_are_said() -> None:
+    ears = Ears(60, 12).hear(CLEAR + "header\r\n\x1b[12;1Hfooter\x1b[2;11r\x1b[11;1H")
+    for n in range(50):
+        ears.hear(f"\r\n@relay:Bob number {n}")
+    assert ears.wait().told == [("Bob", f"number {n}") for n in range(50)]
+
+
+def test_a_burst_within_a_region_of_the_alternate_screen_is_said() -> None:
+    ears = Ears(60, 12).hear("\x1b[?1049h" + CLEAR + "header\x1b[2;11r\x1b[11;1H").wait()
+    ears.hear("".join(f"\r\n@relay:Bob number {n}" for n in range(50)))
+    assert ears.wait().told == [("Bob", f"number {n}") for n in range(50)]
+
+
+def page(end: int) -> str:
+    lines = ["welcome", LINE, *(f"filler {n}" for n in range(30)), "@relay:Ann bye", "end"]
+    return "\r\n".join(lines[:end]) + "\r\n"
+
+
+@pytest.mark.parametrize("clear", ["\x1b[2J\x1b[3J\x1b[H", "\x1b[H\x1b[2J", "\x1b[H\x1b[J", "\x1bc"])
+@pytest.mark.parametrize("pause", [0, 0.05, 0.3])
+def test_clearing_and_printing_it_all_again_says_nothing_twice(clear: str, pause: float) -> None:
+    ears = Ears(60, 12).hear(clear + page(20)).wait()
+    assert ears.told == HI
+    for _ in range(3):
+        ears.hear(clear).wait(pause).hear(page(20)).wait()
+    assert ears.told == HI
+    assert ears.hear(clear + page(40)).wait().told == [*HI, ("Ann", "bye")]
+
+
+def test_what_is_said_again_long_after_a_clear_is_heard() -> None:
+    ears = Ears(60, 12).hear(CLEAR + LINE + "\r\n").wait().hear(CLEAR).wait(3).hear(LINE + "\r\n").wait()
+    assert ears.told == HI * 2
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_a_resize_says_nothing_twice(columns: int) -> None:
+    ears = Ears(70, 12).hear(CLEAR + page(20)).wait()
+    ears.resize(columns, 15).wait(0.1).resize(70, 12).wait()
+    assert ears.told == HI
+
+
+def test_a_resize_with_a_repaint_of_the_whole_page_says_nothing_twice() -> None:
+    text = " ".join(LONG.split())
+    ears = Ears(100, 12).hear(CLEAR + "\r\n".join(textwrap.wrap(text, 99)) + "\r\n\r\n" + page(20)).wait()
+    told = ears.told
+    assert len(told) == 2
+    ears.resize(60, 12).wait(0.05)
+    ears.hear(CLEAR + "\r\n".join(textwrap.wrap(text, 59)) + "\r\n\r\n" + page(20)).wait()
+    ears.resize(100, 12).hear("\r\n".join(textwrap.wrap(text, 99)) + "\r\n\r\n" + page(20)).wait()
+    assert ears.told == told
+
+
+def test_a_resize_in_the_middle_of_a_line() -> None:
+    ears = Ears(60, 12).hear(CLEAR + LINE[:15]).resize(40, 12).hear(LINE[15:] + "\r\n").wait()
+    assert ears.told == HI
+    ears = Ears(60, 12).hear(LINE[:15]).resize(40, 12).hear(LINE[15:] + "\r\n").wait()
+    assert ears.told == HI
+
+
+def test_leaving_the_alternate_screen_shows_again_what_was_said_before() -> None:
+    ears = Ears(60, 12).hear(f"{LINE}\r\n$ vim\r\n").wait()
+    ears.hear("\x1b[?1049h" + CLEAR + "a file").wait().hear("\x1b[?1049l").wait().hear("$ ").wait()
+    assert ears.told == HI
+
+
+def test_a_line_printed_just_before_the_alternate_screen_is_said() -> None:
+    ears = Ears(60, 12).hear(CLEAR).wait().hear(f"{LINE}\r\n\x1b[?1049h{CLEAR}a file").wait()
+    assert ears.told == HI
+
+
+def test_forms_of_many_lines_keep_their_empty_lines() -> None:
+    text = "@relay:Bob <<<\r\nfirst\r\n\r\nlast\r\n>>>\r\n"
+    assert Ears().hear(CLEAR + text).wait().told == [("Bob", "first\n\nlast")]
+    ears = drawing().hear("".join(at(2 + n, "  " + row) for n, row in enumerate(text.split("\r\n")))).wait()
+    assert ears.told == [("Bob", "first\n\nlast")]
+
+
+def test_a_form_of_a_thousand_lines() -> None:
+    body = [f"line {n}" for n in range(1000)]
+    ears = Ears(60, 12).hear(CLEAR + "\r\n".join(["@relay:Bob <<<", *body, ">>>", ""])).wait()
+    assert ears.told == [("Bob", "\n".join(body))]
+
+
+def test_the_screen_reader_takes_over_where_lines_end() -> None:
+    ears = Ears(60, 12).hear(f"{LINE}\r\n@relay:Ann half")
+    assert ears.reader.kind == "lines"
+    ears.hear(f" done\x1b[5;1H{LINE}\x1b[7;1H").wait()
+    assert ears.reader.kind == "screen"
+    assert ears.told == [*HI, ("Ann", "half done"), *HI]
+
+
+def test_what_a_shell_sends_at_its_prompt_does_not_end_the_lines_reader() -> None:
+    prompt = "\x1b[?2004h\x1b]0;~\x07\x1b[1m$\x1b[0m \x1b[K\x1b[J\x1b[3C\b\x1b[P\x1b[6n\x1b[?1h\x1b=\x1b[>1u"
+    assert Ears().hear(prompt).reader.kind == "lines"
+
+
+def test_lost_output_is_marked() -> None:
+    ears = drawing()
+    ears.reader.gap(ears.now)
+    ears.hear(at(3, LINE)).wait()
+    assert [line.gap for line in ears.lines if line.text.startswith("@")] == [True]
+
+
+def test_it_says_when_time_alone_settles_nothing_more() -> None:
+    ears = drawing().hear(at(3, LINE))
+    assert ears.reader.settling
+    ears.wait()
+    assert not ears.reader.settling
+    assert ears.told == HI
