@@ -33,6 +33,7 @@ PERSON_PAUSE = 2.0
 LOOK_MIN, LOOK_MAX = 0.001, 0.25
 """Seconds between two looks at a program that is not ready: a tenth of how long it has been, within these."""
 
+_ENDS = 64  # marks remembered: more than fit on a screen, one a row
 _BORDER = " \t│┃|║▏▕>❯›»"  # what input boxes draw around a text
 
 
@@ -66,9 +67,11 @@ class Injector:
         self._held = False
         self._closed = False
         self._news = clock()  # when something last happened that may change the verdict
-        self._typed = clock()  # when something was last typed, the sleep it found the program in, its end
+        self._typed = (
+            clock()
+        )  # when something was last typed, the sleep it found the program in, how texts ended
         self._typed_nap: tuple[int, int] | None = None
-        self._typed_end = ""
+        self._typed_ends: deque[str] = deque(maxlen=_ENDS)
         self._typing_text = ""  # what is being typed now, its blanks collapsed
 
     def submit(self, injection: Injection) -> None:
@@ -182,7 +185,7 @@ class Injector:
                         Result.UNCERTAIN, f"the session ended after {number} of {len(parts)} lines"
                     )
                 sight = again
-            self._typed_end = body.closing_mark(mark)
+            self._typed_ends.append(body.closing_mark(mark))
             self._typing_text = " ".join(part.split())
             doubt = await self._typist.type(part, _style(sight), mark)
             self._typing_text = ""
@@ -252,11 +255,11 @@ class Injector:
         While a text is being typed that is every row of it, later only one that ends in its mark: what a
         peer wrote must not make a dialog that reads the same invisible.
         """
-        text = self._typing_text
+        text, ends = self._typing_text, tuple(self._typed_ends)
         return [
             row
             for row in rows
-            if not (self._typed_end and row.rstrip(_BORDER).endswith(self._typed_end))
+            if not row.rstrip(_BORDER).endswith(ends)
             and not (text and row.strip(_BORDER) and " ".join(row.strip(_BORDER).split()) in text)
         ]
 

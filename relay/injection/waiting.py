@@ -30,6 +30,7 @@ _CALLS = {
     "aarch64": {"read": {63, 65}, "epoll": {22, 441}, "poll": {72, 73, 426}},
 }
 _TFD = re.compile(r"^tfd:\s*(\d+)", re.MULTILINE)
+_SLEEPING = re.compile(r"^State:\s*S", re.MULTILINE)
 _SWITCHES = re.compile(r"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 
 
@@ -97,6 +98,8 @@ def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Wa
     if number in calls["read"] and _is_terminal(pid, descriptor, terminal):
         status = Path(f"/proc/{pid}/task/{tid}/status").read_text()
         switches = _SWITCHES.search(status)
+        if not _SLEEPING.search(status):
+            return BUSY  # stopped in the middle of its read, as by Ctrl-Z
         return Waiting(Wait.READ, (tid, int(switches[1]) if switches else 0))
     if number in calls["poll"]:
         return POLL

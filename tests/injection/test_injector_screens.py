@@ -108,6 +108,17 @@ def test_a_dialog_is_never_answered(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_message_that_reads_like_a_dialog_does_not_stop_the_next(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path) as agent:
+            agent.submit("Press Enter, or Esc to cancel")
+            agent.submit("Proceed? [y/N]")
+            agent.submit("after")
+            assert await agent.ended(3) == ["injected"] * 3
+
+    asyncio.run(main())
+
+
 def test_an_unknown_full_screen_program_is_left_alone(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "alternate"), tmp_path) as agent:

@@ -1,0 +1,135 @@
+"""Agent profiles: the shipped ones, the user's, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relay import data
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.profile import for_command, load, profiles
+from support import Relay
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "config", tmp_path / "state", tmp_path / "run")
+    (home.config / "patterns").mkdir(parents=True)
+    return home
+
+
+def _write(user: Home, name: str, text: str) -> Path:
+    path = user.config / "patterns" / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+def test_every_shipped_file_is_a_profile(user: Home) -> None:
+    names = {path.stem for path in data.directory("patterns").glob("*.toml")}
+    assert {"generic", "shell", "repl", "fullscreen"} <= names
+    assert {profile.name for profile in profiles(user)} == names
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("bash", "shell"),
+        ("/bin/bash -l", "shell"),
+        ("-zsh", "shell"),
+        ("bash --rcfile x -i", "shell"),
+        ("sh -s argument", "shell"),
+        ("env A=1 bash", "shell"),
+        ("sudo -E fish", "shell"),
+        ("ssh -p 22 host", "shell"),
+        ("bash script.sh", "generic"),
+        ("bash -lc agent", "generic"),
+        ("bash -o pipefail script.sh", "generic"),
+        ("ssh host agent", "generic"),
+        ("python3", "repl"),
+        ("python3.12 -Werror", "repl"),
+        ("python3 -i agent.py", "repl"),
+        ("node", "repl"),
+        ("psql -h host shop", "repl"),
+        ("sqlite3 shop.db", "repl"),
+        ("python3 agent.py", "generic"),
+        ("python3 -m agent", "generic"),
+        ("python3 -Ic pass", "generic"),
+        ("python3 -X dev agent.py -i", "generic"),
+        ("node agent.js", "generic"),
+        ("psql -c select", "generic"),
+        ("sqlite3 shop.db select", "generic"),
+        ("vim notes", "fullscreen"),
+        ("cat", "generic"),
+    ],
+)
+def test_a_command_has_a_profile(user: Home, command: str, name: str) -> None:
+    assert for_command(command.split(), user).name == name
+
+
+def test_only_what_executes_or_reads_keys_is_never_typed_into(user: Home) -> None:
+    assert {p.name for p in profiles(user) if p.inject == "never"} >= {"shell", "repl", "fullscreen"}
+    assert load("generic", user).inject == "auto"
+
+
+def test_the_users_keys_override_the_shipped_ones(user: Home) -> None:
+    path = _write(user, "shell", 'inject = "auto"\n')
+    profile = for_command(["bash"], user)
+    assert (profile.name, profile.inject, profile.path) == ("shell", "auto", path)
+
+
+def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home) -> None:
+    _write(
+        user, "mine", 'name = "mine"\ncommands = ["bash", "my-*"]\nquestions = ["^Really"]\nprefix = "%"\n'
+    )
+    for command in ("bash", "my-agent"):
+        profile = for_command([command], user)
+        assert (profile.name, profile.prefix, profile.inject) == ("mine", "%", "auto")
+    assert profile.questions[0].pattern == "^Really"
+    assert profile.questions[1:] == load("generic", user).questions
+    assert profile.executes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ('name = "bad"\nreader = \n', 2, "not valid TOML"),
+        ('name = "other"\n', 1, "must agree"),
+        ('\n\nreader = "eyes"\n', 3, "one of auto, lines, screen"),
+        ('inject = "yes"\n', 1, "one of auto, never"),
+        ('# x\nquestions = ["("]\n', 2, "not a regular expression"),
+        ("commands = 3\n", 1, "list of strings"),
+        ('fullscreen = "no"\n', 1, "true or false"),
+        ('prefix = "ab"\n', 1, "one character"),
+        ("colour = 1\n", 1, "is not known"),
+        ("[[interactive]]\nwords = 1\n", 1, "needs names"),
+        ('[[interactive]]\nnames = ["x"]\nwords = "1"\n', 3, "whole number"),
+        ('[[interactive]]\nnames = ["x"]\nwort = 1\n', 3, "is not known"),
+        ("[interactive]\n", 1, "[[interactive]]"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_line(user: Home, text: str, line: int, said: str) -> None:
+    path = _write(user, "bad", text)
+    with pytest.raises(ConfigError) as caught:
+        profiles(user)
+    assert (caught.value.path, caught.value.line) == (path, line)
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_not_text(user: Home) -> None:
+    (user.config / "patterns" / "bad.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot read it"):
+        profiles(user)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(user: Home) -> None:
+    with pytest.raises(ConfigError, match=r"Known are .*generic"):
+        load("clod", user)
+
+
+def test_the_command_lists_them(relay: Relay) -> None:
+    assert "shell" in relay("agents").stdout
+    listed = {entry["name"]: entry for entry in json.loads(relay("agents", "--json").stdout)}
+    assert listed["shell"]["inject"] == "never" and "bash" in listed["shell"]["commands"]
