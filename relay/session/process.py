@@ -369,7 +369,7 @@ class Session:
             self.apply(result)
 
     def apply(self, result: HookResult, source: str = "") -> None:
-        """Do what a handler answered; `source` is what the agent knows the answer by (default: the handler)."""
+        """Do what a handler answered; the agent knows the answer by `source`, else by the handler's name."""
         if result.context_injection is not None:
             self.give(result.context_injection, source or result.source, "hook")
         if result.user_message is not None:

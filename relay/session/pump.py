@@ -146,7 +146,7 @@ class OutputPump:
                 self._listener.on_end()
 
     def _read(self, step: Callable[[], list[Line]]) -> None:
-        """Take one step of the reader. A fault in it must not keep the session from ending, or its messages."""
+        """Take one step of the reader; a fault in it must not keep the session from its other work."""
         if self._failed:
             return
         try:
