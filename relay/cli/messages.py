@@ -67,21 +67,23 @@ def _select(ledger: Ledger, args: argparse.Namespace, limit: int | None) -> list
 
 
 def _follow(ledger: Ledger, args: argparse.Namespace, limit: int | None) -> int:
-    seen: dict[str, str] = {}
-    first, version = True, -1
+    seen: dict[str, str] | None = None
+    version = None
     try:
         while True:
             if version != (now := ledger.version()):
                 version = now
-                entries = _select(ledger, args, limit if first else max(limit or 0, _FOLLOWED))
-                fresh = [e for e in entries if seen.get(e.message.id) != e.message.state]
-                seen.update((e.message.id, e.message.state) for e in fresh)
-                lines = [json.dumps(_public(e), ensure_ascii=False) for e in fresh] if args.json else None
-                for line in lines if lines is not None else _table(fresh):
+                entries = _select(ledger, args, _FOLLOWED)
+                states = {entry.message.id: entry.message.state.value for entry in entries}
+                if seen is None:
+                    fresh = entries[max(0, len(entries) - (limit or 0)) :]
+                    seen = {}
+                else:
+                    fresh = [e for e in entries if seen.get(e.message.id) != states[e.message.id]]
+                seen.update(states)
+                shown = [json.dumps(_public(e), ensure_ascii=False) for e in fresh]
+                for line in shown if args.json else _table(fresh):
                     print(line, flush=True)
-                if first:
-                    seen.update((e.message.id, e.message.state) for e in _select(ledger, args, _FOLLOWED))
-                first = False
             time.sleep(_POLL)
     except KeyboardInterrupt:
         return 130

@@ -23,12 +23,13 @@ from relay import names
 from relay.bus.ledger import Ledger
 from relay.bus.message import MAX_BODY, State
 from relay.bus.posting import post
-from relay.errors import MessageRefused, NotAllowed, RelayError
+from relay.errors import MessageRefused, NoSuchSession, NotAllowed, RelayError
 from relay.home import Home
 from relay.session import directory
 from relay.text import one_line, visible
 
 _GLANCE = 0.5  # seconds for which an answer is waited for without --wait, to say where the message is
+_STARTING = 3.0  # seconds that a session may take until it listens
 _POLL = 0.01
 
 Row = dict[str, Any]
@@ -89,8 +90,16 @@ def _send_as_agent(socket: Path, args: argparse.Namespace, body: str) -> list[Ro
     if args.team is not None and own_team and not names.same(args.team, own_team):
         raise NotAllowed(f"an agent sends within its own team only; leave out --team {args.team!a}.")
     request = {"op": "send", "to": args.to, "body": body, "thread": args.thread}
-    rows: list[Row] = directory.call(socket, request)["messages"]
-    return rows
+    deadline = time.monotonic() + _STARTING
+    while True:
+        try:
+            rows: list[Row] = directory.call(socket, request)["messages"]
+        except NoSuchSession:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_POLL)  # a session starts its agent first and listens a moment later
+        else:
+            return rows
 
 
 def _send_as_person(home: Home, args: argparse.Namespace, body: str) -> tuple[list[Row], bool]:

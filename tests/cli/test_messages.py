@@ -1,0 +1,102 @@
+"""`relay messages`: what was sent, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from relay.bus.ledger import Ledger
+from relay.home import Home
+from support import Relay
+
+
+@pytest.fixture
+def ledger(home: Path) -> Ledger:
+    found = Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger)
+    found.send("default", "Alice", ["Bob"], "first")
+    found.send("default", "Bob", ["Alice"], "second \x1b[31mred\x1b[0m \u202egnihtemos", "thread")
+    found.send("other", "Carol", ["Dan"], "third")
+    return found
+
+
+def bodies(relay: Relay, *arguments: str, env: dict[str, str] | None = None) -> list[str]:
+    shown = relay("messages", "--json", *arguments, env=env).stdout
+    return [row["body"][:6].strip() for row in json.loads(shown)]
+
+
+def test_the_json_shape_is_stable(relay: Relay, ledger: Ledger) -> None:
+    with ledger:
+        row = json.loads(relay("messages", "--json", "--from", "bob").stdout)[0]
+    assert {"id", "from", "to", "body", "state", "time", "thread"} <= row.keys()
+    assert isinstance(row["time"], float)
+    assert (row["from"], row["to"], row["state"], row["thread"]) == ("Bob", "Alice", "queued", "thread")
+    assert row["body"].startswith("second \x1b[31mred"), "in JSON it is what was sent"
+
+
+def test_it_is_filtered(relay: Relay, ledger: Ledger) -> None:
+    with ledger:
+        assert bodies(relay) == ["first", "second", "third"]
+        assert bodies(relay, "--to", "BOB") == ["first"]
+        assert bodies(relay, "--from", "bob") == ["second"]
+        assert bodies(relay, "--team", "other") == ["third"]
+        assert bodies(relay, "--limit", "1") == ["third"]
+
+
+def test_an_agent_sees_its_own(relay: Relay, ledger: Ledger) -> None:
+    inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Dan", "RELAY_TEAM": "other"}
+    with ledger:
+        assert bodies(relay, env=inside) == ["third"]
+        assert bodies(relay, "--team", "default", env=inside) == []
+
+
+def test_what_others_wrote_does_not_act_on_the_terminal(relay: Relay, ledger: Ledger) -> None:
+    with ledger:
+        shown = relay("messages").stdout
+    assert "first" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+def test_nothing_is_said_as_such(relay: Relay) -> None:
+    done = relay("messages")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "No messages." in done.stderr
+    assert json.loads(relay("messages", "--json").stdout) == []
+
+
+def test_it_follows_what_is_new_and_what_changes(relay: Relay, ledger: Ledger) -> None:
+    with (
+        ledger,
+        subprocess.Popen(
+            [*relay.command, "messages", "-f", "--json", "--limit", "1"],
+            env=relay.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as follower,
+    ):
+        assert follower.stdout is not None
+
+        def following() -> tuple[str, str]:
+            assert follower.stdout is not None
+            row = json.loads(follower.stdout.readline())
+            return row["body"], row["state"]
+
+        try:
+            assert following() == ("third", "queued")
+            (sent,) = ledger.send("default", "Alice", ["Bob"], "new")
+            assert following() == ("new", "queued")
+            ledger.sent([sent.id])
+            assert following() == ("new", "sent")
+        finally:
+            follower.kill()
+
+
+def test_a_ledger_that_is_none_is_said(relay: Relay, home: Path) -> None:
+    path = Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger
+    path.write_text("this is not a database, whatever its name says " * 100)
+    done = relay("messages", check=False)
+    assert done.returncode == 1
+    assert "it is not a ledger. Move it away" in done.stderr

@@ -1,0 +1,138 @@
+"""`relay send`, `retry` and `drop`, against real sessions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.bus.ledger import Ledger
+from relay.bus.message import State
+from relay.home import Home
+from support import Relay, wait_until
+
+
+def rows(relay: Relay, *arguments: str) -> list[dict[str, Any]]:
+    return list(json.loads(relay("messages", "--json", *arguments).stdout))
+
+
+@pytest.fixture
+def bob(relay: Relay) -> Relay:
+    """A home in which Bob, a program that prints what it is told, runs detached."""
+    relay("wrap", "-d", "-n", "Bob", "cat")
+    return relay
+
+
+@pytest.fixture
+def absent(relay: Relay, home: Path) -> Relay:
+    """A home in which Bob is known, and nobody runs."""
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
+        ledger.register("default", "Bob")
+    return relay
+
+
+def test_a_message_is_given_to_the_agent(bob: Relay) -> None:
+    done = bob("send", "--wait", "20", "bob", "hello", "there")
+    assert "was given to Bob." in done.stdout
+    (row,) = rows(bob)
+    assert {key: row[key] for key in ("from", "to", "body", "state", "thread")} == {
+        "from": "you",
+        "to": "Bob",
+        "body": "hello there",
+        "state": "injected",
+        "thread": None,
+    }
+
+
+def test_the_message_comes_from_standard_input(bob: Relay) -> None:
+    done = bob("send", "--json", "--from", "ci", "--thread", "build-7", "Bob", "-", input="line 1\nline 2\n")
+    (sent,) = json.loads(done.stdout)
+    assert (sent["from"], sent["body"], sent["thread"]) == ("ci", "line 1\nline 2", "build-7")
+
+
+def test_with_no_session_it_is_queued_and_says_so(absent: Relay) -> None:
+    done = absent("send", "Bob", "later")
+    assert "is queued; no session of this team runs here, and it travels when one starts." in done.stdout
+    assert rows(absent)[0]["state"] == "queued"
+
+
+def test_waiting_in_vain_fails_and_says_where_the_message_is(absent: Relay) -> None:
+    done = absent("send", "--wait", "0.1", "Bob", "later", check=False)
+    assert done.returncode == 1
+    assert "is queued" in done.stdout
+
+
+def test_what_was_queued_travels_when_a_session_starts(absent: Relay) -> None:
+    absent("send", "Bob", "while nobody was here")
+    absent("wrap", "-d", "-n", "Bob", "cat")
+    wait_until(lambda: rows(absent)[0]["state"] == "injected")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("Bbo", "hi"), "Did you mean Bob?"),
+        (("Bob", ""), "the message is empty"),
+        (("Bob", "x" * 70_000), "70000 bytes, and 65536 are allowed"),
+        (("--from", "a b", "Bob", "hi"), "is not a valid name"),
+        (("--team", "x/y", "Bob", "hi"), "is not a valid team"),
+        (("#general", "hi"), "is a channel"),
+    ],
+)
+def test_what_cannot_be_sent_is_said_without_a_traceback(
+    absent: Relay, arguments: tuple[str, ...], words: str
+) -> None:
+    done = absent("send", *arguments, check=False)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert rows(absent) == []
+
+
+def test_inside_an_agent_the_session_sends_as_the_agent(bob: Relay, tmp_path: Path) -> None:
+    """RELAY_SOCKET names the session; --from is for people."""
+    script = tmp_path / "agent.sh"
+    script.write_text(
+        f"{' '.join(bob.command)} send --from Mallory Bob forged 2> {tmp_path}/refused\n"
+        f"{' '.join(bob.command)} send Bob from the agent > {tmp_path}/sent\n"
+        "exec cat\n"
+    )
+    bob("wrap", "-d", "-n", "Alice", "sh", str(script))
+    wait_until(lambda: any(row["state"] == "injected" for row in rows(bob, "--to", "Bob")))
+    (row,) = rows(bob, "--to", "Bob")
+    assert (row["from"], row["body"]) == ("Alice", "from the agent")
+    assert "an agent sends as itself only" in (tmp_path / "refused").read_text()
+
+
+def test_a_message_without_a_clear_end_is_sent_again_or_dropped(absent: Relay, home: Path) -> None:
+    absent("send", "Bob", "text")
+    id = rows(absent)[0]["id"]
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
+        (parcel,) = ledger.claim("default", "you", lambda *_: None, 1)
+        ledger.store("default", parcel)
+        ledger.settle("default", "Bob", id, State.UNCERTAIN)
+    done = absent("retry", id[:6])
+    assert "is sent again to Bob as" in done.stdout
+    assert [row["state"] for row in rows(absent)] == ["uncertain", "queued"]
+    done = absent("drop", id)
+    assert "is no longer listed" in done.stdout
+    (row,) = rows(absent)
+    assert "is given up" in absent("drop", row["id"]).stdout
+    assert rows(absent)[0]["state"] == "expired"
+
+
+def test_an_agent_may_not_retry_or_drop_for_others(absent: Relay) -> None:
+    absent("send", "Bob", "text")
+    id = rows(absent)[0]["id"]
+    for command in ("retry", "drop"):
+        done = absent(command, id, env={"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Mallory"}, check=False)
+        assert done.returncode == 1
+        assert "by an agent; the person can" in done.stderr
+
+
+def test_an_unknown_id_is_said(absent: Relay) -> None:
+    done = absent("retry", "zzz", check=False)
+    assert done.returncode == 1
+    assert "no message has an id that begins with 'zzz'. `relay messages` lists them." in done.stderr
