@@ -151,6 +151,11 @@ def load(name: str, home: Home) -> Profile:
     raise ConfigError(f"there is no agent profile {name!r}. Known are {names}; `relay agents` lists them.")
 
 
+def fallback() -> Profile:
+    """The generic profile as shipped, with none of the user's files: for when one of those is wrong."""
+    return _profile([_files(data.directory("patterns"))[GENERIC]], None)
+
+
 def profiles(home: Home) -> list[Profile]:
     """Every profile, the user's own before the shipped ones, each by name. Raises ConfigError."""
     shipped = _files(data.directory("patterns"))

@@ -10,7 +10,7 @@ import pytest
 from relay import data
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.profile import for_command, load, profiles
+from relay.profile import fallback, for_command, load, profiles
 from support import Relay
 
 
@@ -122,6 +122,12 @@ def test_a_file_that_is_not_text(user: Home) -> None:
     (user.config / "patterns" / "bad.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot read it"):
         profiles(user)
+
+
+def test_the_shipped_rules_can_be_had_whatever_the_users_files_say(user: Home) -> None:
+    rules = load("generic", user).questions
+    _write(user, "generic", "questions = 1")
+    assert fallback().questions == rules != ()
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(user: Home) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+from relay.errors import RelayError
 from relay.home import Home
 from relay.injection.injection import Injection, Kind, Outcome
 from relay.injection.port import TtyState
@@ -56,12 +57,8 @@ class PtyAgent:
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.master, self._read)
-        self.injector = Injector(
-            self,
-            profile,
-            on_outcome=self._outcome,
-            on_typing=lambda injection: self.typing.append(injection.id),
-        )
+        self.refuse: RelayError | None = None  # what on_typing raises
+        self.injector = Injector(self, profile, on_outcome=self._outcome, on_typing=self._begin)
 
     def submit(self, text: str, *, source: str = "Alice", kind: Kind = "message", id: str = "") -> None:
         self.injector.submit(Injection(id or f"i{len(self.typing)}", text, source, kind))
@@ -155,6 +152,11 @@ class PtyAgent:
         return len(self.everything)
 
     # underneath
+
+    def _begin(self, injection: Injection) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+        self.typing.append(injection.id)
 
     def _outcome(self, injection: Injection, outcome: Outcome) -> None:
         self.outcomes.append((injection.id, outcome))

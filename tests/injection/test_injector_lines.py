@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from ptyagent import fake, running, shipped
 
+from relay.errors import LedgerError
 from relay.injection.body import LINE_BYTES
 
 
@@ -251,6 +252,32 @@ def test_several_lines_are_several_marked_lines(tmp_path: Path) -> None:
             assert [line.split("] ")[0].split()[2:] for line in agent.received().splitlines()] == [
                 [f"{number}/3", "from", "Alice"] for number in (1, 2, 3)
             ]
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_typing_is_uncertain(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(["sh", "-c", "read a; sleep 60"], tmp_path) as agent:
+            agent.submit("one\ntwo")
+            await agent.shows("[/relay")
+        assert [str(outcome.result) for _, outcome in agent.outcomes] == ["uncertain"]
+
+    asyncio.run(main())
+
+
+def test_what_the_ledger_cannot_mark_is_not_typed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            agent.refuse = LedgerError("the disk is full")
+            agent.submit("one")
+            assert await agent.ended() == ["untyped"]
+            assert agent.outcomes[0][1].detail == "the disk is full"
+            agent.refuse = None
+            agent.submit("two")
+            assert await agent.ended(2) == ["untyped", "injected"]
+            await agent.until(agent.received)
+            assert "one" not in agent.received()
 
     asyncio.run(main())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +95,40 @@ def test_without_bracketed_paste_every_line_is_marked(tmp_path: Path) -> None:
             assert [text.split()[2] for text in texts] == ["1/2", "2/2"]
             assert texts[1].endswith("]     !two [/relay " + texts[0].split()[1] + "]")
             assert not [entry for entry in _log(agent) if "control" in entry]  # a tab would complete
+
+    asyncio.run(main())
+
+
+READLINE = """
+import os, readline
+while True:
+    line = input("you> ")
+    with open(os.environ["AGENT_LOG"], "a") as log:
+        print(repr(line), file=log)
+"""
+
+
+def test_a_program_that_reads_with_readline(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running([sys.executable, "-c", READLINE], tmp_path) as agent:
+            agent.submit("one\ntwo")
+            agent.submit("three")
+            assert await agent.ended(2) == ["injected"] * 2
+            await agent.until(lambda: "three" in agent.received())
+            assert agent.received().index(" one ") < agent.received().index(" two ")
+
+    asyncio.run(main())
+
+
+def test_an_enter_of_the_person_in_the_middle_is_not_followed_by_another(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("tui", "paste", "silent"), tmp_path) as agent:
+            agent.submit("hello")
+            await agent.until(lambda: agent.typing)
+            agent.press(b"\r")
+            assert await agent.ended() == ["uncertain"]
+            await agent.until(lambda: _log(agent))
+            assert len(_log(agent)) == 1
 
     asyncio.run(main())
 
