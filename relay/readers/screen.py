@@ -4,8 +4,8 @@
                                                                                  │
               a line is said once it has scrolled off, or has not changed for a moment ┘
 
-How long that moment is depends on what the place tells: where nothing stands below a visible cursor, the
-lines above it are done; a line with something newer below it is as good as done; the last one may still grow.
+How long that moment is depends on what the place tells: what stands above the cursor of a program that prints
+is done; a line with something newer below it is as good as done; the last one may still grow.
 """
 
 from __future__ import annotations
@@ -226,15 +226,16 @@ class ScreenReader:
         return said + self._say(gone + off, now)
 
     def _complete(self) -> list[Entry]:
-        """The lines above a visible cursor with nothing below it: a program prints there, line by line."""
+        """The lines above a visible cursor that stands at the left with nothing beside or below it: a program
+        prints there, line by line. (A cursor after some text may be that of an input box.)"""
         screen = self._screen
-        if self._alternate is not None or not screen.cursor_visible:
+        x, y = screen.cursor
+        if self._alternate is not None or x or not screen.cursor_visible:
             return []
-        cursor = len(self._carry) + screen.cursor[1]
         entries = self._primary.visible
-        if entries and entries[-1].last > cursor:
+        if entries and entries[-1].last >= len(self._carry) + y:
             return []
-        return [entry for entry in entries if entry.last < cursor]
+        return entries
 
     def _settled(self, now: float) -> list[Entry]:
         """The lines that have stood unchanged for long enough."""

@@ -53,6 +53,9 @@ _OPT_RESIZE_PULL_SCROLLBACK = 40
 _COLS, _ROWS, _CURSOR_X, _CURSOR_Y = 1, 2, 3, 4
 _ACTIVE_SCREEN, _CURSOR_VISIBLE, _KITTY_KEYBOARD_FLAGS = 6, 7, 8
 _TITLE, _SCROLLBACK_ROWS, _MODE, _VT_GROUND = 12, 15, 37, 38
+# enum GhosttyCellData, and of GhosttyCellWide the value of the cell that is left empty at the right margin
+# because a wide character did not fit
+_CELL_WIDE, _SPACER_HEAD = 3, 3
 # enum GhosttyRowData
 _ROW_WRAP = 1
 # enum GhosttyTerminalUnknownSequenceTag
@@ -166,6 +169,8 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "tracked_grid_ref_free": ([c_void_p], None),
     "tracked_grid_ref_point": ([c_void_p, c_int, POINTER(_Coordinate)], c_int),
     "tracked_grid_ref_set": ([c_void_p, c_void_p, _Point], c_int),
+    "grid_ref_cell": ([POINTER(_GridRef), POINTER(c_uint64)], c_int),
+    "cell_get": ([c_uint64, c_int, c_void_p], c_int),
     "grid_ref_row": ([POINTER(_GridRef), POINTER(c_uint64)], c_int),
     "row_get": ([c_uint64, c_int, c_void_p], c_int),
     "terminal_selection_format_buf": (
@@ -462,14 +467,17 @@ class GhosttyScreen:
         """`count` rows from row `first`, counted in the coordinate system `tag`."""
         start = self._ref(tag, 0, first)
         end = self._ref(tag, self.columns - 1, first + count - 1)
+        if self._is_spacer_head(end):
+            end.x -= 1  # else the selection would reach for the wide character in the next row
         selection = _Selection(ctypes.sizeof(_Selection), start, end, False)
         joined = self._format_rows(selection, True, count)
-        if len(joined) == count:
-            return [Row(text) for text in joined]  # no row wraps, which is the rule
+        if len(joined) == count:  # no row wraps into another of these, which is the rule
+            rows = [Row(text) for text in joined]
+            rows[-1] = Row(joined[-1], self._wraps(tag, first + count - 1))
+            return rows
         texts = self._format_rows(selection, False, count)
-        wraps = len(joined) != len(texts)
         texts += [""] * (count - len(texts))
-        return [Row(text, wraps and self._wraps(tag, first + y)) for y, text in enumerate(texts)]
+        return [Row(text, self._wraps(tag, first + y)) for y, text in enumerate(texts)]
 
     def _format_rows(self, selection: _Selection, unwrap: bool, count: int) -> list[str]:
         size = ctypes.sizeof(_SelectionFormat)
@@ -483,6 +491,12 @@ class GhosttyScreen:
             )
 
         return _fill(call, count * (self.columns + 1) + 256).decode("utf-8", "replace").split("\n")
+
+    def _is_spacer_head(self, ref: _GridRef) -> bool:
+        raw, wide = c_uint64(), c_int()
+        _check(self._lib.ghostty_grid_ref_cell(ctypes.byref(ref), ctypes.byref(raw)), "reading a cell")
+        _check(self._lib.ghostty_cell_get(raw, _CELL_WIDE, ctypes.byref(wide)), "reading a cell")
+        return wide.value == _SPACER_HEAD
 
     def _wraps(self, tag: int, y: int) -> bool:
         ref, raw, wrap = self._ref(tag, 0, y), c_uint64(), c_bool()

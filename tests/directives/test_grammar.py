@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.directives.directive import Directive
@@ -244,6 +244,7 @@ def test_unescape_takes_one_backslash_before_a_directive(text: str, plain: str) 
     assert unescape(text.replace("@", "!"), "!") == plain.replace("@", "!")
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), max_size=20))
 def test_no_text_makes_the_grammar_raise(texts: list[str]) -> None:
     grammar = Grammar(lambda namespace: True)
@@ -252,6 +253,7 @@ def test_no_text_makes_the_grammar_raise(texts: list[str]) -> None:
     grammar.turn_end(1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["```", "~~~", "@relay:A <<<", ">>>", "@relay:B hi", "text", "", "  ```py"])))
 def test_after_the_end_of_a_turn_nothing_is_open(texts: list[str]) -> None:
     grammar = Grammar(known)

@@ -1,0 +1,124 @@
+"""`relay inspect`: what the readers make of a recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import Relay
+
+RECORDINGS = Path(__file__).parent.parent / "recordings"
+AGENTS = sorted(path.stem for path in RECORDINGS.glob("*.cast"))
+
+# Drawn exactly like a directive, in a colour that only the agent's own rules can know.
+BY_COLOUR = {"aider": {"@relay:Fenced only an example inside a code block"}}
+
+
+def cast(path: Path, *events: object, header: object = None) -> Path:
+    head = {"version": 2, "width": 60, "height": 12} if header is None else header
+    path.write_text("".join(json.dumps(line) + "\n" for line in (head, *events)))
+    return path
+
+
+def inspect(relay: Relay, path: Path, *options: str) -> list[dict[str, object]]:
+    answer = json.loads(relay("inspect", "--json", *options, path).stdout)
+    assert answer["states"] == []
+    directives: list[dict[str, object]] = answer["directives"]
+    return directives
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_directive_in_the_recording_of_a_real_agent_is_found_once(agent: str, relay: Relay) -> None:
+    """What is undecidable from the screen (a fence or an escape that was not drawn) may be found too."""
+    expected = json.loads((RECORDINGS / f"{agent}.expected.json").read_text())
+    undecidable = {*expected["undecidable"], *BY_COLOUR.get(agent, ())}
+    undecidable = {line.removeprefix("\\") for line in undecidable}
+    found = inspect(relay, RECORDINGS / f"{agent}.cast")
+    told = [[one["namespace"], one["target"], one["body"]] for one in found]
+    certain = [one for one in told if f"@{one[0]}:{one[1]} {one[2]}" not in undecidable]
+    assert certain == expected["directives"]
+    assert len(told) - len(certain) <= len(undecidable)
+    times = [one["time"] for one in found]
+    assert times == sorted(times)  # type: ignore[type-var]
+
+
+def test_for_people_it_prints_one_line_each(relay: Relay, tmp_path: Path) -> None:
+    path = cast(
+        tmp_path / "a.cast", [0.5, "o", "@relay:Bob hi\r\n@memory:save a\u202eb\r\n@relay:Al <<<\r\nx\r\n"]
+    )
+    assert relay("inspect", path).stdout.splitlines() == [
+        "    0.500  @relay:Bob hi",
+        "    0.500  @memory:save a<U+202E>b",
+        "    0.500  @relay:Al x  (never closed)",
+        "3 directives (profile generic)",
+    ]
+
+
+def test_typed_input_is_not_said(relay: Relay, tmp_path: Path) -> None:
+    line = "@relay:Bob hi"
+    path = cast(
+        tmp_path / "a.cast", [1, "i", f"{line}\r"], [1.1, "o", f"{line}\r\n"], [2, "o", f"{line}\r\n"]
+    )
+    assert [one["time"] for one in inspect(relay, path)] == [2]
+
+
+def test_resizes_and_the_times_of_what_stands_still(relay: Relay, tmp_path: Path) -> None:
+    drawn = "\x1b[2J\x1b[5;1H@relay:Bob hi\x1b[11;1Hstatus\x1b[12;1H> "
+    path = cast(tmp_path / "a.cast", [1, "o", drawn], [1.1, "r", "50x12"], [60, "o", "x"])
+    [one] = inspect(relay, path)
+    assert 1.2 < one["time"] < 5  # type: ignore[operator]
+
+
+def test_the_profile_of_an_agent_decides(relay: Relay, tmp_path: Path) -> None:
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir(parents=True)
+    (patterns / "bang.toml").write_text('name = "bang"\nprefix = "!"\ncommands = ["bang"]\n')
+    events = [[1, "o", "@relay:Bob hi\r\n!relay:Ann ho\r\n"]]
+    path = cast(tmp_path / "a.cast", *events)
+    assert [one["target"] for one in inspect(relay, path)] == ["Bob"]
+    assert [one["target"] for one in inspect(relay, path, "--agent", "bang")] == ["Ann"]
+    header = {"version": 2, "width": 60, "height": 12, "command": "/usr/bin/bang --fast"}
+    assert [one["target"] for one in inspect(relay, cast(path, *events, header=header))] == ["Ann"]
+    assert "there is no agent profile 'nope'" in relay("inspect", "--agent", "nope", path, check=False).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"hello\n", ":1: this is not a recording"),
+        (b"", ":1: this is not a recording"),
+        (b"\x00\xff\xfe", ":1: this is not a recording"),
+        (b"[]\n", ":1: this is not a recording"),
+        (b'{"version": 2}\n', ":1: this is not a recording"),
+        (b'{"version": 2, "width": 0, "height": 5}\n', ":1: this is not a recording"),
+        (b'{"version": 3, "term": {"cols": 80, "rows": 24}}\n', ":1: this is an asciicast of version 3"),
+        (
+            b'{"version": 2, "width": 9, "height": 9}\n[0.1, "o", "a"]\n[0.2, "o", "b',
+            ":3: the recording is cut off",
+        ),
+        (
+            b'{"version": 2, "width": 9, "height": 9}\noops\n[0.2, "o", "b"]\n',
+            ":2: this line is no JSON list",
+        ),
+        (b'{"version": 2, "width": 9, "height": 9}\n["x"]\n', ":2: this is no event"),
+        (b'{"version": 2, "width": 9, "height": 9}\n[1, "r", "wide"]\n', ":2: 'wide' is no size"),
+    ],
+)
+def test_what_is_no_recording_is_told_with_its_line(
+    content: bytes, complaint: str, relay: Relay, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.cast"
+    path.write_bytes(content)
+    done = relay("inspect", path, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"relay: {path}{complaint}")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_not_there(relay: Relay, tmp_path: Path) -> None:
+    done = relay("inspect", tmp_path / "none.cast", check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No such file" in done.stderr

@@ -1,0 +1,141 @@
+"""Whatever the chunks, the width and the way of drawing, the same transcript gives the same directives."""
+
+from __future__ import annotations
+
+import textwrap
+
+from hearing import Ears
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from relay.directives.grammar import Grammar
+from relay.readers.line import Line
+
+WORD = st.text(st.sampled_from("abcxyz日本éñ👍-,.@:<>`"), min_size=1, max_size=9)
+SENTENCE = st.lists(WORD, min_size=1, max_size=30).map(" ".join)
+DIRECTIVE = st.builds("@relay:{} {}".format, st.sampled_from(["Bob", "Ann", "*", "#all"]), SENTENCE)
+FORM = st.lists(SENTENCE, max_size=4).map(lambda lines: "\n".join(["@relay:Bob <<<", *lines, ">>>"]))
+FENCED = DIRECTIVE.map(lambda line: f"```\n{line}\n```")
+PARAGRAPH = st.one_of(DIRECTIVE, DIRECTIVE.map("- {}".format), SENTENCE, FORM, FENCED, st.just(""))
+TRANSCRIPT = st.lists(PARAGRAPH, max_size=12).map("\n".join)
+CUTS = st.lists(st.integers(0, 4000), max_size=12)
+COLOURED = st.sampled_from(["", "\x1b[1;31m", "\x1b[0m", "\x1b(B", "\x1b]0;t\x07", "\x1b[?2026h\x1b[?2026l"])
+
+
+def directives(transcript: str) -> list[tuple[str, str]]:
+    """What the grammar alone makes of the text."""
+    grammar = Grammar({"relay"}.__contains__)
+    found = [one for line in transcript.split("\n") for one in grammar.line(Line(line, 0))]
+    return [(one.target, one.body) for one in found + grammar.turn_end(0)]
+
+
+def heard(data: bytes, cuts: list[int], columns: int, *, pause: float = 0.0) -> list[tuple[str, str]]:
+    ears = Ears(columns, 12)
+    places = sorted({min(cut, len(data)) for cut in [0, *cuts]})
+    for start, end in zip(places, [*places[1:], len(data)], strict=True):
+        ears.hear(data[start:end])
+        if pause:
+            ears.wait(pause)
+    return ears.wait(0.2).close().told
+
+
+@settings(deadline=None)
+@given(TRANSCRIPT, CUTS, st.integers(1, 200), COLOURED)
+@example("@relay:Bob a", [0, 5], 1, "")
+def test_lines_in_any_chunks_at_any_width(text: str, cuts: list[int], columns: int, colour: str) -> None:
+    data = (colour + text.replace("\n", f"\r\n{colour}") + "\r\n").encode()
+    assert heard(data, cuts, columns) == directives(text)
+
+
+@settings(max_examples=60, deadline=None)
+@example("@relay:Bob " + "x日" * 60, [], 118, 0.0)
+@example("@relay:Bob <<<\n" + ": 日" * 60 + "\n>>>", [], 79, 0.0)
+@example("\n".join(["@relay:Bob " + "x" * 70] * 20), [], 55, 0.0)
+@given(TRANSCRIPT, CUTS, st.integers(40, 200), st.sampled_from([0.0, 0.02]))
+def test_a_drawing_program_in_any_chunks_at_any_width(
+    text: str, cuts: list[int], columns: int, pause: float
+) -> None:
+    """Paragraphs with an empty line between them, as agents print them."""
+    lines = text.replace("\n", "\n\n")
+    data = ("\x1b[2J\x1b[H" + lines.replace("\n", "\r\n") + "\r\n").encode()
+    assert squeezed(heard(data, cuts, columns, pause=pause)) == squeezed(directives(lines))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(DIRECTIVE, SENTENCE), max_size=8), st.integers(60, 160), st.integers(1, 3))
+def test_a_page_that_is_wrapped_by_the_agent_and_drawn_over_and_over(
+    paragraphs: list[str], columns: int, times: int
+) -> None:
+    rows = [
+        row
+        for text in paragraphs
+        for row in [
+            *textwrap.wrap(text.replace("日", "x").replace("本", "y").replace("👍", "z"), columns),
+            "",
+        ]
+    ]
+    ears = Ears(columns, 60)
+    for _ in range(times):
+        ears.hear("\x1b[H" + "".join(f"\x1b[{y + 1};1H{row}\x1b[K" for y, row in enumerate(rows[:58]))).wait(
+            2
+        )
+    once = Ears(columns, 60)
+    once.hear("\x1b[H" + "".join(f"\x1b[{y + 1};1H{row}\x1b[K" for y, row in enumerate(rows[:58])))
+    assert ears.close().told == once.wait(2).close().told
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=200), max_size=10), st.integers(1, 90), st.integers(1, 30))
+def test_no_bytes_make_a_reader_raise(pieces: list[bytes], columns: int, rows: int) -> None:
+    ears = Ears(columns, rows)
+    for piece in pieces:
+        ears.hear(piece).type(piece).wait(0.05)
+    ears.resize(max(1, columns // 2), rows + 3).prompted().wait(0.1).close()
+
+
+SEQUENCES = st.lists(
+    st.sampled_from(
+        [b"\x1b[%d;%dH" % (y, x) for y in (1, 5, 40) for x in (1, 30)]
+        + [
+            b"\x1b[2J",
+            b"\x1b[K",
+            b"\x1b[?1049h",
+            b"\x1b[?1049l",
+            b"\x1bc",
+            b"\x1b[3J",
+            b"\x1b[2;5r",
+            b"\x1b[r",
+        ]
+        + [b"\x1b[A", b"\x1bM", b"\x1b[3L", b"\x1b[2M", b"\x1b[?2026h", b"\x1b[?2026l", b"\r\n", b"\x1b[4S"]
+        + [
+            b"@relay:Bob hi",
+            b"text",
+            b"```",
+            b"\r\n\r\n\r\n\r\n",
+            b"\xe6",
+            b"\x9b",
+            b"\x1b]0;",
+            b"\x1bP",
+            b"\x07",
+        ]
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEQUENCES, st.integers(1, 90), st.integers(1, 30))
+def test_no_sequences_make_a_reader_raise(pieces: list[bytes], columns: int, rows: int) -> None:
+    ears = Ears(columns, rows)
+    for number, piece in enumerate(pieces):
+        ears.hear(piece)
+        if number % 7 == 0:
+            ears.wait(0.05)
+        if number == 30:
+            ears.resize(rows, columns)
+    assert ears.prompted().close().reader.failed is None
+
+
+def squeezed(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Empty lines within forms are not compared: the transcript here has more of them."""
+    return [(target, "".join(body.split())) for target, body in told]
