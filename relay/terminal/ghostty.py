@@ -50,7 +50,7 @@ _OPT_UNKNOWN_SEQUENCE = 35
 _OPT_UNKNOWN_MAX_BYTES = 36
 _OPT_RESIZE_PULL_SCROLLBACK = 40
 # enum GhosttyTerminalData
-_COLS, _ROWS, _CURSOR_X, _CURSOR_Y = 1, 2, 3, 4
+_CURSOR_X, _CURSOR_Y, _PENDING_WRAP = 3, 4, 5
 _ACTIVE_SCREEN, _CURSOR_VISIBLE, _KITTY_KEYBOARD_FLAGS = 6, 7, 8
 _TITLE, _SCROLLBACK_ROWS, _MODE, _VT_GROUND = 12, 15, 37, 38
 # enum GhosttyCellData, and of GhosttyCellWide the value of the cell that is left empty at the right margin
@@ -363,8 +363,11 @@ class GhosttyScreen:
         except _CallFailed:
             return enter + clear
         x, y = self.cursor
+        place = b"\x1b[%d;%dH" % (y + 1, x + 1)
+        if self._flag(_PENDING_WRAP) and (last := self.rows()[y].text[-1:]).isascii():
+            place += last.encode()  # only a character written in the last column leaves the wrap pending
         visible = b"\x1b[?25h" if self.cursor_visible else b"\x1b[?25l"
-        return enter + clear + body + b"\x1b[%d;%dH" % (y + 1, x + 1) + visible
+        return enter + clear + body + place + visible
 
     def modes_reset(self) -> bytes:
         if self._terminal is None:

@@ -1,0 +1,230 @@
+"""The virtual screen: rows, what scrolls off, modes, and drawing it again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+from relay.terminal import ghostty
+from relay.terminal.screen import Row, Screen, ScreenUnavailable, open_screen
+
+
+def screen(columns: int = 20, rows: int = 5, *fed: bytes) -> Screen:
+    opened = open_screen(columns, rows)
+    opened.collect()
+    for data in fed:
+        opened.feed(data)
+    return opened
+
+
+def texts(opened: Screen) -> list[str]:
+    return [row.text for row in opened.rows()]
+
+
+def test_rows_are_the_active_screen() -> None:
+    opened = screen(20, 5, "one\r\n日本\x1b[1;31m é\x1b[m\r\n".encode())
+    assert opened.rows() == [Row("one"), Row("日本 é"), Row(""), Row(""), Row("")]
+    assert (opened.columns, opened.height, opened.cursor) == (20, 5, (0, 2))
+
+
+def test_a_row_says_whether_it_wraps() -> None:
+    opened = screen(5, 4, b"abcdefg\r\nabcde\r\n")
+    assert opened.rows()[:3] == [Row("abcde", wrapped=True), Row("fg"), Row("abcde")]
+
+
+def test_a_wide_character_that_does_not_fit_stands_in_the_next_row_only() -> None:
+    opened = screen(5, 4, "abcd日\r\n\n\n".encode())
+    assert opened.drain().rows == [Row("abcd", wrapped=True)]
+    assert opened.rows()[0] == Row("日")
+
+
+def test_rows_that_scroll_off_are_drained_once_and_counted() -> None:
+    opened = screen(20, 5, b"".join(b"line %d\r\n" % n for n in range(10)))
+    assert [row.text for row in opened.drain().rows] == [f"line {n}" for n in range(6)]
+    assert opened.base == 6
+    opened.feed(b"line 10\r\n")
+    assert [row.text for row in opened.drain().rows] == ["line 6"]
+    assert opened.drain().rows == []
+    assert opened.base == 7
+
+
+def test_nothing_that_scrolls_off_is_lost_in_a_flood() -> None:
+    opened = screen()
+    rows = []
+    for start in range(0, 50_000, 5000):
+        opened.feed(b"".join(b"%d\r\n" % n for n in range(start, start + 5000)))
+        drained = opened.drain()
+        assert not drained.lost
+        rows += drained.rows
+    assert [int(row.text) for row in rows] == list(range(50_000 - 4))
+
+
+def test_a_row_that_wraps_says_so_where_it_scrolls_off() -> None:
+    opened = screen(5, 2, b"abcdefghij\r\n")
+    assert opened.drain().rows == [Row("abcde", wrapped=True)]
+
+
+def test_rows_come_back_neither_by_growing_nor_from_the_alternate_screen() -> None:
+    opened = screen(20, 3, b"a\r\nb\r\nc\r\nd")
+    assert [row.text for row in opened.drain().rows] == ["a"]
+    opened.resize(20, 6)
+    assert texts(opened)[:3] == ["b", "c", "d"]
+    opened.feed(b"\x1b[?1049h\x1b[2J\x1b[Hx\r\n\r\n\r\n\r\n\r\n\r\n\r\n")
+    assert opened.alternate
+    assert opened.drain().rows == []
+    opened.feed(b"\x1b[?1049l")
+    assert not opened.alternate
+    assert texts(opened)[:3] == ["b", "c", "d"]
+    assert opened.drain().rows == []
+
+
+def test_a_reset_wipes_and_loses_nothing_that_came_before() -> None:
+    opened = screen(20, 3, b"a\r\nb\r\nc\r\nd", b"\x1bcx\r\ny\r\nz")
+    drained = opened.drain()
+    assert not drained.lost
+    assert [row.text for row in drained.rows] == ["a"]
+    assert texts(opened) == ["x", "y", "z"]
+
+
+def test_rows_that_were_wiped_before_they_could_be_read_are_said_to_be_lost() -> None:
+    assert screen(20, 3, b"a\r\nb\r\nc\r\nd\x1bcx\r\ny\r\nz\r\nw").drain().lost
+
+
+def test_modes_and_title() -> None:
+    opened = screen()
+    assert not (opened.bracketed_paste or opened.synchronized or opened.alternate)
+    assert opened.cursor_visible
+    opened.feed(b"\x1b[?2004h\x1b[?2026h\x1b[?25l\x1b]0;a title\x07")
+    assert opened.bracketed_paste
+    assert opened.synchronized
+    assert not opened.cursor_visible
+    assert opened.title == "a title"
+    opened.feed(b"\x1b[?2004l\x1b[?2026l")
+    assert not (opened.bracketed_paste or opened.synchronized)
+
+
+def test_ground_is_between_sequences_and_characters() -> None:
+    opened = screen()
+    for data, ground in (
+        (b"a", True),
+        (b"\x1b[3", False),
+        (b"1m", True),
+        (b"\xe6\x97", False),
+        (b"\xa5", True),
+    ):
+        opened.feed(data)
+        assert opened.ground is ground
+
+
+def test_unknown_osc_is_passed_on() -> None:
+    opened = screen()
+    seen: list[bytes] = []
+    opened.on_osc = seen.append
+    opened.feed(b"\x1b]7501;state=id")
+    opened.feed(b"le\x1b\\\x1b]0;title\x07\x1b]7501;?\x07")
+    assert seen == [b"7501;state=idle", b"7501;?"]
+
+
+def test_queries_are_answered_only_when_asked_to() -> None:
+    opened = screen()
+    opened.feed(b"ab\x1b[6n")
+    answers: list[bytes] = []
+    opened.on_reply = answers.append
+    opened.feed(b"\x1b[6n")
+    opened.on_reply = None
+    opened.feed(b"\x1b[6n\x1b[c")
+    assert answers == [b"\x1b[1;3R"]
+
+
+DRAWINGS = {
+    "text": b"one\r\n\r\nthree",
+    "colours": b"\x1b[1;31mred\x1b[0m \x1b[48;2;1;2;3mrgb\x1b[m \x1b[4;38;5;99mpalette\x1b[m",
+    "wide": "日本 👍 é\r\n한국어".encode(),
+    "full rows": b"x" * 60,
+    "all rows": b"1\r\n2\r\n3\r\n4\r\n5",
+    "alternate": b"shell\r\n\x1b[?1049h\x1b[2J\x1b[3;5Hmiddle",
+    "cursor": b"text\x1b[4;7H\x1b[?25l",
+    "modes": b"\x1b[?2004h\x1b[?1002h\x1b[?1006h\x1b[?1h\x1b=ready",
+    "region": b"head\x1b[2;4r\x1b[4;1Hbody",
+    "attributes that go on": b"plain \x1b[7;33mmore",
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_repaint_leaves_another_terminal_as_this_one_is(name: str) -> None:
+    one = screen(20, 5, DRAWINGS[name])
+    other = screen(20, 5, b"some\r\nleft\r\novers\x1b[41m\x1b[2;3r", one.repaint())
+    assert texts(other) == texts(one)
+    for what in ("cursor", "cursor_visible", "alternate", "bracketed_paste"):
+        assert getattr(other, what) == getattr(one, what), what
+    assert other.repaint() == one.repaint()
+    # and what the program draws next looks the same on both
+    more = b"next \x1b[31mred\r\nlast"
+    one.feed(more)
+    other.feed(more)
+    assert other.repaint() == one.repaint()
+
+
+def test_the_modes_of_a_program_that_is_gone_are_undone() -> None:
+    fresh = screen()
+    used = screen(
+        20,
+        5,
+        b"\x1b[?1049h\x1b[?2004h\x1b[?1003h\x1b[?1006h\x1b[?1004h\x1b[?25l\x1b[?1h\x1b[?7l\x1b[?2026h",
+        b"\x1b[2;3r\x1b[1;31m\x1b(0\x1b[>1u",
+    )
+    used.feed(used.modes_reset())
+    assert not (used.alternate or used.bracketed_paste or used.synchronized)
+    assert used.cursor_visible
+    assert used.modes_reset() == fresh.modes_reset()
+    used.feed(b"\x1b[2J\x1b[Hq")
+    assert texts(used)[0] == "q"
+
+
+def test_a_fresh_terminal_is_hardly_touched_by_undoing_nothing() -> None:
+    opened = screen(20, 5, b"ab")
+    opened.feed(opened.modes_reset() + b"c")
+    assert texts(opened)[0] == "abc"
+
+
+def test_a_size_of_one_cell() -> None:
+    opened = screen(1, 1, "a日\r\nb".encode())
+    opened.resize(0, 0)
+    assert len(opened.rows()) == 1
+    assert opened.failed is None
+
+
+def test_a_failure_stops_the_analysis_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = screen(20, 3)
+
+    def refuse(*_: object) -> None:
+        raise ghostty._CallFailed("reading a row failed with -1")
+
+    monkeypatch.setattr(opened, "_ref", refuse)
+    opened.feed(b"a\r\n" * 10)
+    assert opened.failed is not None
+    assert "-1" in opened.failed
+    opened.feed(b"more")
+    assert opened.rows() == [Row("")] * 3
+
+
+def test_without_the_package_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "files", missing)
+    ghostty._library.cache_clear()
+    with pytest.raises(ScreenUnavailable, match="pip install pyghostty"):
+        open_screen(80, 24)
+
+
+def test_the_package_itself_is_not_imported() -> None:
+    """It takes 150 ms."""
+    import subprocess
+    import sys
+
+    code = "import sys; from relay.terminal.screen import open_screen; open_screen(8, 2)\n"
+    code += "print([m for m in sys.modules if m in ('pyghostty', 'cffi', 'asyncio')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
