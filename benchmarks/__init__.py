@@ -1,0 +1,1 @@
+"""Relay's speed and size, side by side with other programs in one run: `python -m benchmarks`."""

@@ -1,0 +1,93 @@
+"""Measure relay beside other programs, print the table, and write it into README.md.
+
+Each figure is a median of runs that take turns, in one go on one machine; docs/BENCHMARKS.md tells what each
+one means.  Everything runs in a temporary home and leaves no process behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import footprint, keys, messages, output, table
+from benchmarks.bench import Bench, bench
+from benchmarks.table import Figure
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def hook(bench: Bench) -> list[Figure]:
+    """The round trip of `relay hook`, which agents call"""
+    return [Figure("`relay hook` round trip", "≤ 2 × python -S", "not built yet")]
+
+
+ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
+    "cat": output.cat,
+    "echo": keys.echo,
+    "echo-flood": keys.echo_flood,
+    "first-byte": keys.first_byte,
+    "latency": messages.latency,
+    "burst": messages.burst,
+    "blocked": output.blocked,
+    "memory": footprint.memory,
+    "idle": footprint.idle_cpu,
+    "hook": hook,
+    "injection": messages.injection,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _parse(argv)
+    if options.list:
+        for name, measure in ROWS.items():
+            print(f"{name:<12} {(measure.__doc__ or '').strip()}")
+        return 0
+    names = options.only or list(ROWS)
+    target = options.write or (None if options.only or options.quick else README)
+    figures, failures = run(names, options.quick)
+    machine = table.machine()
+    print(f"\n{table.plain(figures)}\n\n{machine}")
+    if target is not None and not failures:
+        try:
+            table.write(target, table.markdown(figures, machine))
+        except (OSError, ValueError) as error:
+            print(f"The table was not written: {error}", file=sys.stderr)
+            return 1
+        print(f"Written to {target}.")
+    return 1 if failures else 0
+
+
+def run(names: list[str], quick: bool) -> tuple[list[Figure], int]:
+    """The figures of the rows `names`, and how many rows failed; those are among the figures too."""
+    figures: list[Figure] = []
+    failures = 0
+    with bench(quick) as own:
+        for name in names:
+            started = time.monotonic()
+            print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
+            try:
+                figures += ROWS[name](own)
+            except Exception as error:  # noqa: BLE001 (shown in the table; the other rows go on)
+                failures += 1
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+                figures.append(Figure(name, "", "FAILED", ok=False))
+            print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
+    return figures, failures
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="list the rows and end")
+    parser.add_argument("--only", action="append", choices=list(ROWS), metavar="ROW", help="only this row")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller runs")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="where to write (default: README.md, of a whole run)"
+    )
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Where benchmarks run: a relay home of their own, the commands to compare, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.terminal import Terminal
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+class Bench:
+    """A fresh home in `directory`; `quick` asks for fewer and smaller runs."""
+
+    def __init__(self, directory: Path, quick: bool) -> None:
+        self.directory = directory
+        self.quick = quick
+        kept = {"PATH", "LANG", "TMPDIR", "PYTHONPATH"}
+        self.env = {name: value for name, value in os.environ.items() if name in kept} | {
+            "HOME": str(directory),
+            "LC_ALL": "C.UTF-8",
+            "RELAY_HOME": str(directory),
+            "SHELL": "/bin/sh",
+            "TERM": "xterm-256color",
+            "TMUX_TMPDIR": str(directory),
+        }
+        script = Path(sys.executable).with_name("relay")
+        self.command = [str(script)] if script.exists() else [sys.executable, "-m", "relay"]
+
+    def wrapped(self, argv: Sequence[str]) -> list[str]:
+        """`argv` in a session that this command lends its terminal to."""
+        return [*self.command, "wrap", "--", *argv]
+
+    def start(self, name: str, argv: Sequence[str], *options: str) -> None:
+        """Start `argv` in a session without a terminal."""
+        self.relay("wrap", "-d", "-n", name, *options, "--", *argv)
+
+    def session(self, name: str) -> int:
+        """The process id of the session `name`."""
+        listed = json.loads(self.relay("ps", "--json"))
+        return next(int(each["pid"]) for each in listed if each["name"] == name)
+
+    def program(self, name: str, *arguments: object) -> list[str]:
+        """The command line of one of our own small programs; -S -E: they start fast."""
+        return [sys.executable, "-S", "-E", str(PROGRAMS / f"{name}.py"), *map(str, arguments)]
+
+    def terminal(self, argv: Sequence[str]) -> Terminal:
+        return Terminal(argv, self.env, self.directory)
+
+    def relay(self, *arguments: str, timeout: float = 30) -> str:
+        """What the `relay` command prints; RuntimeError if it fails."""
+        run = subprocess.run(
+            [*self.command, *arguments],
+            env=self.env,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if run.returncode:
+            raise RuntimeError(f"relay {' '.join(arguments)}: {(run.stderr or run.stdout).strip()}")
+        return run.stdout
+
+    @contextlib.contextmanager
+    def detached(self, name: str, argv: Sequence[str], *options: str) -> Iterator[None]:
+        """A session without a terminal, for as long as the block runs."""
+        self.start(name, argv, *options)
+        try:
+            yield
+        finally:
+            self.relay("stop", name)
+
+
+def scripted(argv: Sequence[str]) -> list[str]:
+    """`argv` under script(1), which writes its record to nowhere."""
+    return ["script", "-qfec", " ".join(argv), "/dev/null"]
+
+
+def tmuxed(argv: Sequence[str]) -> list[str]:
+    """`argv` in a tmux of its own (its socket is in TMUX_TMPDIR), without a status line."""
+    return ["tmux", "-f", "/dev/null", "new-session", " ".join(argv), ";", "set", "status", "off"]
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout:g} s")
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def bench(quick: bool) -> Iterator[Bench]:
+    """A bench whose home and processes are gone afterwards. The path is short: a socket's is limited."""
+    directory = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp")).resolve()
+    own = Bench(directory, quick)
+    try:
+        own.relay("broker", "start")
+        yield own
+    finally:
+        for command in (("stop", "--all"), ("broker", "stop")):
+            with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
+                own.relay(*command)
+        for pid in processes_of(directory):
+            print(f"benchmarks: process {pid} was left behind; it is killed now", file=sys.stderr)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def processes_of(directory: Path) -> list[int]:
+    """The living processes whose RELAY_HOME is `directory` or whose command line has a path in it."""
+    marks = (f"RELAY_HOME={directory}\0".encode(), f"{directory}/".encode())
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes() + b"\0"
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended, or is another user's
+        if int(entry.name) != os.getpid() and (marks[0] in environment or marks[1] in command):
+            found.append(int(entry.name))
+    return found

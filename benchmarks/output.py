@@ -1,0 +1,92 @@
+"""Output: how long `cat` of a large file takes, and how long a program that writes is kept waiting."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.bench import Bench, scripted, tmuxed, wait_until
+from benchmarks.table import Figure
+
+LINE = b"a line of plain text, as cat prints it from some log or other source file\n"
+SETTLE = 1.0
+"""Seconds after which a session has loaded everything."""
+
+
+def cat(bench: Bench) -> list[Figure]:
+    """`cat` of 200 MB in an attached session"""
+    size = 20_000_000 if bench.quick else 200_000_000
+    lines = size // len(LINE)
+    path = bench.directory / "file"
+    with path.open("wb") as file:
+        for _ in range(lines // 1000):
+            file.write(LINE * 1000)
+    lines -= lines % 1000
+    argv = ["cat", str(path)]
+    rivals = {"relay": bench.wrapped(argv), "script": scripted(argv)}
+    if shutil.which("tmux"):
+        rivals["tmux"] = tmuxed(argv)
+    seconds: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(2 if bench.quick else 5):
+        for name, command in rivals.items():
+            if name == "tmux" and len(seconds[name]) == 2:
+                continue  # it takes long, and is here for comparison only
+            with bench.terminal(command) as terminal:
+                taken, spent = terminal.drain(60)
+            # The terminal turns each newline into two bytes; tmux shows only what there is time for.
+            if name != "tmux" and taken < lines * (len(LINE) + 1):
+                raise AssertionError(f"{name} showed {taken} bytes of {lines * (len(LINE) + 1)}")
+            seconds[name].append(spent)
+    path.unlink()
+    middle = {name: statistics.median(values) for name, values in seconds.items()}
+    ratio = middle["relay"] / middle["script"]
+    rival = ", ".join(f"{name} {value:.2f} s" for name, value in middle.items() if name != "relay")
+    return [
+        Figure(
+            f"`cat` of {size // 1_000_000} MB, attached",
+            "≤ 1.15 × script",
+            f"{middle['relay']:.2f} s",
+            rival,
+            f"{ratio:.2f}",
+            ratio <= 1.15,
+        )
+    ]
+
+
+def blocked(bench: Bench) -> list[Figure]:
+    """A program that writes 16 MB: how long its writes take"""
+    size = 16 * 1024 * 1024
+    seconds: dict[str, list[float]] = {"bare": [], "attached": [], "detached": [], "script": []}
+    for number in range(2 if bench.quick else 5):
+        for name, values in seconds.items():
+            report = bench.directory / f"written-{name}-{number}"
+            argv = bench.program("writer", report, size, SETTLE)
+            if name == "detached":
+                bench.start(f"writer-{number}", argv)
+                wait_until(report.exists, 60, "a detached program's 16 MB")
+            else:
+                _attached(bench, name, argv)
+            values.append(float(report.read_text(encoding="ascii")))
+    bare = statistics.median(seconds.pop("bare"))
+    figures = []
+    for name in ("attached", "detached"):
+        middle = statistics.median(seconds[name])
+        other = statistics.median(seconds["script"])
+        figures.append(
+            Figure(
+                f"program that writes 16 MB, kept waiting, {name}",
+                "≤ 1.5 × bare PTY",
+                f"{middle * 1000:.0f} ms",
+                f"bare PTY {bare * 1000:.0f} ms, script {other * 1000:.0f} ms",
+                f"{middle / bare:.2f}",
+                middle / bare <= 1.5,
+            )
+        )
+    return figures
+
+
+def _attached(bench: Bench, name: str, argv: Sequence[str]) -> None:
+    command = {"bare": argv, "attached": bench.wrapped(argv), "script": scripted(argv)}[name]
+    with bench.terminal(command) as terminal:
+        terminal.drain(60)

@@ -1,0 +1,86 @@
+"""Figures and how they are shown: the table on the terminal and the one in README.md."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+HEADINGS = ("what", "goal", "relay", "beside it", "ratio", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table. `ok` is None where there is nothing to judge; `ratio` as text, may be empty."""
+
+    what: str
+    goal: str
+    measured: str
+    rival: str = ""
+    ratio: str = ""
+    ok: bool | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        verdict = {None: "", True: "ok", False: "MISSED"}[self.ok]
+        return (self.what, self.goal, self.measured, self.rival, self.ratio, verdict)
+
+
+def plain(figures: Sequence[Figure]) -> str:
+    """The table for a terminal."""
+    rows = [HEADINGS, *(figure.cells() for figure in figures)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def markdown(figures: Sequence[Figure], machine: str) -> str:
+    """The table for README.md, without its markers."""
+    rows = [HEADINGS, tuple("---" for _ in HEADINGS), *(figure.cells() for figure in figures)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([*lines, "", f"{machine} Made by `make bench`."])
+
+
+def write(path: Path, block: str) -> None:
+    """Replace what stands between the markers in `path`; ValueError if they are not there."""
+    text = path.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no {BEGIN} ... {END}; put the two where the table is to stand.")
+    path.write_text(f"{before}{BEGIN}\n{block}\n{END}{after}", encoding="utf-8")
+
+
+def machine() -> str:
+    """One sentence: what it was measured on."""
+    parts = [
+        f"{os.cpu_count()} × {_processor()}",
+        f"{platform.system()} {platform.release()}",
+        f"Python {platform.python_version()}",
+        _version("script", "--version"),
+        _version("tmux", "-V"),
+        f"load {os.getloadavg()[0]:.1f}",
+    ]
+    return ", ".join(part for part in parts if part) + "."
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _version(program: str, option: str) -> str:
+    if shutil.which(program) is None:
+        return f"no {program}"
+    answer = subprocess.run([program, option], capture_output=True, text=True, check=False)
+    return answer.stdout.strip()

@@ -1,0 +1,85 @@
+"""A terminal that is drained as fast as can be, with a program in it: what every rival runs under."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+COLUMNS, ROWS = 120, 40
+READ_SIZE = 1 << 16
+
+
+class Terminal:
+    """`argv` in a new terminal; `started` is when it was forked (monotonic seconds)."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], directory: Path) -> None:
+        self.started = time.monotonic()
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            try:
+                os.chdir(directory)
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", ROWS, COLUMNS, 0, 0))
+                os.execvpe(argv[0], list(argv), dict(env))
+            finally:
+                os._exit(127)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the program, should it still run: with a hang-up, as a closed window does."""
+        os.close(self.master)
+        for number, patience in ((signal.SIGHUP, 5.0), (signal.SIGKILL, 5.0)):
+            deadline = time.monotonic() + patience
+            while time.monotonic() < deadline:
+                if os.waitpid(self.pid, os.WNOHANG)[0]:
+                    return
+                time.sleep(0.01)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def read(self, timeout: float) -> bytes:
+        """What comes next; empty at the end. TimeoutError after `timeout` seconds of nothing."""
+        if not select.select([self.master], [], [], timeout)[0]:
+            raise TimeoutError(f"the program said nothing for {timeout:g} s")
+        try:
+            return os.read(self.master, READ_SIZE)
+        except OSError:  # EIO on Linux: nobody has the terminal open any more
+            return b""
+
+    def drain(self, timeout: float) -> tuple[int, float]:
+        """Take everything until the end: (bytes, seconds since the start). TimeoutError after `timeout`."""
+        size = 0
+        while data := self.read(timeout):
+            size += len(data)
+        return size, time.monotonic() - self.started
+
+    def until(self, text: bytes, timeout: float) -> bytes:
+        """What comes up to and with `text`. TimeoutError after `timeout` seconds of nothing."""
+        seen = b""
+        while text not in seen:
+            data = self.read(timeout)
+            if not data:
+                raise EOFError(f"the program ended without {text!r}; it said {seen[-300:]!r}")
+            seen += data
+        return seen
+
+    def skip(self, seconds: float) -> None:
+        """Drain for `seconds`."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                if not self.read(left):
+                    raise EOFError("the program ended early")
+
+    def write(self, data: bytes) -> None:
+        os.write(self.master, data)
