@@ -70,14 +70,12 @@ class AutoReader:
         return self._reader.waiting(now)
 
     def gap(self, now: float) -> list[Line]:
-        """Output of the child was lost between what was fed before and what will be fed after."""
         self._held = b""
         return self._reader.gap(now)
 
     @property
     def settling(self) -> bool:
-        """Whether `tick` may still return lines though nothing is fed: then it must go on being called."""
-        return self._drawn is not None and self._drawn.settling
+        return self._reader.settling
 
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
         self._lines.resize(columns, rows, now)

@@ -42,6 +42,15 @@ class Reader(Protocol):
         """The program waits for input: an unfinished line is finished. Return it, if any."""
         ...
 
+    def gap(self, now: float) -> list[Line]:
+        """Output was lost between what was fed before and what will be fed after."""
+        ...
+
+    @property
+    def settling(self) -> bool:
+        """Whether `tick` may still return lines though nothing is fed: then it must go on being called."""
+        ...
+
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
         """The terminal's size has changed, between what was fed before and what will be fed after."""
         ...

@@ -60,6 +60,10 @@ class LinesReader:
         self._settled = text
         return self._say(said, now) if said.strip() else []
 
+    @property
+    def settling(self) -> bool:
+        return False
+
     def gap(self, now: float) -> list[Line]:
         """Output was lost here: what was begun is not continued by what comes."""
         self._partial.clear()

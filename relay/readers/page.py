@@ -40,7 +40,7 @@ class Entry:
 
     def __init__(self, line: Logical, now: float) -> None:
         self.spoken: str | None = None
-        self.born = now
+        self.born = self.changed = now
         self.visible = True
         self.key = ""
         self.update(line, now)

@@ -70,7 +70,8 @@ class ScreenReader:
         self._hit = re.compile(hit(marker))
         self._form = False  # a `<<<` form is open
         self._primary = Page(scrolls_back=False)
-        self._alternate: Page | None = None
+        self._alternate = Page(scrolls_back=True)
+        self._page = self._primary
         self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
         self._fed = 0.0
         self._looked = 0.0
@@ -155,15 +156,11 @@ class ScreenReader:
     def close(self, now: float) -> list[Line]:
         return self.waiting(now)
 
-    @property
-    def _page(self) -> Page:
-        return self._primary if self._alternate is None else self._alternate
-
     def _cuts(self, data: bytes) -> list[tuple[int, bool]]:
         """Where in `data` the screen must be looked at: before it is turned over (True), and where lines may
         scroll away without scrolling off."""
         turns = [(match.start(), True) for match in _TURN.finditer(data)]
-        if self._alternate is None and not self._scrolls:
+        if self._page is self._primary and not self._scrolls:
             return turns
         step = max(self._screen.height // 2, 1)
         scrolls: list[tuple[int, bool]] = []
@@ -177,7 +174,7 @@ class ScreenReader:
 
     def _skippable(self, data: bytes) -> bytes | None:
         """In a flood of plain text with nothing to find in it, the part that must be fed to the screen."""
-        if len(data) < FLOOD or self._alternate is not None or self._scrolls or self._form:
+        if len(data) < FLOOD or self._page is self._alternate or self._scrolls or self._form:
             return None
         if self._hit.search(data) is not None:
             return None
@@ -191,7 +188,7 @@ class ScreenReader:
         self._screen.feed(tail)
         self._screen.drain()
         self._carry.clear()
-        self._primary = Page(scrolls_back=False)
+        self._page = self._primary = Page(scrolls_back=False)
         self._look(now)
         cursor = self._screen.cursor[1]
         for entry in self._page.visible:
@@ -207,13 +204,17 @@ class ScreenReader:
         self._dirty = False
         self._looked = now
         self._unseen = self._feeds = 0
-        if screen.alternate != (self._alternate is not None):
-            said += self._say(self._page.visible if self._alternate is not None else [], now)
-            self._alternate = Page(scrolls_back=True) if screen.alternate else None
+        if screen.alternate != (self._page is self._alternate):
+            if self._page is self._alternate:  # it is left: what stands there will not change any more
+                said += self._say(self._page.visible, now)
+                self._page = self._primary
+            else:
+                self._page = self._alternate
+                self._page.wipe(now)
             self._page.expect_reprint(now)
         drained = screen.drain()
         self._gap = self._gap or drained.lost
-        if self._alternate is not None:
+        if self._page is self._alternate:
             lines = logical_lines(screen.rows(), screen.columns, self._marker)
             return said + self._say(self._alternate.look(lines, self._fed, scrolls=True), now)
         rows = self._carry + drained.rows + screen.rows()
@@ -230,7 +231,7 @@ class ScreenReader:
         prints there, line by line. (A cursor after some text may be that of an input box.)"""
         screen = self._screen
         x, y = screen.cursor
-        if self._alternate is not None or x or not screen.cursor_visible:
+        if self._page is self._alternate or x or not screen.cursor_visible:
             return []
         entries = self._primary.visible
         if entries and entries[-1].last >= len(self._carry) + y:
@@ -243,7 +244,7 @@ class ScreenReader:
         if not any(entry.unsaid for entry in entries):
             return []
         printing = set(map(id, self._complete()))
-        cursor = self._screen.cursor[1] + (len(self._carry) if self._alternate is None else 0)
+        cursor = self._screen.cursor[1] + (len(self._carry) if self._page is self._primary else 0)
         due: list[Entry] = []
         newest = 0.0
         for entry in reversed(entries):

@@ -45,12 +45,11 @@ def logical_lines(rows: Sequence[Row], columns: int, marker: str) -> list[Logica
     blanks = 0
     at = 0
     while at < len(rows):
-        if not rows[at].text and not rows[at].wrapped:
-            blanks += 1
-            at += 1
-            continue
         first = at
         text, at = _soft(rows, at, columns)
+        if not text or text.isspace():
+            blanks += at - first
+            continue
         if at < len(rows) and rows[at].text and columns_of(text) * 2 > columns:
             text, at = _hard(rows, at, text, first, columns, begins)
         lines.append(Logical(text, squeeze(text), first, at - 1, blanks))

@@ -299,6 +299,12 @@ def test_leaving_the_alternate_screen_shows_again_what_was_said_before() -> None
     assert ears.told == HI
 
 
+def test_a_full_screen_program_that_is_stopped_and_goes_on_says_nothing_twice() -> None:
+    drawn = f"\x1b[?1049h{CLEAR}hello\r\n{LINE}\r\n\r\nmore"
+    ears = Ears(60, 12).hear(drawn).wait().hear("\x1b[?1049l").wait(5).hear(drawn).wait()
+    assert ears.told == HI
+
+
 def test_a_line_printed_just_before_the_alternate_screen_is_said() -> None:
     ears = Ears(60, 12).hear(CLEAR).wait().hear(f"{LINE}\r\n\x1b[?1049h{CLEAR}a file").wait()
     assert ears.told == HI

@@ -124,6 +124,7 @@ SEQUENCES = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
+@example(["\u2003".encode(), b"\x1b[1;1H"] * 3, 1, 5)
 @given(SEQUENCES, st.integers(1, 90), st.integers(1, 30))
 def test_no_sequences_make_a_reader_raise(pieces: list[bytes], columns: int, rows: int) -> None:
     ears = Ears(columns, rows)
