@@ -12,9 +12,10 @@ import logging
 import math
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
@@ -107,6 +108,8 @@ class MqttTransport:
             socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         )
         self._client.pending_calls_threshold = 10 * IN_FLIGHT
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._client._client.on_socket_register_write = self._register_write
 
     async def connect(self) -> None:
         # In a task of its own: a cancelled connect would go on in its thread and log in unattended.
@@ -114,12 +117,12 @@ class MqttTransport:
         try:
             await asyncio.shield(connecting)
         except MqttConnectError as error:
-            self._abandon()
+            self._end()
             raise BrokerError(
                 f"the broker at {self._endpoint.url} refuses the login ({error}). Check user and password."
             ) from None
         except (aiomqtt.MqttError, OSError, ValueError) as error:
-            self._abandon()
+            self._end()
             raise ConnectionLost(self._explain(error)) from None
         except asyncio.CancelledError:
             connecting.add_done_callback(self._forget)
@@ -151,11 +154,7 @@ class MqttTransport:
 
     def close(self) -> None:
         # Not by the library's __aexit__: it waits, and may swallow the cancellation that led here.
-        raw = self._client._client
-        with contextlib.suppress(OSError):
-            raw.disconnect()
-            raw.loop_write()
-        self._abandon()
+        self._end()
 
     @contextlib.contextmanager
     def _bounded(self, what: str) -> Iterator[None]:
@@ -172,14 +171,30 @@ class MqttTransport:
         """Nobody waits for this login any more."""
         if not connecting.cancelled():
             connecting.exception()
-        self._abandon()
+        self._end()
 
-    def _abandon(self) -> None:
-        """Close the socket: aiomqtt leaves it open (and in the event loop) when a login times out."""
+    def _register_write(self, _client: object, _userdata: object, sock: Any) -> None:
+        """Write when the socket is ready.
+
+        In place of aiomqtt's own, which puts it off to the loop's next turn, when the socket may be closed.
+        """
+        if threading.get_ident() == self._thread:
+            self._watch(sock)
+        else:  # the thread that connects
+            self._loop.call_soon_threadsafe(self._watch, sock)
+
+    def _watch(self, sock: socket.socket) -> None:
+        if sock.fileno() != -1:
+            self._loop.add_writer(sock.fileno(), self._client._client.loop_write)
+
+    def _end(self) -> None:
+        """Disconnect and close the socket; also after a login that failed, where aiomqtt leaves it open."""
         raw = self._client._client
         sock = raw.socket()
         if isinstance(sock, socket.socket):
+            raw.on_socket_register_write = None  # it writes at once, then
             with contextlib.suppress(OSError):
+                raw.disconnect()
                 sock.shutdown(socket.SHUT_RDWR)
             while raw.socket() is not None:  # what had arrived, then the end, which closes it
                 raw.loop_read()
