@@ -17,12 +17,13 @@ import random
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from relay import names
 from relay.bus import broker, presence, topics
 from relay.bus.broker import Endpoint
-from relay.bus.claims import claim_name
+from relay.bus.claims import claim_name, is_present
 from relay.bus.credentials import Credentials
 from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
 from relay.bus.ledger import Ledger
@@ -143,8 +144,23 @@ class Courier:
         self._receipts.set()
 
     def roster(self) -> list[Presence]:
-        """Everybody known in the team, by name."""
-        return self._roster.list(self._ledger.known(self.team))
+        """Everybody known in the team, by name; who of this home is there, whatever the broker has told."""
+        everybody = self._roster.list(self._ledger.known(self.team))
+        return [
+            replace(each, online=each.online or is_present(self._home, self.team, each.name))
+            for each in everybody
+        ]
+
+    @property
+    def connected(self) -> bool:
+        """Whether messages travel now."""
+        return self._publisher is not None
+
+    @property
+    def informed(self) -> bool:
+        """Whether `roster` is the whole truth: with an external broker, once its kept presences are in."""
+        # What was retained comes before the broker's copy of our own announcement.
+        return self._external is None or self._roster.online(self.name)
 
     async def _once(self) -> None:
         """One connection, from start to loss; always ends with an exception."""

@@ -37,10 +37,10 @@ class MemoryBackend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Somebody of the team; `online` says whether a live session has the name."""
+    """Somebody of the team; `online` says whether a live session has the name, None while nobody knows."""
 
     name: str
-    online: bool
+    online: bool | None
 
 
 class Services(Protocol):

@@ -18,6 +18,6 @@ async def deliver(target: str, message: str, ctx: Context) -> str | None:
     if target == "*":
         return None if sent else "Nobody else is in the team yet; the broadcast reached no one."
     roster = await ctx.relay.roster()
-    if any(names.same(member.name, target) and not member.online for member in roster):
+    if any(names.same(member.name, target) and member.online is False for member in roster):
         return f"{target} is offline. The message is kept and will be delivered when {target} is back."
     return None
