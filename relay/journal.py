@@ -6,10 +6,13 @@ event.  The file is rotated once (to `events.jsonl.1`) when it exceeds MAX_BYTES
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +22,52 @@ PREVIEW = 500
 
 
 class Journal:
-    """Appends entries; a disk that takes none is no reason to stop, and is said once through `trouble`."""
+    """Appends entries. A disk that takes none is no reason to stop: `trouble` is told, once each time."""
 
-    def __init__(self, path: Path, session: str, name: str) -> None:
+    def __init__(
+        self, path: Path, session: str, name: str, trouble: Callable[[str], None] = lambda text: None
+    ) -> None:
         self.path = path
         self.session = session
         self.name = name
-        self.trouble: str | None = None
+        self._trouble = trouble
+        self._failing = False
+        self._torn = False  # the last entry was written in part
 
     def write(self, event: str, **fields: Any) -> None:
+        """Append an entry; never raises."""
         entry = {"time": time.time(), "event": event, "session": self.session, "name": self.name, **fields}
         line = json.dumps(entry, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
         try:
-            if self.path.exists() and self.path.stat().st_size > MAX_BYTES:
-                self.path.replace(self.path.with_suffix(".jsonl.1"))
-            # One write to a file opened for appending: entries of several sessions do not mix.
-            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = self._open()
             try:
-                os.write(fd, line)
+                # One write to a file opened for appending: entries of several sessions do not mix.
+                self._torn = os.write(fd, b"\n" + line if self._torn else line) < len(line)
             finally:
                 os.close(fd)
+            if self._torn:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            self.trouble = f"cannot write the journal {self.path}: {error.strerror}"
+            if not self._failing:
+                self._failing = True
+                self._trouble(f"cannot write the journal {self.path}: {error.strerror}. Make room for it.")
+        else:
+            self._failing = False
+
+    def _open(self) -> int:
+        """A descriptor of the file, which is rotated first where it has grown too large."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        fd = os.open(self.path, flags, 0o600)
+        if os.fstat(fd).st_size <= MAX_BYTES:
+            return fd
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):  # another session is between the same two steps, or was first
+                if self.path.stat().st_ino == os.fstat(fd).st_ino:
+                    self.path.replace(self.path.with_suffix(".jsonl.1"))
+        finally:
+            os.close(fd)
+        return os.open(self.path, flags, 0o600)
 
 
 def preview(text: str) -> str:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 
 from relay.bus.courier import Courier
 from relay.bus.message import Message, State
+from relay.errors import LedgerError
 from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.queue import Injector
 from relay.journal import Journal, preview
+from relay.session.absent import NoBus
 
 STATES = {
     Result.INJECTED: State.INJECTED,
@@ -24,17 +26,21 @@ STATES = {
 
 
 class Mail:
-    """The messages of one agent. `fire` is told of message events, `tell_agent` what a sender must know."""
+    """The messages of one agent.
+
+    fire: told of message events; tell_agent: what a sender must know; tell_person: what the ledger refuses.
+    """
 
     def __init__(
         self,
-        courier: Courier,
+        courier: Courier | NoBus,
         injector: Injector,
         messages: deque[Message],
         journal: Journal,
         *,
         fire: Callable[[events.Event], None],
         tell_agent: Callable[[str], None],
+        tell_person: Callable[[str], None],
     ) -> None:
         self._courier = courier
         self._injector = injector
@@ -42,10 +48,16 @@ class Mail:
         self._journal = journal
         self._fire = fire
         self._tell_agent = tell_agent
+        self._tell_person = tell_person
 
     def collect(self) -> None:
         """Take up what was stored for this agent while nobody was there."""
-        for message in self._courier.waiting():
+        try:
+            waiting = self._courier.waiting()
+        except LedgerError as error:
+            self._tell_person(f"{error} What waited for this agent is not given to it.")
+            return
+        for message in waiting:
             self.arrived(message)
 
     def send(self, to: str, body: str) -> Sequence[Message]:
@@ -74,7 +86,12 @@ class Mail:
     def typed(self, injection: Injection, outcome: Outcome) -> None:
         """It was typed, or never will be: the sender learns it."""
         if injection.kind == "message" and (state := STATES.get(outcome.result)):
-            self._courier.settle(injection.id, state, outcome.detail or None)
+            try:
+                self._courier.settle(injection.id, state, outcome.detail or None)
+            except LedgerError as error:
+                self._tell_person(
+                    f"{error} A message of {injection.source} is {state}, and nobody learns it."
+                )
 
     def settled(self, message: Message) -> None:
         """A message of ours has come to an end; what did not arrive, its sender is told."""

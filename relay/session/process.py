@@ -23,11 +23,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from relay import names
 from relay.bus.courier import Courier
 from relay.bus.message import Message
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, unescape
-from relay.errors import MessageRefused
+from relay.errors import MessageRefused, RelayError
 from relay.home import Home
 from relay.hooks import config_file, events
 from relay.hooks.context import MAX_MESSAGES, MAX_OUTPUT, Context, MemoryService
@@ -44,6 +45,7 @@ from relay.journal import Journal, preview
 from relay.memory.store import MemoryStore
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
+from relay.session.absent import NoBus, NoMemory
 from relay.session.claim import Claim
 from relay.session.control import ControlServer
 from relay.session.launch import Options
@@ -117,15 +119,18 @@ class Session:
         self._tasks = asyncio.TaskGroup()
         self._exited: asyncio.Future[int] = self.loop.create_future()
         self._output_over = asyncio.Event()
+        self._started = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._closing: dict[str, asyncio.Event] = {}
         self._idle_since = 0.0
         self._told_of_change = False
+        self._bus_trouble = False
         self._state: tuple[str, float] = ("starting", time.time())
 
-        self.journal = Journal(home.journal, session_id, claim.name)
+        self.journal = Journal(home.journal, session_id, claim.name, self._journal_failed)
         self.setup = setup = Setup.load(options, home, Path.cwd())
         self.settings = setup.settings
+        self._notices = list(setup.notices)  # told as soon as there is a terminal to tell them on
         self.workers = Workers(self._tasks, self.tell_person)
         self.runner = Runner(
             setup.registry, report=self.report, note=self._printed, timeout=setup.settings.handler_seconds
@@ -141,15 +146,8 @@ class Session:
             on_outcome=self._on_typed,
             on_typing=self._on_typing,
         )
-        self.courier = Courier(
-            home,
-            claim.team,
-            claim.name,
-            broker_url=options.broker or setup.settings.broker or None,
-            on_message=lambda message: self.mail.arrived(message),
-            on_outcome=lambda message: self.mail.settled(message),
-            on_status=self._on_bus_status,
-        )
+        self.courier = self._open_bus(home, options.broker or setup.settings.broker or None)
+        self._memory = self._open_memory(home)
         self._lines: deque[str] = deque(maxlen=MAX_OUTPUT)
         self._messages: deque[Message] = deque(maxlen=MAX_MESSAGES)
         self.context = Context(
@@ -160,7 +158,7 @@ class Session:
             env=dict(env),
             task=options.task or None,
             services=self,
-            memory=MemoryService(MemoryStore(home.memory, claim.team, claim.name), setup.memory),
+            memory=MemoryService(self._memory, setup.memory),
             output=self._lines,
             messages=self._messages,
         )
@@ -171,7 +169,30 @@ class Session:
             self.journal,
             fire=self.fire,
             tell_agent=self._notify_agent,
+            tell_person=self.tell_person,
         )
+
+    def _open_bus(self, home: Home, url: str | None) -> Courier | NoBus:
+        try:
+            return Courier(
+                home,
+                self.claim.team,
+                self.claim.name,
+                broker_url=url,
+                on_message=lambda message: self.mail.arrived(message),
+                on_outcome=lambda message: self.mail.settled(message),
+                on_status=self._on_bus_status,
+            )
+        except RelayError as error:
+            self._notices.append(f"{error} The agent runs on without messages.")
+            return NoBus(error)
+
+    def _open_memory(self, home: Home) -> MemoryStore | NoMemory:
+        try:
+            return MemoryStore(home.memory, self.claim.team, self.claim.name)
+        except RelayError as error:
+            self._notices.append(f"{error} The agent runs on without memory.")
+            return NoMemory(error)
 
     # Its life.
 
@@ -191,6 +212,7 @@ class Session:
             await self._end(code)
             self.workers.cancel()
         self.runner.close()
+        self._memory.close()
         self.claim.release()
         return code
 
@@ -201,8 +223,6 @@ class Session:
             pid=self.pty.pid,
             cwd=str(self.setup.directory),
         )
-        for notice in self.setup.notices:
-            self.tell_person(notice)
         if self._detached:
             self.workers.spawn(
                 client.dismiss("detached", notices=[f"{self.claim.name} runs detached (pid {os.getpid()})."]),
@@ -211,8 +231,10 @@ class Session:
         else:
             self.terminals.adopt(client)
         self.terminals.answer_queries()
+        for notice in self._notices:
+            self.tell_person(notice)
         self.pump.start()
-        self.fire(events.SessionStart())
+        self.workers.queue(events.SessionStart.name, self._start())
         self.mail.collect()
         self.loop.call_later(self.settings.idle_seconds, self._watch_idle)
 
@@ -343,7 +365,15 @@ class Session:
             case _:
                 return False
 
+    async def _start(self) -> None:
+        """Let session_start's handlers have their say before anything that the agent said is answered."""
+        try:
+            await self._fired(events.SessionStart())
+        finally:
+            self._started.set()
+
     async def _act_on(self, directive: Directive) -> None:
+        await self._started.wait()
         self.journal.write(
             "directive",
             namespace=directive.namespace,
@@ -433,7 +463,16 @@ class Session:
         self.terminals.tell(text)
 
     def _on_bus_status(self, text: str) -> None:
+        """The person hears of trouble once, and of its end."""
         self.journal.write("bus", status=text)
+        if self._bus_trouble == self.courier.connected:
+            self._bus_trouble = not self.courier.connected
+            self.terminals.tell(text if self._bus_trouble else f"{text}; messages travel again.")
+
+    def _journal_failed(self, text: str) -> None:
+        """Not with `tell_person`, which writes into the journal."""
+        print(text, file=sys.stderr)
+        self.terminals.tell(text)
 
     def _printed(self, handler: str, text: str) -> None:
         self.journal.write("handler_printed", handler=handler, text=preview(text))
@@ -451,10 +490,11 @@ class Session:
         return self.mail.send(to, body)
 
     def roster(self) -> Sequence[Member]:
+        absent = False if self.courier.informed else None
         return [
-            Member(each.name, each.online)
+            Member(each.name, each.online or absent)
             for each in self.courier.roster()
-            if each.name.casefold() != self.claim.name.casefold()
+            if not names.same(each.name, self.claim.name)
         ]
 
     def report(self, problem: Problem) -> None:

@@ -9,8 +9,8 @@ It runs on the session's event loop, in slices, so that a flood of output delays
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-import traceback
 from collections.abc import Callable
 from typing import Protocol
 
@@ -21,6 +21,8 @@ from relay.readers.line import Line
 from relay.terminal import forward
 from relay.terminal.forward import Forwarder
 from relay.terminal.pty import Pty, flags
+
+_log = logging.getLogger(__name__)
 
 SLICE = 0.004
 """Seconds of work after which the event loop gets its turn."""
@@ -152,7 +154,7 @@ class OutputPump:
         try:
             lines = step()
         except Exception as error:  # noqa: BLE001 (logged with its traceback, said once, contained)
-            traceback.print_exc()
+            _log.exception("the reader failed")
             self._failed = True
             self._listener.on_reader_failed(f"{type(error).__name__}: {error}")
         else:

@@ -6,13 +6,15 @@ A fault in one piece is said once and leaves the rest, the agent above all, runn
 from __future__ import annotations
 
 import asyncio
-import traceback
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from relay.errors import RelayError
 
 Work = Coroutine[Any, Any, None]
+
+_log = logging.getLogger(__name__)
 
 
 class Workers:
@@ -66,5 +68,5 @@ class Workers:
         except RelayError as error:
             self._complain(f"{what}: {error}")
         except Exception as error:  # noqa: BLE001 (logged with its traceback, said to the person, contained)
-            traceback.print_exc()
+            _log.exception(what)  # unlike printing it, that cannot fail on a full disk
             self._complain(f"{what} failed ({type(error).__name__}: {error}); the agent runs on without it.")

@@ -1,0 +1,61 @@
+"""What stands in for the bus and the memory store where these cannot be opened: the agent runs on without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from relay.bus.message import Message, State
+from relay.bus.presence import Presence
+from relay.errors import RelayError
+from relay.hooks.services import Remembered
+
+
+class NoBus:
+    """A courier that knows nobody and refuses to send, with the reason why it is not a real one."""
+
+    informed = True
+    connected = False
+
+    def __init__(self, why: RelayError) -> None:
+        self._why = why
+
+    async def run(self) -> None: ...
+
+    def send(self, to: str, body: str, *, thread: str | None = None) -> NoReturn:
+        raise self._why
+
+    def drain(self) -> None: ...
+
+    def waiting(self) -> list[Message]:
+        return []
+
+    def injecting(self, id: str) -> None: ...
+
+    def settle(self, id: str, state: State, detail: str | None = None) -> None: ...
+
+    def roster(self) -> list[Presence]:
+        return []
+
+    def close(self) -> None: ...
+
+
+class NoMemory:
+    """A memory store every method of which says why there is none."""
+
+    def __init__(self, why: RelayError) -> None:
+        self._why = why
+
+    def save(self, text: str, *, shared: bool = False) -> Remembered:
+        raise self._why
+
+    def search(self, query: str, limit: int = 10) -> Sequence[Remembered]:
+        raise self._why
+
+    def list(self, limit: int = 20) -> Sequence[Remembered]:
+        raise self._why
+
+    def forget(self, id: str) -> bool:
+        raise self._why
+
+    def close(self) -> None: ...

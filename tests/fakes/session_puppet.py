@@ -1,0 +1,55 @@
+"""A line agent on strings: logs every line it is given, and does what a test tells it over a socket.
+
+    session_puppet.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]
+
+FOLDER/heard     every line read from the terminal, as it came
+FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} ends
+--ready TEXT     printed at the start
+--reply          print TEXT whenever a line matches PATTERN
+--deaf           ignore that signal
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+
+folder, *arguments = sys.argv[1:]
+replies = []
+strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
+def out(text: str) -> None:
+    data = text.encode("utf-8", "surrogateescape")
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def obey() -> None:
+    while True:
+        match json.loads(strings.recv(1 << 20)):
+            case {"say": text}:
+                out(text)
+            case {"exit": code}:
+                os._exit(code)
+
+
+while arguments:
+    match arguments:
+        case ["--ready", text, *arguments]:
+            out(text)
+        case ["--reply", pattern, text, *arguments]:
+            replies.append((re.compile(pattern), text))
+        case ["--deaf", name, *arguments]:
+            signal.signal(signal.Signals[name], signal.SIG_IGN)
+strings.bind(f"{folder}/strings")
+threading.Thread(target=obey, daemon=True).start()
+with open(f"{folder}/heard", "ab", buffering=0) as log:
+    while line := os.read(0, 1 << 16):
+        log.write(line)
+        for pattern, text in replies:
+            if pattern.search(line.decode("utf-8", "replace")):
+                out(text)

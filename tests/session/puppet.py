@@ -1,0 +1,144 @@
+"""Line agents that tests drive, and looks at what a session of theirs has done."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from support import Relay, wait_until
+
+PUPPET = Path(__file__).parent.parent / "fakes" / "session_puppet.py"
+
+Entry = dict[str, Any]
+
+
+class Puppet:
+    """One wrapped agent (tests/fakes/session_puppet.py) in a session of its own."""
+
+    def __init__(self, relay: Relay, name: str, *, team: str = "default") -> None:
+        self.relay = relay
+        self.name = name
+        self.team = team
+        self.folder = relay.home / "puppets" / team / name
+        self.folder.mkdir(parents=True)
+
+    def command(self, *arguments: str) -> list[str | Path]:
+        """What to wrap; `arguments` are the fake program's own."""
+        return [sys.executable, PUPPET, self.folder, *arguments]
+
+    def wrap(
+        self,
+        *arguments: str,
+        options: tuple[str | Path, ...] = (),
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Puppet:
+        """Start it detached and wait until it is on its strings."""
+        self.relay(
+            "wrap",
+            "-d",
+            "-n",
+            self.name,
+            "-t",
+            self.team,
+            *options,
+            *self.command(*arguments),
+            cwd=cwd,
+            env=env,
+        )
+        wait_until(lambda: (self.folder / "strings").exists() and (self.folder / "heard").exists())
+        return self
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """Have the agent print `text`."""
+        self._pull({"say": text + end})
+
+    def exit(self, code: int = 0) -> None:
+        self._pull({"exit": code})
+
+    @property
+    def heard(self) -> str:
+        """What the agent has read from its terminal so far."""
+        return (self.folder / "heard").read_bytes().decode("utf-8", "surrogateescape")
+
+    def hears(self, words: str) -> str:
+        """Wait until the agent has read `words`; all that it has read."""
+        wait_until(lambda: words in self.heard, message=lambda: f"{words!r} in {self.heard!r}\n{self.log()}")
+        return self.heard
+
+    def texts(self) -> list[tuple[str, str]]:
+        """What was given to it on one line each, in order: (from whom, what)."""
+        return re.findall(
+            r"^\[relay \w{4} (?:from )?([^\]]*)\] (.*) \[/relay \w{4}\]$", self.heard, re.MULTILINE
+        )
+
+    def events(self, event: str = "") -> list[Entry]:
+        """The journal's entries of this agent, of one kind if `event` is given."""
+        entries = events(self.relay)
+        return [e for e in entries if e["name"] == self.name and event in ("", e["event"])]
+
+    def told(self, words: str) -> str:
+        """Wait until the person of this agent was told `words`; the whole notice."""
+        found = wait_until(
+            lambda: [
+                text
+                for e in self.events()
+                for text in (e.get("text", ""), e.get("problem", ""))
+                if words in text
+            ],
+            message=lambda: f"{words!r}\n{self.log()}",
+        )
+        return str(found[0])
+
+    def state(self) -> str:
+        """What `relay ps` says of it."""
+        (row,) = [row for row in ps(self.relay) if row["name"] == self.name and row["team"] == self.team]
+        return str(row["state"])
+
+    def ended(self) -> bool:
+        return bool(self.events("session_end"))
+
+    def log(self) -> str:
+        """Everything known, for a failed assertion."""
+        session = self.relay.home / "state" / "session.log"
+        return self.relay("events").stdout + (session.read_text() if session.exists() else "")
+
+    def _pull(self, what: Entry) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
+            strings.sendto(json.dumps(what).encode(), str(self.folder / "strings"))
+
+
+def events(relay: Relay) -> list[Entry]:
+    """The journal, oldest first."""
+    path = relay.home / "state" / "events.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def ps(relay: Relay) -> list[Entry]:
+    return list(json.loads(relay("ps", "--json").stdout))
+
+
+def messages(relay: Relay, *arguments: str) -> list[Entry]:
+    return list(json.loads(relay("messages", "--json", *arguments).stdout))
+
+
+def project(relay: Relay, config: str, *, trust: bool = True) -> Path:
+    """A project folder with a relay.config.py, trusted unless told otherwise."""
+    folder = relay.home / "project"
+    folder.mkdir(exist_ok=True)
+    (folder / "relay.config.py").write_text(config)
+    if trust:
+        relay("trust", cwd=folder)
+    return folder
+
+
+def settings(relay: Relay, text: str) -> None:
+    """The person's own relay.toml."""
+    path = relay.home / "config" / "relay.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
