@@ -1,0 +1,91 @@
+"""Small programs that draw, on a real pseudo-terminal, at their own pace."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from hearing import TICK
+
+from relay.directives.grammar import Grammar
+from relay.readers.auto import AutoReader
+
+FAKES = Path(__file__).parent.parent / "fakes"
+
+
+def run(
+    command: list[str], *, columns: int = 80, rows: int = 24, typed: bytes = b""
+) -> list[tuple[str, str]]:
+    """What `command` told under a terminal of its own until it ended."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    reader = AutoReader(columns, rows)
+    grammar = Grammar({"relay"}.__contains__)
+    with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True):
+        os.close(follower)
+        lines = []
+        if typed:
+            reader.typed(typed, time.monotonic(), echo=True)
+            os.write(leader, typed)
+        while True:
+            ready, _, _ = select.select([leader], [], [], TICK)
+            if ready:
+                try:
+                    data = os.read(leader, 65536)
+                except OSError:  # EIO: the last process that had the terminal open has ended
+                    break
+                lines += reader.feed(data, time.monotonic())
+            else:
+                lines += reader.tick(time.monotonic())
+        lines += reader.close(time.monotonic())
+    os.close(leader)
+    found = [one for line in lines for one in grammar.line(line)] + grammar.turn_end(0)
+    return [(one.target, one.body) for one in found]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    lines = ["Hello.", "@relay:Bob please check the tests", "Some prose that mentions @relay:Nobody in it."]
+    lines += [f"filler {n} of the report" for n in range(12)]
+    lines += ["@relay:Ann the second", "resize", "@relay:Bob please check the tests", "resize", "Bye."]
+    path = tmp_path / "script"
+    path.write_text("\n".join(lines))
+    return path
+
+
+TOLD = [
+    ("Bob", "please check the tests"),
+    ("Ann", "the second"),
+    ("Bob", "please check the tests"),
+]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 12), (120, 50)])
+@pytest.mark.parametrize("fake", ["draw_inline.py", "draw_full.py"])
+def test_a_program_that_draws_is_heard_exactly(fake: str, size: tuple[int, int], script: Path) -> None:
+    """R46."""
+    command = [sys.executable, str(FAKES / fake), str(script)]
+    assert run(command, columns=size[0], rows=size[1]) == TOLD
+
+
+def test_cat_echoes_and_says() -> None:
+    """R46."""
+    assert run(["cat"], typed=b"@relay:Bob hi\n\x04") == [("Bob", "hi")]
+
+
+def test_a_silent_reader_has_only_the_echo() -> None:
+    assert run(["sh", "-c", "read line; read line"], typed=b"@relay:Bob hi\n\x04") == []
+
+
+def test_a_shell_says_what_its_commands_print() -> None:
+    typed = b"echo @relay:Bob hi\nclear; printf '@relay:Ann %s\\n' ho\nexit\n"
+    assert run(["bash", "--norc", "--noprofile", "-i"], typed=typed) == [("Bob", "hi"), ("Ann", "ho")]
