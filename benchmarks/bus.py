@@ -97,6 +97,8 @@ async def measure(home: Home) -> dict[str, float]:
         lines = [(await other.stdout.readline()).split() for _ in range(count)]
         assert [int(body) for body, _ in lines] == list(range(count)), "lost or out of order"
         results[f"burst_{count}_s"] = float(lines[-1][1]) - begun
+        for _ in range(count):
+            await injected.get()
 
     before = resource.getrusage(resource.RUSAGE_SELF)
     await asyncio.sleep(IDLE_SECONDS)

@@ -22,56 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names
+from relay.bus import schema
 from relay.bus.envelope import Parcel, Receipt
 from relay.bus.message import Message, State
 from relay.errors import LedgerError
 
-SCHEMA = 1
 BUSY_SECONDS = 2.0
 KEEP_DAYS = 30
 """Days for which settled messages are remembered, and with them the ids that are not taken twice."""
-
-_TABLES = """
-CREATE TABLE meta (origin TEXT NOT NULL);
-CREATE TABLE registry (
-    team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, seen REAL NOT NULL,
-    PRIMARY KEY (team, key)) WITHOUT ROWID;
-CREATE TABLE sequences (
-    team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL, last INTEGER NOT NULL,
-    PRIMARY KEY (team, sender_key, to_key)) WITHOUT ROWID;
-CREATE TABLE outbox (
-    place INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE, team TEXT NOT NULL,
-    sender TEXT NOT NULL, sender_key TEXT NOT NULL, recipient TEXT NOT NULL, to_key TEXT NOT NULL,
-    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT, sequence INTEGER NOT NULL,
-    state TEXT NOT NULL, detail TEXT,
-    told TEXT,                         -- the last state that the sender heard of
-    attempts INTEGER NOT NULL DEFAULT 0,
-    hidden INTEGER NOT NULL DEFAULT 0, -- dropped after it was settled: kept for its id only
-    due REAL                           -- when to publish (again); NULL: when the receiver appears
-);
-CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, sequence)
-    WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_untold ON outbox (team, sender_key) WHERE told IS NOT state;
-CREATE TABLE inbox (
-    arrival INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL, team TEXT NOT NULL,
-    sender TEXT NOT NULL, sender_key TEXT NOT NULL, recipient TEXT NOT NULL, to_key TEXT NOT NULL,
-    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT, origin TEXT NOT NULL, sequence INTEGER NOT NULL,
-    state TEXT NOT NULL, detail TEXT,
-    receipted TEXT,                    -- the last state whose receipt the broker took
-    injecting INTEGER NOT NULL DEFAULT 0,
-    hidden INTEGER NOT NULL DEFAULT 0,
-    place INTEGER,                     -- its turn among all that came; NULL: something before it is missing
-    UNIQUE (team, to_key, sender_key, id));
-CREATE INDEX inbox_waiting ON inbox (team, to_key, place) WHERE state = 'stored';
-CREATE INDEX inbox_unreceipted ON inbox (team, to_key) WHERE receipted IS NOT state;
-CREATE INDEX inbox_sequence ON inbox (team, to_key, sender_key, origin, sequence);
-CREATE TABLE pairs (
-    team TEXT NOT NULL, to_key TEXT NOT NULL, sender_key TEXT NOT NULL, origin TEXT NOT NULL,
-    next INTEGER NOT NULL,             -- every sequence below it has been released or will never come
-    PRIMARY KEY (team, to_key, sender_key, origin)) WITHOUT ROWID;
-"""
 
 _MESSAGE = "id, sender, recipient, body, time, state, thread, detail"
 
@@ -545,22 +503,15 @@ class Ledger:
         db = self._db
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
-        if self._schema() == 0:
+        if schema.version(db) == 0:
             with self._transaction():
-                if self._schema() == 0:  # nobody was faster
-                    for statement in _TABLES.split(";\n"):
-                        db.execute(statement)
-                    db.execute("INSERT INTO meta VALUES (?)", (secrets.token_hex(8),))
-                    db.execute(f"PRAGMA user_version = {SCHEMA}")
-        if self._schema() != SCHEMA:
+                if schema.version(db) == 0:  # nobody was faster
+                    schema.create(db)
+        if schema.version(db) != schema.VERSION:
             raise LedgerError(
                 f"{self._path} was written by another version of relay. Upgrade relay, or move it away."
             )
         (self._origin,) = db.execute("SELECT origin FROM meta").fetchone()
-
-    def _schema(self) -> int:
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        return int(version)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -579,7 +530,7 @@ class Ledger:
         try:
             yield
         except sqlite3.Error as error:
-            raise _ledger_error(self._path, error) from None
+            raise schema.explain(self._path, error) from None
 
 
 def _message(row: Iterable[object]) -> Message:
@@ -594,17 +545,3 @@ def _message(row: Iterable[object]) -> Message:
         thread=None if thread is None else str(thread),
         detail=None if detail is None else str(detail),
     )
-
-
-def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    advice = {
-        sqlite3.SQLITE_FULL: "the disk is full. Make room; nothing that was accepted is lost.",
-        sqlite3.SQLITE_IOERR: "the disk fails or is full. Make room, or check it.",
-        sqlite3.SQLITE_BUSY: "another process keeps it locked. Try again; `fuser` on the file shows who.",
-        sqlite3.SQLITE_READONLY: "it is read-only. Make it writable, or set RELAY_HOME to another directory.",
-        sqlite3.SQLITE_CANTOPEN: "it cannot be opened. Make its directory writable, or set RELAY_HOME.",
-        sqlite3.SQLITE_CORRUPT: "it is damaged. Move it away; relay then begins a new one.",
-        sqlite3.SQLITE_NOTADB: "it is not a ledger. Move it away; relay then begins a new one.",
-    }.get(code, f"{error}.")
-    return LedgerError(f"the message ledger {path}: {advice}")
