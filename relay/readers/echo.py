@@ -94,6 +94,17 @@ class Echo:
                 return True
         return False
 
+    def before_draft(self, text: str) -> str:
+        """`text` without what was typed since the last Enter, if that is its end."""
+        draft = self.draft
+        if not draft or not squeeze(text).endswith(draft):
+            return text
+        at, left = len(text), len(draft)
+        while left:
+            at -= 1
+            left -= not text[at].isspace()
+        return text[:at]
+
     def drafted(self, text: str) -> bool:
         """Whether `text` shows, after a prompt's sign at most, what was typed since the last Enter."""
         if not self._draft:

@@ -55,7 +55,7 @@ class LinesReader:
 
     def waiting(self, now: float) -> list[Line]:
         self._block = 0
-        text = self.unfinished()
+        text = self._echo.before_draft(self.unfinished())
         said = self._unsaid(text)
         self._settled = text
         return self._say(said, now) if said.strip() else []

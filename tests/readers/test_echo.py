@@ -25,6 +25,17 @@ def test_the_echo_may_come_letter_by_letter_and_after_a_prompt() -> None:
     assert ears.told == HI
 
 
+@pytest.mark.parametrize("prompt", ["", "> ", "you: "])
+def test_a_half_typed_line_is_not_said_though_the_program_waits(prompt: str) -> None:
+    ears = Ears().hear(f"hello\r\n{prompt}").prompted()
+    for letter in LINE:
+        ears.type(letter).hear(letter).prompted().wait(1).prompted()
+    assert ears.told == []
+    ears.type("\r").hear("\r\n").wait(0.1).hear(f"{LINE}\r\n{prompt}").prompted()
+    assert ears.told == HI
+    assert ears.texts == [text for text in ("hello", prompt, LINE, prompt) if text]
+
+
 def test_the_echo_after_a_prompt_that_was_waited_at() -> None:
     ears = Ears().hear("you> ").prompted().type(f"{LINE}\r").hear(f"{LINE}\r\n")
     assert ears.close().told == []

@@ -6,7 +6,7 @@ import importlib.metadata
 
 import pytest
 
-from relay.terminal import ghostty
+from relay.terminal import ghostty, libghostty
 from relay.terminal.screen import Row, Screen, ScreenUnavailable, open_screen
 
 
@@ -214,7 +214,7 @@ def test_without_the_package_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch)
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "files", missing)
-    ghostty._library.cache_clear()
+    libghostty.load.cache_clear()
     with pytest.raises(ScreenUnavailable, match="pip install pyghostty"):
         open_screen(80, 24)
 
