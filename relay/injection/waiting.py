@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
@@ -45,12 +45,14 @@ class Wait(Enum):
 class Waiting:
     """What a foreground group waits for.
 
-    nap: of READ, the thread and how often it has gone to sleep: an equal one later is the same sleep,
-         so what was typed in between has not been read.
+    nap:   of READ, the thread and how often it has gone to sleep: an equal one later is the same sleep,
+           so what was typed in between has not been read.
+    alone: of READ, whether that is the process's only thread: another might still be printing.
     """
 
     wait: Wait
     nap: tuple[int, int] | None = None
+    alone: bool = True
 
 
 UNKNOWN = Waiting(Wait.UNKNOWN)
@@ -76,7 +78,7 @@ def look(group: int) -> Waiting:
             for tid in threads:
                 found = _thread(pid, tid, terminal, calls)
                 if found.wait is Wait.READ:
-                    return found
+                    return replace(found, alone=len(threads) == 1)
                 if found.wait is Wait.POLL:
                     best = found
             for child in _children(pid, threads):

@@ -72,7 +72,7 @@ SETTLED = 0.5
 """Seconds of quiet, with the agent waiting for input, after which it has acted on a closing prompt."""
 
 LONG_QUIET = 2.0
-"""Seconds of quiet after which an agent waits for input, where the system does not tell."""
+"""Seconds of quiet after which an agent waits for input, where the system does not tell for sure."""
 
 
 def main(
@@ -355,9 +355,10 @@ class Session:
         if self._forwarder.output_pending():
             return False
         quiet = time.monotonic() - self.pump.last_output
-        match waiting.look(self.pty.foreground()).wait:
+        looked = waiting.look(self.pty.foreground())
+        match looked.wait:
             case Wait.READ:
-                return True
+                return looked.alone or quiet >= LONG_QUIET
             case Wait.POLL:
                 return quiet >= SCREEN_QUIET
             case Wait.UNKNOWN:
