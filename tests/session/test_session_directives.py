@@ -1,0 +1,208 @@
+"""Directives of real sessions: what fires, in which order, and what is only text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from session.puppet import Puppet, messages, project
+from support import Relay, wait_until
+
+RECORD = """
+from pathlib import Path
+from relay import RelayConfig, on, pattern
+
+def note(text):
+    with open(Path(__file__).with_name("record"), "a") as record:
+        record.write(text + "\\n")
+"""
+
+
+def record(relay: Relay) -> list[str]:
+    path = relay.home / "project" / "record"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.parametrize("colon", ["async ", ""], ids=["async", "sync"])
+def test_a_namespace_of_ones_own_is_called_and_its_answer_reaches_the_agent(relay: Relay, colon: str) -> None:
+    """R46, R49, R50, R57."""
+    folder = project(
+        relay,
+        f"""
+from relay import pattern
+
+@pattern("deploy")
+{colon}def deploy(target, message, ctx):
+    return {{"inject": f"Deployed {{message}} to {{target}} for {{ctx.agent_name}}"}}
+""",
+    )
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.say("Let me see.\n@deploy:staging v1.2.3")
+    alice.hears("[/relay")
+    assert alice.texts() == [("hook @deploy:staging", "Deployed v1.2.3 to staging for Alice")]
+
+
+def test_handlers_of_a_table(relay: Relay) -> None:
+    """R49, R58: RelayConfig with functions and "builtin"."""
+    folder = project(
+        relay,
+        """
+from relay import RelayConfig
+
+async def deploy(target, message, ctx):
+    await ctx.relay.send("Bob", f"{target} is at {message}")
+
+def greet(event, ctx):
+    return "Welcome."
+
+config = RelayConfig(
+    patterns={"deploy": deploy, "relay": "builtin", "memory": "builtin"},
+    hooks={"onSessionStart": greet},
+    memory={"backend": "embedded", "autoSave": False, "promptOnEnd": False},
+)
+""",
+    )
+    bob = Puppet(relay, "Bob").wrap()
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.hears("Welcome.")
+    alice.say("@deploy:staging v1\n@relay:Bob and by relay\n@memory:save the mat hides a key")
+    bob.hears("and by relay")
+    alice.hears("Saved to memory as")
+    wait_until(lambda: len(bob.texts()) == 2)
+    assert sorted(bob.texts()) == [("Alice", "and by relay"), ("Alice", "staging is at v1")]
+
+
+def test_the_built_in_namespaces(relay: Relay) -> None:
+    """R47, R48: in one agent's words."""
+    alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    alice.say("@relay:bob only for Bob\n@relay:* for all\n@broadcast:* for all again")
+    for agent in (bob, carol):
+        agent.hears("for all again")
+    assert bob.texts() == [("Alice", "only for Bob"), ("Alice", "for all"), ("Alice", "for all again")]
+    assert carol.texts() == [("Alice", "for all"), ("Alice", "for all again")]
+    alice.say("@memory:save Deploys need two reviews")
+    id = alice.hears("Saved to memory as").split("Saved to memory as ")[1].split(".")[0]
+    alice.say("@memory:search deploying")
+    alice.hears("Deploys need two reviews")
+    alice.say(f"@memory:forget {id}")
+    alice.hears(f"Forgot {id}")
+    alice.say("@memory:list")
+    alice.hears("Nothing is remembered yet.")
+
+
+def test_what_is_meant_literally_is_not_acted_on_and_reaches_handlers_unescaped(relay: Relay) -> None:
+    """R65."""
+    folder = project(
+        relay,
+        RECORD
+        + """
+@pattern("log")
+def log(target, message):
+    note(message)
+
+@on("output")
+def output(output):
+    note("output: " + output)
+""",
+    )
+    alice, bob = Puppet(relay, "Alice").wrap(cwd=folder), Puppet(relay, "Bob").wrap()
+    alice.say(r"\@relay:Bob not sent")
+    alice.say(r"\\@relay:Bob not sent either")
+    alice.say("one may write @relay:Bob in a sentence\n```\n@relay:Bob in a fence\n```")
+    alice.say(r"@log:x use \@relay:Name and \\@relay:Name")
+    alice.say("@relay:Bob sent")
+    bob.hears("[/relay")
+    wait_until(lambda: any(line.startswith("use") for line in record(relay)))
+    assert bob.texts() == [("Alice", "sent")]
+    assert r"use @relay:Name and \@relay:Name" in record(relay)
+    said = [line.removeprefix("output: ") for line in record(relay)]
+    assert "@relay:Bob not sent" in said
+    assert r"\@relay:Bob not sent either" in said
+
+
+def test_order_specificity_override_and_stop(relay: Relay) -> None:
+    """R66, R67, R68, R69."""
+    folder = project(
+        relay,
+        RECORD
+        + """
+@pattern("ship")
+def any_target(target): note(f"{target}: any")
+
+@pattern("ship:prod-*")
+def glob(target): note(f"{target}: glob")
+
+@pattern("ship:prod-eu")
+def exact(target): note(f"{target}: exact")
+
+@pattern("ship")
+def registered_later(target): note(f"{target}: later"); return {"stop": True}
+
+@pattern("ship")
+def never(target): note("never")
+
+@pattern("relay")
+async def after_the_builtin(target, message, ctx):
+    note(f"relay: {[m.body for m in ctx.messages]}")
+
+@pattern("broadcast", override=True)
+def instead(target, message): note(f"instead: {message}")
+""",
+    )
+    alice, bob = Puppet(relay, "Alice").wrap(cwd=folder), Puppet(relay, "Bob").wrap()
+    alice.say("@ship:prod-eu it\n@relay:Bob hello\n@broadcast:* kept back\n@ship:lab it")
+    wait_until(lambda: len(record(relay)) == 8, message=lambda: f"{record(relay)}\n{alice.log()}")
+    lines = record(relay)
+    assert [line for line in lines if ": " in line and line.startswith(("prod", "lab"))] == [
+        "prod-eu: exact", "prod-eu: glob", "prod-eu: any", "prod-eu: later", "lab: any", "lab: later",
+    ]  # fmt: skip
+    assert "relay: ['hello']" in lines
+    assert "instead: kept back" in lines
+    bob.hears("hello")
+    assert [message["body"] for message in messages(relay)] == ["hello"]
+
+
+def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    Puppet(relay, "Bobby").wrap()
+    for said, answer in (
+        ("@relay:Bobyb hello", "Did you mean Bobby?"),
+        ("@relay:Zoe hello", "nobody in team 'default' is called 'Zoe'. There is Bobby."),
+        ("@relay:Alice hello", "is the sender itself"),
+        ("@relay:Bobby", "it needs a text after it"),
+        ("@relay:#general hello", "channels do not exist yet"),
+        ("@memory:sav it", "Did you mean @memory:save?"),
+        ("@relay:Bobby " + "x" * 70_000, "65536 are allowed"),
+        ("@relay:Bobby <<<\nno end", "had no >>> line"),
+    ):
+        alice.say(said)
+        alice.hears(answer)
+
+
+def test_the_same_twice_is_two_messages_and_a_line_in_pieces_is_one(relay: Relay) -> None:
+    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice.say("@relay:Bob Are you", end="")
+    wait_until(lambda: alice.state() == "ready")
+    alice.say(" there?\n@relay:Bob Are you there?\n@relay:Bob last")
+    bob.hears("last")
+    assert [text for _, text in bob.texts()] == ["Are you there?", "Are you there?", "last"]
+
+
+def test_many_lines_are_one_message(relay: Relay) -> None:
+    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice.say("@relay:Bob <<<\nfirst\n\n  @relay:Bob second\n>>>\n@relay:Bob done")
+    bob.hears("done")
+    assert [m["body"] for m in messages(relay)] == ["first\n\n  @relay:Bob second", "done"]
+
+
+def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
+    """The terminal echoes what relay types; that is not the agent speaking."""
+    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    carol = Puppet(relay, "Carol").wrap()
+    alice.say("@relay:Bob @relay:Carol pass this on\n@relay:Bob <<<\nlook:\n@relay:Carol and this\n>>>")
+    bob.hears("and this")
+    bob.say("@relay:Carol from Bob himself")
+    carol.hears("from Bob himself")
+    assert carol.texts() == [("Bob", "from Bob himself")]
+    assert json.loads(relay("messages", "--json", "--to", "Carol").stdout)[0]["body"] == "from Bob himself"
