@@ -20,8 +20,8 @@ GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "stop"),
     "Talk": ("send", "messages", "retry", "drop"),
     "Remember": ("memory",),
-    "Look inside": ("events", "inspect", "agents", "doctor"),
-    "Set up": ("init", "trust", "broker", "demo"),
+    "Look inside": ("explain", "events", "inspect", "agents"),
+    "Set up": ("trust", "broker", "demo"),
 }
 
 _EPILOG = """\

@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import select
+import signal
 import time
 from contextlib import suppress
 
-from relay.errors import NoSuchSession, RelayError, UsageError
+from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.session.directory import SessionInfo, call, find, live
 
@@ -32,21 +33,28 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name the sessions to stop, or say --all. `relay ps` lists them.")
     home = Home.from_env()
     sessions = live(home, args.team) if args.all else [find(home, name, args.team) for name in args.names]
-    watched = [(session, _watch(session.pid)) for session in sessions]
+    waiting: list[tuple[SessionInfo, int, float]] = []
     failed = False
     for session in sessions:
+        watch = _watch(session.pid)
         try:
             for _ in range(2 if args.now else 1):
-                call(session.socket, {"op": "stop"})
+                patience = float(call(session.socket, {"op": "stop"})["patience"])
         except NoSuchSession:
-            continue  # it has just ended by itself
+            patience = 0.0  # it has just ended by itself
+        except NotAllowed:
+            raise
         except RelayError as error:
             failed = True
             print(f"{session.name}: {error}")
-    for session, watch in watched:
-        if not failed:
-            _wait(session, watch)
+            continue
+        waiting.append((session, watch, patience))
+    for session, watch, patience in waiting:
+        if _ended(session, watch, patience):
             print(f"{session.name} has ended.")
+        else:
+            os.kill(session.pid, signal.SIGKILL)
+            print(f"{session.name} did not end within {patience:g} s and was killed.")
     return 1 if failed else 0
 
 
@@ -57,14 +65,17 @@ def _watch(pid: int) -> int:
     return -1
 
 
-def _wait(session: SessionInfo, watch: int) -> None:
+def _ended(session: SessionInfo, watch: int, patience: float) -> bool:
+    """Wait until the session has ended; false if it has not within `patience` seconds."""
     if watch >= 0:
-        select.select([watch], [], [])
+        ended = bool(select.select([watch], [], [], patience)[0])
         os.close(watch)
-        return
-    while True:
+        return ended
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
         try:
             os.kill(session.pid, 0)
         except ProcessLookupError:
-            return
+            return True
         time.sleep(LOOK)
+    return False

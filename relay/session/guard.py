@@ -14,7 +14,7 @@ from relay.errors import NotAllowed
 from relay.home import Home
 from relay.session.control import Request
 
-ALLOWED = frozenset({"info", "send", "drain", "roster"})
+ALLOWED = frozenset({"info", "explain", "send", "drain", "roster"})
 """Operations that a descendant of an agent may ask for."""
 
 

@@ -288,6 +288,12 @@ class Session:
         else:
             self.pty.hang_up(signal.SIGKILL)
 
+    @property
+    def patience(self) -> float:
+        """Seconds in which a session that was asked to stop has ended, unless something is wrong with it."""
+        set_ = self.settings
+        return 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds + FAREWELL + LEFTOVER
+
     async def _stop(self) -> None:
         results = await self.runner.fire(events.SessionEnd(reason="stop"), self.context)
         with suppress(TimeoutError):

@@ -54,6 +54,18 @@ class Requests:
             }
         }
 
+    async def _on_explain(self, _: Request) -> Answer:
+        injector = self._session.injector
+        verdict = injector.verdict
+        return {
+            "state": str(verdict.state),
+            "reason": verdict.reason,
+            "profile": self._session.setup.profile.name,
+            "reader": self._session.reader.kind,
+            "waiting": injector.pending,
+            "obstacle": injector.obstacle,
+        }
+
     async def _on_send(self, request: Request) -> Answer:
         to, body = request.fields.get("to"), request.fields.get("body")
         if not isinstance(to, str) or not isinstance(body, str):
@@ -70,7 +82,7 @@ class Requests:
 
     async def _on_stop(self, _: Request) -> Answer:
         self._session.stop()
-        return {"ok": True, "pid": os.getpid()}
+        return {"ok": True, "patience": self._session.patience}
 
     async def _on_attach(self, request: Request) -> Answer:
         if len(request.fds) != 2:

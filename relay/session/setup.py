@@ -14,7 +14,7 @@ from relay.hooks import config_file
 from relay.hooks.config import MemoryConfig
 from relay.hooks.registry import Registry
 from relay.hooks.trust import Trust
-from relay.profile import Profile
+from relay.profile import Profile, fallback
 from relay.profile import for_command as profile_for
 from relay.profile import load as load_profile
 from relay.session.launch import Options
@@ -55,7 +55,7 @@ class Setup:
             )
         except RelayError as error:
             notices.append(f"{error} The generic profile is used.")
-            profile = Profile("generic", Path("generic.toml"))
+            profile = fallback()
         if settings.inject == "always":
             profile = replace(profile, inject="auto", executes=())
         elif settings.inject == "never":
