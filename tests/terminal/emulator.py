@@ -1,0 +1,205 @@
+"""A person's terminal, for tests: a pseudo-terminal whose output is drawn on a virtual screen."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import pty
+import select
+import shlex
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relay.terminal.screen import open_screen
+
+PATIENCE = 20.0
+"""Seconds until a test gives up; only a broken program takes them."""
+
+RELAY = shlex.join([sys.executable, "-m", "relay"])
+"""The `relay` command, for a shell."""
+
+
+class Emulator:
+    """A program in a terminal of its own, whose session leader it is.
+
+    Like a real terminal emulator it draws what arrives and answers queries.  `output` is every byte that
+    the program wrote; nothing is read while no test waits for something.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        cwd: Path | None = None,
+        columns: int = 100,
+        rows: int = 30,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
+        self.output = bytearray()
+        self.code: int | None = None
+        self.drawing = True
+        self._over = False
+        self.screen = open_screen(columns, rows)
+        self._answers = bytearray()
+        self.screen.on_reply = self._answers.extend
+        master, slave = pty.openpty()
+        self.resize(columns, rows, master)
+        self.name = os.ttyname(slave)
+        self.before = termios.tcgetattr(slave)
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.setsid()
+                fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+                for fd in (0, 1, 2):
+                    os.dup2(slave, fd)
+                os.chdir(cwd or environment["RELAY_HOME"])
+                if prepare is not None:
+                    prepare()
+                os.execvpe(argv[0], list(argv), dict(environment))
+            finally:
+                os._exit(127)
+        self.slave = slave
+        self.master = master
+        os.set_blocking(master, False)
+        os.set_blocking(slave, False)
+
+    # What the person does.
+
+    def type(self, data: bytes | str) -> None:
+        """Type `data`, drawing meanwhile: a terminal takes about 4 KB until they are read."""
+        rest = data.encode() if isinstance(data, str) else data
+        while rest:
+            self._turn(select.POLLOUT)
+            try:
+                rest = rest[os.write(self.master, rest) :]
+            except BlockingIOError:
+                pass
+
+    def resize(self, columns: int, rows: int, master: int | None = None) -> None:
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self.master if master is None else master, termios.TIOCSWINSZ, size)
+        self.screen.resize(columns, rows)
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        os.close(self.slave)
+        os.close(self.master)
+        self.slave = self.master = -1
+
+    # What the person sees.
+
+    def wait(self, condition: Callable[[], Any], what: str = "") -> None:
+        """Draw what arrives until `condition()` holds; AssertionError, with the screen, if it never does."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                shown = "\n".join(self.lines())
+                raise AssertionError(
+                    f"never came true: {what or condition}\n{shown}\n{bytes(self.output[-2000:])!r}"
+                )
+            self._turn(select.POLLIN, 0.01)
+
+    def see(self, text: str | bytes, after: int = 0) -> int:
+        """Wait until `text` was written after byte `after` of the output; where it ends."""
+        wanted = text.encode() if isinstance(text, str) else text
+        self.wait(lambda: wanted in self.output[after:], f"{wanted!r} was written")
+        return self.output.index(wanted, after) + len(wanted)
+
+    def lines(self) -> list[str]:
+        """The rows of the screen, without blank ones at the end."""
+        rows = [row.text.rstrip() for row in self.screen.rows()]
+        while rows and not rows[-1]:
+            rows.pop()
+        return rows
+
+    def shows(self, text: str) -> bool:
+        return any(text in line for line in self.lines())
+
+    def wait_for(self, text: str) -> None:
+        """Wait until `text` is on the screen."""
+        self.wait(lambda: self.shows(text), f"{text!r} on the screen")
+
+    def end(self) -> int:
+        """Wait until the program has ended; its exit code (negative: the signal), everything read."""
+        self.wait(self._ended, "the program ended")
+        self.drain()
+        assert self.code is not None
+        return self.code
+
+    def _ended(self) -> bool:
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+        return self.code is not None
+
+    def drain(self) -> None:
+        """Draw what has already been written."""
+        while self.master >= 0 and self._turn(select.POLLIN, 0):
+            pass
+
+    # The terminal's modes.
+
+    def modes(self) -> list[Any]:
+        return termios.tcgetattr(self.slave)
+
+    def raw(self) -> bool:
+        return not self.modes()[3] & (termios.ICANON | termios.ECHO)
+
+    def restored(self) -> bool:
+        """The modes are those of before, and nothing that a program sets outlives it."""
+        self.drain()
+        plain = not self.screen.alternate and not self.screen.bracketed_paste and self.screen.cursor_visible
+        return self.modes() == self.before and plain and not any(map(self.screen.mode, MOUSE))
+
+    def close(self) -> None:
+        """Close the window and end the program, and what is left of its session."""
+        if self.master >= 0:
+            self.hang_up()
+        if self.code is None:
+            deadline = time.monotonic() + PATIENCE
+            while not self._ended():
+                if time.monotonic() > deadline:
+                    os.kill(self.pid, signal.SIGKILL)
+                    deadline += PATIENCE
+                select.select([], [], [], 0.005)
+        self.screen.close()
+
+    def _turn(self, mask: int, timeout: float = 0.05) -> bool:
+        """Wait for the terminal, at most `timeout` seconds, and draw; whether there was something."""
+        if self.master < 0 or self._over:
+            select.select([], [], [], timeout)
+            return False
+        poll = select.poll()
+        poll.register(self.master, mask | select.POLLIN)
+        if not poll.poll(timeout * 1000):
+            return False
+        try:
+            data = os.read(self.master, 1 << 16)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self._over = True
+            return False
+        self.output += data
+        if self.drawing:
+            self.screen.feed(data)
+            answers, self._answers[:] = bytes(self._answers), b""
+            if answers:
+                os.write(self.master, answers)
+        return True
+
+
+MOUSE = (9, 1000, 1002, 1003, 1004, 1005, 1006, 1015)
+"""DEC private modes of mouse and focus reports (xterm ctlseqs)."""
