@@ -9,11 +9,14 @@ from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint
 from relay.terminal import libghostty as vt
 from relay.terminal.screen import Drained, Row, ScreenUnavailable
 
-_SLICE = 4096
+_SLICE = 2048
 """Bytes fed between two drains. The scrollback is bounded, so what one slice scrolls off must fit in it."""
 
-_SCROLLBACK_LINES = 8192
-_SCROLLBACK_BYTES = 32 << 20
+_SCROLLBACK_LINES = 100_000
+_SCROLLBACK_BYTES = 2 << 20
+_SCROLLBACK_COLUMN = 32 << 10
+"""Bytes of scrollback for each column: `_SLICE` rows of cells, and as much for the library's pages."""
+
 _OSC_BYTES = 4096
 
 # DEC private modes that outlive their program on a terminal, with the state a terminal starts in (xterm
@@ -51,8 +54,7 @@ class GhosttyScreen:
         # The callbacks live as long as the screen: the library keeps their addresses.
         self._unknown_callback = vt.UnknownFn(self._unknown)
         self._reply_callback = vt.WritePtyFn(self._reply)
-        self._set(vt.OPT_SCROLLBACK_MAX_LINES, c_size_t(_SCROLLBACK_LINES))
-        self._set(vt.OPT_SCROLLBACK_MAX_BYTES, c_size_t(_SCROLLBACK_BYTES))
+        self._bound_scrollback()
         # A row that scrolled off has been read: it must never come back on to the screen.
         self._set(vt.OPT_RESIZE_PULL_SCROLLBACK, c_bool(False))
         self._set(vt.OPT_UNKNOWN_MAX_BYTES, c_size_t(_OSC_BYTES))
@@ -75,12 +77,13 @@ class GhosttyScreen:
     def collect(self) -> None:
         if self._collecting or self._terminal is None or self.failed is not None:
             return
+        self._collecting = True
+        self._bound_scrollback()
         result = self._lib.ghostty_terminal_grid_ref_track(
             self._terminal, vt.Point(vt.ACTIVE), ctypes.byref(self._mark)
         )
         if result != 0:
             self.failed = f"the virtual screen stopped: marking it failed with {result}"
-        self._collecting = True
 
     def drain(self) -> Drained:
         drained = Drained(self._drained, self._lost)
@@ -97,6 +100,7 @@ class GhosttyScreen:
             _check(self._lib.ghostty_terminal_resize(self._terminal, *size, 8, 16), "resizing")
             self._size = size
             self._collect()
+            self._bound_scrollback()
         except _CallFailed as error:
             self.failed = f"the virtual screen stopped: {error}"
 
@@ -242,6 +246,13 @@ class GhosttyScreen:
     def _reply(self, _terminal: int, _userdata: int, data: int, size: int) -> None:
         if self._on_reply is not None:
             self._on_reply(ctypes.string_at(data, size))
+
+    def _bound_scrollback(self) -> None:
+        """Keep what may have to be drained, and nothing as long as nobody asks for it."""
+        lines = _SCROLLBACK_LINES if self._collecting else 0
+        self._set(vt.OPT_SCROLLBACK_MAX_LINES, c_size_t(lines))
+        size = max(_SCROLLBACK_BYTES, self.columns * _SCROLLBACK_COLUMN)
+        self._set(vt.OPT_SCROLLBACK_MAX_BYTES, c_size_t(size))
 
     def _collect(self) -> None:
         """Read the rows that scrolled off since the last time. The mark is a reference that the library moves

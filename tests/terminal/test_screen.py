@@ -49,8 +49,12 @@ def test_rows_that_scroll_off_are_drained_once_and_counted() -> None:
     assert opened.base == 7
 
 
-def test_nothing_that_scrolls_off_is_lost_in_a_flood() -> None:
-    opened = screen()
+@pytest.mark.parametrize("columns", [5, 20, 120, 400])
+def test_nothing_that_scrolls_off_is_lost_in_a_flood(columns: int) -> None:
+    opened = screen(columns)
+    opened.feed(b"\n" * 20_000)
+    assert not opened.drain().lost
+    opened.feed(b"\x1b[H")
     rows = []
     for start in range(0, 50_000, 5000):
         opened.feed(b"".join(b"%d\r\n" % n for n in range(start, start + 5000)))
