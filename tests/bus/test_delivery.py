@@ -199,6 +199,45 @@ def test_a_stopped_broker_is_started_again_by_whoever_needs_it(home: Home) -> No
     asyncio.run(scenario())
 
 
+def test_a_broker_that_hangs_delays_messages_and_nothing_else(home: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            status = await asyncio.to_thread(broker.status, home)
+            assert status is not None
+            assert status.pid is not None
+            os.kill(status.pid, signal.SIGSTOP)
+            try:
+                for number in range(100):
+                    alice.courier.send("Bob", str(number))
+                ledger = alice.courier._ledger
+                assert len(ledger.messages()) == 100
+                assert bob.messages.empty()
+            finally:
+                os.kill(status.pid, signal.SIGCONT)
+            assert [m.body for m in await bob.receive(100)] == [str(number) for number in range(100)]
+
+    asyncio.run(scenario())
+
+
+def test_thousands_of_messages_wait_and_arrive_in_order(home: Home) -> None:
+    async def scenario() -> None:
+        with Ledger(home.ledger) as ledger:
+            ledger.register("default", "Bob")
+        alice = Agent(home, "Alice")
+        for number in range(1000):
+            alice.courier.send("Bob", str(number))
+        async with running(alice):
+            async with running(Agent(home, "Bob")) as bob:
+                got = await bob.receive(400)
+            async with running(Agent(home, "Bob")) as again:
+                await eventually(lambda: len(again.courier.waiting()) == 1000)
+                waiting = again.courier.waiting()
+        assert [m.body for m in got] == [str(number) for number in range(400)]
+        assert [m.body for m in waiting] == [str(number) for number in range(1000)]
+
+    asyncio.run(scenario())
+
+
 RECEIVER = """
 import asyncio, sys
 from relay.bus.courier import Courier
@@ -224,12 +263,14 @@ def test_a_receiver_that_dies_while_typing_leaves_an_uncertain_message(home: Hom
                 env={**os.environ, "RELAY_HOME": str(Path(home.state_dir).parent)},
                 stdout=asyncio.subprocess.PIPE,
             )
-            await alice.sees("Bob")
-            (sent,) = alice.courier.send("Bob", "half typed")
-            assert receiver.stdout is not None
-            assert (await receiver.stdout.readline()).decode().strip() == sent.id
-            receiver.kill()
-            await receiver.wait()
+            try:
+                await alice.sees("Bob")
+                (sent,) = alice.courier.send("Bob", "half typed")
+                assert receiver.stdout is not None
+                assert (await receiver.stdout.readline()).decode().strip() == sent.id
+            finally:
+                receiver.kill()
+                await receiver.wait()
             await alice.sees("Bob", online=False)  # its will
             async with running(Agent(home, "Bob")) as bob:
                 assert (await alice.outcome(State.UNCERTAIN)).id == sent.id
