@@ -1,0 +1,172 @@
+"""relay.config.py in real sessions: trust, mistakes in it, faults of its handlers, and changes to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from session.puppet import Puppet, project, settings
+from support import Relay, wait_until
+
+GREETING = """
+from relay import on
+
+@on("session_start")
+def greet(event, ctx):
+    ctx.inject("The configuration runs.")
+"""
+
+
+def test_an_untrusted_file_does_not_run_and_one_line_says_so(relay: Relay) -> None:
+    """R57."""
+    folder = project(relay, GREETING, trust=False)
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    notice = alice.told("is not trusted and does not run")
+    assert f"`relay trust {folder}/relay.config.py`" in notice
+    assert "\n" not in notice
+    alice.say("@memory:save the session runs")
+    assert "The configuration runs." not in alice.hears("Saved to memory")
+    relay("stop", "Alice")
+    relay("trust", folder / "relay.config.py")
+    Puppet(relay, "Bob").wrap(cwd=folder).hears("The configuration runs.")
+
+
+def test_naming_a_file_grants_it_no_trust(relay: Relay) -> None:
+    file = project(relay, GREETING, trust=False) / "relay.config.py"
+    alice = Puppet(relay, "Alice").wrap(options=("--config", file))
+    alice.told("is not trusted and does not run")
+    relay("trust", file)
+    Puppet(relay, "Bob").wrap(options=("--config", file)).hears("The configuration runs.")
+
+
+def test_the_persons_own_file_needs_no_trust(relay: Relay) -> None:
+    """R57: in the configuration folder."""
+    (relay.home / "config").mkdir(exist_ok=True)
+    (relay.home / "config" / "relay.config.py").write_text(GREETING)
+    Puppet(relay, "Alice").wrap().hears("The configuration runs.")
+
+
+@pytest.mark.parametrize(
+    ("config", "line", "words"),
+    [
+        ("import os\ndef f(:\n", 2, "this is not Python"),
+        ("\nimport no_such_module\n", 2, "there is no module 'no_such_module'"),
+        ("from relay import no_such_name\n", 1, "Check the name that is imported"),
+        ("config = 3\n", 1, "write config = RelayConfig("),
+        (
+            "from relay import RelayConfig\n\nconfig = RelayConfig(patterns=[])\n",
+            3,
+            "patterns must be a dict",
+        ),
+        ("from relay import on\n\n@on('sesion_start')\ndef f(): ...\n", 3, "Did you mean 'session_start'?"),
+        ("1 / 0\n", 1, "ZeroDivisionError"),
+        ("import sys\nsys.exit(4)\n", 2, "calls sys.exit"),
+    ],
+    ids=["syntax", "import", "name", "type", "table", "event", "raises", "exits"],
+)
+def test_a_mistake_is_said_with_its_line_and_the_session_runs(
+    relay: Relay, config: str, line: int, words: str
+) -> None:
+    folder = project(relay, config)
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    notice = alice.told(words)
+    assert notice.startswith(f"{folder}/relay.config.py:{line}: ")
+    assert notice.endswith("The session runs without it.")
+    alice.say("@memory:save the session runs")
+    alice.hears("Saved to memory")
+
+
+FAULTS = """
+import asyncio, sys, time
+from relay import on, pattern
+
+@pattern("raise")
+def raising(target, message): raise ValueError("no such host")
+
+@pattern("exit")
+def exiting(target, message): sys.exit(3)
+
+@pattern("print")
+def printing(target, message): print("hello from a handler")
+
+@pattern("nonsense")
+def nonsense(target, message): return 42
+
+@pattern("hang")
+async def hanging(target, message): await asyncio.sleep(1000)
+
+@pattern("block")
+async def blocking(target, message): time.sleep(1000)
+
+@pattern("sleep")
+def sleeping(target, message): time.sleep(1000)
+
+@on("output")
+def failing(output): raise RuntimeError("of an event")
+
+@pattern("work")
+def working(target, message): return f"worked: {message}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "kind", "told", "answer"),
+    [
+        (
+            "raise",
+            "raised",
+            "raised ValueError: no such host",
+            "its handler failed: ValueError: no such host",
+        ),
+        ("exit", "exited", "called sys.exit(3)", "its handler tried to exit"),
+        ("print", "printed", "printed 'hello from a handler'", None),
+        ("nonsense", "bad_result", "returned 42", "its handler answered nonsense"),
+        ("hang", "timed_out", "did not end within 0.3 s", "its handler did not answer within 0.3 s"),
+        ("block", "blocked", "blocked the event loop", "its handler did not answer within 0.3 s"),
+        ("sleep", "timed_out", "did not end within 0.3 s", "its handler did not answer within 0.3 s"),
+    ],
+)
+def test_a_faulty_handler_is_reported_once_and_everything_goes_on(
+    relay: Relay, namespace: str, kind: str, told: str, answer: str | None
+) -> None:
+    settings(relay, "handler_seconds = 0.3\n")
+    folder = project(relay, FAULTS)
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    for number in (1, 2):
+        alice.say(f"@{namespace}:x now\n@work:x {number}")
+        alice.hears(f"worked: {number}")
+        if answer is not None:
+            alice.hears(answer)
+    alice.told(told)
+    problems = alice.events("handler_problem")
+    wait_until(lambda: len(alice.events("directive")) == 4)
+    assert [p["kind"] for p in problems if "of an event" not in p["problem"]] == [kind]
+    assert [p["kind"] for p in problems if "of an event" in p["problem"]] == ["raised"]
+    assert all(p["problem"].startswith("relay.config.py:") for p in problems)
+    assert problems == alice.events("handler_problem")
+
+
+def test_editing_the_file_is_said_once_and_changes_nothing(relay: Relay) -> None:
+    folder = project(relay, GREETING.replace("session_start", "idle"))
+    settings(relay, "idle_seconds = 0.05\n")
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.hears("The configuration runs.")
+    (folder / "relay.config.py").write_text(
+        GREETING.replace("session_start", "idle").replace("runs", "changed")
+    )
+    notice = alice.told("has changed; this session keeps the version it started with")
+    assert "`relay trust` it, and start again" in notice
+    count = alice.heard.count("The configuration runs.")
+    alice.say("something")
+    wait_until(lambda: alice.heard.count("The configuration runs.") > count)
+    assert "changed" not in alice.heard
+    assert len([e for e in alice.events("notice") if "has changed" in e["text"]]) == 1
+
+
+def test_a_handler_that_is_stuck_does_not_keep_the_session_from_ending(relay: Relay) -> None:
+    settings(relay, "handler_seconds = 0.3\n")
+    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, FAULTS))
+    alice.say("@sleep:x now")
+    wait_until(lambda: alice.events("directive"))
+    alice.exit(0)
+    wait_until(alice.ended)
+    assert alice.events("session_end")[0]["code"] == 0

@@ -1,0 +1,139 @@
+"""The end of a session: the closing prompt, the time to act on it, and what ends an agent that will not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from session.puppet import Puppet, project, ps, settings
+from support import Relay, processes_of, wait_until
+
+CLOSING = """
+from relay import on
+
+@on("session_end")
+def ask(reason, ctx):
+    return "Save what you learned." if reason == "stop" else None
+"""
+
+
+def memories(relay: Relay, name: str) -> list[str]:
+    return [m["text"] for m in json.loads(relay("memory", "list", "--json", "--name", name).stdout)]
+
+
+@pytest.mark.parametrize("how", ["stop", "SIGTERM"])
+def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: str) -> None:
+    """R52: what it says then is still acted on; a stop and a SIGTERM to the session are the same."""
+    folder = project(relay, CLOSING)
+    alice = Puppet(relay, "Alice").wrap(
+        "--reply", "Save what you learned", "Let me think.\n@memory:save The mat hides a key\n", cwd=folder
+    )
+    wait_until(lambda: alice.state() == "ready")
+    if how == "stop":
+        assert relay("stop", "Alice").stdout == "Alice has ended.\n"
+    else:
+        os.kill(ps(relay)[0]["pid"], signal.SIGTERM)
+        wait_until(lambda: not ps(relay))
+    assert memories(relay, "Alice") == ["The mat hides a key"]
+    assert ("closing ask (on session_end)", "Save what you learned.") in alice.texts()
+
+
+def test_prompt_on_end_asks_with_the_built_in_words(relay: Relay) -> None:
+    """R52, R63."""
+    folder = project(
+        relay, "from relay import RelayConfig\nconfig = RelayConfig(memory={'promptOnEnd': True})\n"
+    )
+    Puppet(relay, "Alice").wrap(
+        "--reply", "session is about to end", "@memory:save It ended well\n", cwd=folder
+    )
+    relay("stop", "Alice")
+    assert memories(relay, "Alice") == ["It ended well"]
+
+
+def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> None:
+    """R52: bounded."""
+    settings(relay, "closing_seconds = 0.3\nstop_seconds = 0.3\n")
+    alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP", cwd=project(relay, CLOSING))
+    relay("stop", "Alice")
+    alice.hears("Save what you learned.")
+    assert alice.events("session_end")[0]["code"] == 128 + signal.SIGKILL
+    wait_until(lambda: not [c for c in processes_of(relay.home).values() if "session_puppet" in c])
+
+
+def test_now_kills_without_a_closing_prompt(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", cwd=project(relay, CLOSING))
+    assert relay("stop", "--now", "Alice").stdout == "Alice has ended.\n"
+    assert alice.events("session_end")[0]["code"] == 128 + signal.SIGKILL
+
+
+def test_an_agent_that_asks_something_gets_no_closing_prompt_and_ends(relay: Relay) -> None:
+    """What is typed over its question would answer it."""
+    settings(relay, "closing_seconds = 0.3\n")
+    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, CLOSING))
+    alice.say("Delete everything? [y/N] ", end="")
+    wait_until(lambda: alice.state() == "prompting")
+    relay("stop", "Alice")
+    assert alice.heard == ""
+    assert [(e["kind"], e["result"]) for e in alice.events("injection")] == [("closing", "untyped")]
+
+
+def test_stopping_everything_and_nothing(relay: Relay) -> None:
+    for name in ("Alice", "Bob"):
+        Puppet(relay, name).wrap()
+    done = relay("stop", "--all")
+    assert sorted(done.stdout.splitlines()) == ["Alice has ended.", "Bob has ended."]
+    assert ps(relay) == []
+    assert "No session is running" in relay("ps").stdout
+    assert relay("stop", "--all").stdout == ""
+    for wrong in (("stop",), ("stop", "--all", "Alice")):
+        done = relay(*wrong, check=False)
+        assert done.returncode == 2
+        assert "name the sessions to stop, or say --all" in done.stderr
+    done = relay("stop", "Alise", check=False)
+    assert (done.returncode, "no session is called 'Alise'" in done.stderr) == (1, True)
+
+
+def test_handlers_hear_of_an_agent_that_ended_by_itself(relay: Relay) -> None:
+    folder = project(
+        relay,
+        """
+from pathlib import Path
+from relay import on
+
+@on("session_end")
+def ended(reason, ctx):
+    ctx.inject("nobody reads this")
+    Path(__file__).with_name("reason").write_text(reason)
+""",
+    )
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.say("@memory:save last words")
+    alice.exit(7)
+    wait_until(lambda: not ps(relay))
+    assert alice.events("session_end")[0]["code"] == 7
+    assert (folder / "reason").read_text() == "exit"
+    assert memories(relay, "Alice") == ["last words"]
+
+
+def test_nothing_that_the_agent_started_is_left(relay: Relay, tmp_path: Path) -> None:
+    script = tmp_path / "agent.sh"
+    script.write_text("trap '' HUP TERM\nsleep 1000 &\nsleep 1000 & echo ready\nexec cat\n")
+    relay("wrap", "-d", "-n", "Alice", "sh", script)
+    wait_until(lambda: len([c for c in processes_of(relay.home).values() if c == "sleep 1000"]) == 2)
+    settings(relay, "")
+    relay("stop", "--now", "Alice")
+    wait_until(lambda: not [c for c in processes_of(relay.home).values() if c == "sleep 1000"])
+
+
+def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
+    """Every store is closed, no callback fails."""
+    env = {"PYTHONASYNCIODEBUG": "1", "PYTHONWARNINGS": "always::ResourceWarning"}
+    alice = Puppet(relay, "Alice").wrap(env=env)
+    alice.say("@memory:save a\n@relay:Alice b")
+    alice.hears("is the sender itself")
+    relay("stop", "Alice")
+    assert (relay.home / "state" / "session.log").read_text() == ""

@@ -1,0 +1,226 @@
+"""Events of real sessions, and what their handlers know and can do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from session.puppet import Puppet, messages, project, settings
+from support import Relay, wait_until
+
+NOTE = """
+import json, threading
+from pathlib import Path
+from relay import on, pattern
+
+lock = threading.Lock()
+
+def note(*what):
+    with lock, open(Path(__file__).with_name("notes"), "a") as notes:
+        notes.write(json.dumps(what, default=str) + "\\n")
+"""
+
+
+def notes(relay: Relay) -> list[Any]:
+    path = relay.home / "project" / "notes"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def noted(relay: Relay, *what: Any) -> None:
+    wait_until(lambda: list(what) in notes(relay), message=lambda: f"{what} in {notes(relay)}")
+
+
+@pytest.mark.parametrize("event", ["session_start", "onSessionStart"])
+def test_the_initial_context_comes_before_anything_else(relay: Relay, event: str) -> None:
+    """R51: also before the answer to what the agent says at once."""
+    folder = project(
+        relay,
+        NOTE
+        + f"""
+import time
+
+@on({event!r})
+def first(ctx):
+    time.sleep(0.1)
+    ctx.inject("You are on call.")
+    return "Be brief."
+
+@on({event!r})
+async def second(event, ctx):
+    return {{"inject": "The task is " + ctx.task}}
+""",
+    )
+    alice = Puppet(relay, "Alice").wrap(
+        "--ready", "@memory:save the mat hides a key\n", cwd=folder, options=("--task", "tidy up")
+    )
+    alice.hears("Saved to memory")
+    assert [text for _, text in alice.texts()][:3] == ["You are on call.", "Be brief.", "The task is tidy up"]
+    assert [source for source, _ in alice.texts()] == [
+        "hook first (on session_start)",
+        "hook first (on session_start)",
+        "hook second (on session_start)",
+        "hook @memory:save",
+    ]
+
+
+def test_output_is_heard_as_lines_without_escape_sequences(relay: Relay) -> None:
+    """R53."""
+    folder = project(relay, NOTE + "@on('output')\ndef heard(output): note('said', output)\n")
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.say("\x1b[1mbold\x1b[0m and \x1b]0;title\x07plain\nsecond 日本語")
+    wait_until(lambda: "second" in str(notes(relay)) or "\\u" in str(notes(relay)))
+    assert "\n".join(text for _, text in notes(relay)) == "bold and plain\nsecond 日本語"
+
+
+def test_a_message_is_announced_with_sender_and_body(relay: Relay) -> None:
+    """R55, and message_sent at the other end."""
+    folder = project(
+        relay,
+        NOTE
+        + """
+@on("message_received")
+def received(sender, body, ctx): note("received", ctx.agent_name, sender, body)
+
+@on("onMessageReceived")
+async def as_event(event, ctx): note("event", event.sender, event.body)
+
+@on("message_sent")
+def sent(to, body, ctx): note("sent", ctx.agent_name, to, body)
+""",
+    )
+    alice, bob = Puppet(relay, "Alice").wrap(cwd=folder), Puppet(relay, "Bob").wrap(cwd=folder)
+    alice.say("@relay:bob the build is red")
+    noted(relay, "sent", "Alice", "Bob", "the build is red")
+    noted(relay, "received", "Bob", "Alice", "the build is red")
+    noted(relay, "event", "Alice", "the build is red")
+    bob.hears("the build is red")
+    relay("send", "Alice", "from a person")
+    noted(relay, "received", "Alice", "you", "from a person")
+
+
+def test_idle_fires_once_for_each_quiet_time(relay: Relay) -> None:
+    """R56: after idle_seconds of the settings."""
+    settings(relay, "idle_seconds = 0.2\n")
+    folder = project(relay, NOTE + "@on('idle')\ndef idle(seconds): note('idle', seconds >= 0.2)\n")
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    wait_until(lambda: len(notes(relay)) == 1)
+    alice.say("still here")
+    wait_until(lambda: len(notes(relay)) == 2)
+    assert notes(relay) == [["idle", True], ["idle", True]]
+
+
+def test_idle_waits_thirty_seconds_where_nothing_is_set() -> None:
+    """R56."""
+    from relay.settings import Settings
+
+    assert Settings().idle_seconds == 30
+
+
+def test_what_a_handler_knows(relay: Relay) -> None:
+    """R60."""
+    folder = project(
+        relay,
+        NOTE
+        + """
+@pattern("tell")
+def tell(target, message, ctx):
+    note(
+        ctx.agent_id, ctx.agent_name, ctx.session_id == ctx.env["RELAY_SESSION"], ctx.working_dir,
+        ctx.env["COLOUR"], ctx.task, ctx.output[-2:], [[m.sender, m.to, m.body] for m in ctx.messages],
+    )
+""",
+    )
+    alice = Puppet(relay, "Alice").wrap(
+        cwd=folder, env={"COLOUR": "green"}, options=("--task", "tidy up", "-t", "red")
+    )
+    relay("send", "-t", "red", "Alice", "hello")
+    alice.hears("hello")
+    alice.say("one\ntwo")
+    alice.say("@tell:me now")
+    wait_until(lambda: notes(relay))
+    assert notes(relay) == [
+        [
+            "red/Alice",
+            "Alice",
+            True,
+            str(folder),
+            "green",
+            "tidy up",
+            ["two", "@tell:me now"],
+            [["you", "Alice", "hello"]],
+        ]
+    ]
+
+
+def test_what_a_handler_can_do(relay: Relay) -> None:
+    """R61: inject, send, notify; also later, from a thread of its own."""
+    folder = project(
+        relay,
+        NOTE
+        + """
+@pattern("do")
+async def do(target, message, ctx):
+    ctx.inject("injected")
+    ctx.send("Bob", "sent")
+    ctx.send("Bbo", "astray")
+    ctx.notify("builds", "to a channel")
+    threading.Timer(0.05, ctx.inject, ["injected later"]).start()
+""",
+    )
+    alice, bob = Puppet(relay, "Alice").wrap(cwd=folder), Puppet(relay, "Bob").wrap()
+    alice.say("@do:it now")
+    bob.hears("[/relay")
+    alice.hears("injected later")
+    assert bob.texts() == [("Alice", "sent")]
+    assert [text for _, text in alice.texts()] == ["injected", "injected later"]
+    assert "Did you mean Bob?" in alice.told("could not send a message to 'Bbo'")
+    alice.told("could not send a message to '#builds'")
+
+
+def test_the_services_of_a_handler(relay: Relay) -> None:
+    """R62: memory and messages."""
+    folder = project(
+        relay,
+        NOTE
+        + """
+@pattern("serve")
+async def serve(target, message, ctx):
+    saved = ctx.memory.save("Deploys need two reviews", shared=True)
+    found = [memory.text for memory in ctx.memory.search("deploying")]
+    listed = [memory.id == saved.id for memory in ctx.memory.list()]
+    note("memory", found, listed, ctx.memory.forget(saved.id), ctx.memory.list())
+    sent = await ctx.relay.send("Bob", "hello")
+    everybody = await ctx.relay.broadcast("to all")
+    note("relay", [m.to for m in sent], [m.to for m in everybody])
+    note("roster", [[m.name, m.online] for m in await ctx.relay.roster()])
+""",
+    )
+    Puppet(relay, "Carol").wrap()
+    relay("stop", "Carol")
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.say("@serve:x y")
+    noted(relay, "memory", ["Deploys need two reviews"], [True], True, [])
+    noted(relay, "relay", ["Bob"], ["Bob", "Carol"])
+    noted(relay, "roster", [["Bob", True], ["Carol", False]])
+    bob.hears("to all")
+    assert {m["state"] for m in messages(relay, "--to", "Carol")} <= {"queued", "sent"}
+
+
+def test_what_a_handler_tells_the_person_stays_out_of_the_agent(relay: Relay) -> None:
+    folder = project(
+        relay,
+        """
+from relay import HookResult, pattern
+
+@pattern("warn")
+def warn(target, message, ctx):
+    return HookResult("inject_context", "for the agent", user_message="for the person", stop=True)
+""",
+    )
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.say("@warn:x y")
+    alice.hears("for the agent")
+    assert alice.told("for the person") == "warn (@warn): for the person"
+    assert "for the person" not in alice.heard
