@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from relay.api import Context as Context
     from relay.api import HookResult as HookResult
     from relay.api import MemoryConfig as MemoryConfig
-    from relay.api import Relay as Relay
     from relay.api import RelayConfig as RelayConfig
     from relay.api import on as on
     from relay.api import pattern as pattern
     from relay.errors import RelayError as RelayError
+    from relay.program import Relay as Relay
 
 __all__ = [
     "Context",
@@ -34,7 +34,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'relay' has no attribute {name!r}")
     import importlib
 
-    value: object = getattr(importlib.import_module("relay.api"), name)
+    room = "relay.program" if name == "Relay" else "relay.api"
+    value: object = getattr(importlib.import_module(room), name)
     globals()[name] = value
     return value
 

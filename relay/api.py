@@ -1,11 +1,11 @@
-"""What a user imports: decorators for a relay.config.py, and `Relay` for programs of one's own.
+"""What a relay.config.py imports: the decorators that register handlers, and the types that they meet.
 
-from relay import pattern, on                     from relay import Relay
+from relay import pattern, on
 
-@pattern("deploy")                                relay = Relay(name="Alice")
-async def deploy(target, message, ctx):           relay.pattern("deploy", deploy)
-    return f"Deployed {message} to {target}"      relay.on("sessionStart", greet)
-                                                  raise SystemExit(relay.wrap("claude"))
+@pattern("deploy")
+async def deploy(target, message, ctx):
+    return f"Deployed {message} to {target}"
+
 @on("session_start")
 def greet(event, ctx):
     ctx.inject("You are on call.")
@@ -13,26 +13,21 @@ def greet(event, ctx):
 
 from __future__ import annotations
 
-import importlib
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from relay.errors import RelayError, UsageError
+from relay.errors import RelayError
 from relay.hooks.config import MemoryConfig, RelayConfig
 from relay.hooks.context import Context
-from relay.hooks.registry import Registry, registration
+from relay.hooks.registry import registration
 from relay.hooks.result import HookResult
 
 __all__ = [
     "Context",
     "HookResult",
     "MemoryConfig",
-    "Relay",
     "RelayConfig",
     "RelayError",
-    "WrapOptions",
     "on",
     "pattern",
 ]
@@ -76,78 +71,3 @@ def on(event: str, *, priority: int = 0) -> Callable[[F], F]:
         return function
 
     return register
-
-
-@dataclass(frozen=True, slots=True)
-class WrapOptions:
-    """What `Relay(...)` says about the session; None leaves the choice to relay, as on the command line."""
-
-    name: str | None = None
-    team: str | None = None
-    agent: str | None = None
-    task: str | None = None
-    broker: str | None = None
-    memory: MemoryConfig | None = None
-
-
-class Relay:
-    """A session with handlers, described in a program instead of a relay.config.py.
-
-    The arguments are the options of `relay wrap`; `memory` is as in RelayConfig.
-    """
-
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        team: str | None = None,
-        agent: str | None = None,
-        task: str | None = None,
-        broker: str | None = None,
-        memory: Mapping[str, Any] | MemoryConfig | None = None,
-    ) -> None:
-        config = None if memory is None else MemoryConfig.from_mapping(memory)
-        self.options = WrapOptions(name, team, agent, task, broker, config)
-        self.registry = Registry()
-
-    @overload
-    def pattern(
-        self, pattern: str, *, body: bool = True, override: bool = False, priority: int = 0
-    ) -> Callable[[F], F]: ...
-    @overload
-    def pattern(
-        self, pattern: str, handler: F, *, body: bool = True, override: bool = False, priority: int = 0
-    ) -> F: ...
-    def pattern(self, pattern: str, handler: Any = None, **options: Any) -> Any:
-        """Register `handler(target, message, ctx)`, or decorate one; options as in `relay.pattern`."""
-
-        def register(function: F) -> F:
-            self.registry.add_pattern(pattern, function, **options)
-            return function
-
-        return register if handler is None else register(handler)
-
-    @overload
-    def on(self, event: str, *, priority: int = 0) -> Callable[[F], F]: ...
-    @overload
-    def on(self, event: str, handler: F, *, priority: int = 0) -> F: ...
-    def on(self, event: str, handler: Any = None, **options: Any) -> Any:
-        """Register `handler(event, ctx)`, or decorate one; `event` as in `relay.on`."""
-
-        def register(function: F) -> F:
-            self.registry.add_event(event, function, **options)
-            return function
-
-        return register if handler is None else register(handler)
-
-    def wrap(self, command: str | Sequence[str]) -> int:
-        """Run `command` as `relay wrap` does, with this program's terminal; return the agent's exit code.
-
-        A string is split as a shell would. Raises RelayError for whatever `relay wrap` would refuse.
-        """
-        argv = shlex.split(command) if isinstance(command, str) else list(command)
-        if not argv:
-            raise UsageError("wrap needs a command, such as relay.wrap('claude').")
-        # The session is a floor above this one; it is looked up by name, at the moment of use.
-        launch = importlib.import_module("relay.session.launch")
-        return int(launch.run(argv, self.options, self.registry))

@@ -154,7 +154,7 @@ def test_programmatic_describes_a_session_and_runs_a_command() -> None:
     code = (
         "import sys, runpy; sys.argv = ['programmatic.py'];"
         f"made = runpy.run_path({str(EXAMPLES / 'programmatic.py')!r});"
-        "print(made['relay'].options.name, len(list(made['relay'].registry.handlers())))"
+        "print(made['relay'].options['name'], len(list(made['relay'].registry.handlers())))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout == "MyAgent 3\n"

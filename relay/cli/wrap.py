@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from relay.errors import UsageError
 from relay.session import launch
+from relay.session.options import Options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 USAGE = "relay wrap [options] [--] COMMAND [ARG...]"
 
-# option → (attribute of launch.Options, what its value is; "" for a switch, help)
+# option → (attribute of Options, what its value is; "" for a switch, help)
 OPTIONS = {
     "-n": ("name", "NAME", "the agent's name (default: made from the command's)"),
     "-t": ("team", "TEAM", "the team it belongs to (default: RELAY_TEAM, else 'default')"),
@@ -37,7 +38,7 @@ def quick(argv: list[str]) -> int:
     return launch.wrap(parse(argv))
 
 
-def parse(argv: list[str]) -> launch.Options:
+def parse(argv: list[str]) -> Options:
     """The options before COMMAND; all that follows COMMAND is its own. UsageError if they are wrong."""
     given: dict[str, str] = {}
     detached = False
@@ -65,7 +66,7 @@ def parse(argv: list[str]) -> launch.Options:
         given[attribute] = value
     if not rest:
         raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")
-    return launch.Options(rest, detached=detached, **given)  # type: ignore[arg-type]
+    return Options(rest, detached=detached, **given)  # type: ignore[arg-type]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

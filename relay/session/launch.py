@@ -18,7 +18,8 @@ import sys
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.session.claim import Claim, claim, claim_free
-from relay.terminal.client import Client, TerminalMode
+from relay.session.options import Options
+from relay.terminal.client import FORWARDED, HANDLED, Client, TerminalMode
 from relay.terminal.forward import Forwarder
 from relay.terminal.lend import Lent
 from relay.terminal.pty import COLUMNS, ROWS, Pty, get_size, resolve
@@ -26,68 +27,6 @@ from relay.terminal.pty import COLUMNS, ROWS, Pty, get_size, resolve
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from relay.api import WrapOptions
-    from relay.hooks.config import MemoryConfig
-    from relay.hooks.registry import Registry
-
-
-class Options:
-    """What `relay wrap` was asked for. Empty strings stand for what was not given."""
-
-    __slots__ = (
-        "broker",
-        "command",
-        "config",
-        "detached",
-        "memory",
-        "name",
-        "profile",
-        "registry",
-        "task",
-        "team",
-    )
-
-    def __init__(
-        self,
-        command: list[str],
-        *,
-        name: str = "",
-        team: str = "",
-        profile: str = "",
-        task: str = "",
-        detached: bool = False,
-        broker: str = "",
-        config: str = "",
-        registry: Registry | None = None,
-        memory: MemoryConfig | None = None,
-    ) -> None:
-        self.command = command
-        self.name = name
-        self.team = team
-        self.profile = profile
-        self.task = task
-        self.detached = detached
-        self.broker = broker
-        self.config = config
-        self.registry = registry
-        self.memory = memory
-
-
-def run(argv: list[str], options: WrapOptions, registry: Registry) -> int:
-    """Run `argv` for a program that uses `relay.Relay`; what `wrap` returns and raises."""
-    return wrap(
-        Options(
-            argv,
-            name=options.name or "",
-            team=options.team or "",
-            profile=options.agent or "",
-            task=options.task or "",
-            broker=options.broker or "",
-            registry=registry,
-            memory=options.memory,
-        )
-    )
 
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
@@ -107,20 +46,23 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     claimed = claim(home, team, options.name) if options.name else claim_free(home, team, command)
     mode = TerminalMode(0, 1)
     channel, theirs = socket.socketpair()
+    # From here until somebody handles them: a signal would leave a raw terminal, or an agent without one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     # The modes change before the agent can draw: what it draws must not pass a cooked terminal.
-    if not options.detached:
+    if not options.detached and mode.in_foreground():
         mode.lend()
     try:
         child = os.fork()
     except OSError as error:
         mode.restore()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         raise RelayError(f"cannot start a process: {error.strerror}. Try again later.") from None
     if child == 0:
         channel.close()
         _be_session(options, env, home, claimed, path, mode, theirs)
     theirs.close()
     os.close(claimed.fd)
-    return Client(channel, mode, started_agent=not options.detached).run()
+    return Client(channel, mode).run()
 
 
 def _be_session(
@@ -135,6 +77,7 @@ def _be_session(
     """In the session process: start the agent, then everything else. Never returns."""
     code = 1
     try:
+        foreground = mode.in_foreground()
         os.setsid()
         own = {0, 1, 2, claimed.fd, channel.fileno()}
         if options.detached:
@@ -162,13 +105,17 @@ def _be_session(
         except RelayError as error:
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
-        # Ignored only now: an ignored signal would have stayed ignored in the agent.
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTTOU, signal.SIGTTIN):
+        # Ignored only now: an ignored signal would have stayed ignored in the agent.  What the caller's
+        # process group was sent before we left it is forgotten so: the client passes it on.
+        for number in (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN):
             signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # blocked until the session can obey it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED - {signal.SIGTERM})
         _close_others({*own, pty.master})
         forwarder = Forwarder(pty)
         if not options.detached:
             forwarder.lend(Lent(0, 1, interactive=mode.interactive, saved=mode.saved))
+            forwarder.pause(not foreground)
         forwarder.start()
         _leave_terminal(home)
 

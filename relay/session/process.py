@@ -48,8 +48,8 @@ from relay.readers.line import Line
 from relay.session.absent import NoBus, NoMemory
 from relay.session.claim import Claim
 from relay.session.control import ControlServer
-from relay.session.launch import Options
 from relay.session.mail import Mail
+from relay.session.options import Options
 from relay.session.port import SessionPort
 from relay.session.pump import OutputPump
 from relay.session.requests import Requests
@@ -203,6 +203,7 @@ class Session:
         control.listen()
         threading.Thread(target=self._wait_for_agent, name="wait", daemon=True).start()
         self.loop.add_signal_handler(signal.SIGTERM, self.stop)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # launch blocked it until now
         async with self._tasks:
             self.workers.spawn(control.run(), "the control socket")
             self.workers.spawn(self.courier.run(), "the bus")

@@ -17,7 +17,7 @@ from relay.hooks.trust import Trust
 from relay.profile import Profile, fallback
 from relay.profile import for_command as profile_for
 from relay.profile import load as load_profile
-from relay.session.launch import Options
+from relay.session.options import Options
 from relay.settings import Settings
 
 

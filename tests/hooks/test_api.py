@@ -2,16 +2,15 @@
 
 import subprocess
 import sys
-import types
 
 import pytest
 
 import relay
 from hooks.house import House, texts
-from relay.api import WrapOptions
 from relay.errors import ConfigError, UsageError
 from relay.hooks.config import MemoryConfig
-from relay.hooks.registry import Registry
+from relay.session import launch
+from relay.session.options import Options
 
 
 def test_importing_relay_loads_nothing_else():
@@ -63,20 +62,20 @@ def test_a_relay_registers_patterns_and_events(house: House):
 )
 def test_wrap_hands_command_options_and_handlers_to_the_session(monkeypatch, command, argv):
     """R59"""
-    seen = []
+    seen: list[Options] = []
 
-    def run(*args: object) -> int:
-        seen.extend(args)
+    def wrap(options: Options) -> int:
+        seen.append(options)
         return 7
 
-    launch = types.ModuleType("relay.session.launch")
-    launch.run = run
-    monkeypatch.setitem(sys.modules, "relay.session.launch", launch)
+    monkeypatch.setattr(launch, "wrap", wrap)
     program = relay.Relay(name="MyAgent", team="crew", task="tidy", memory={"promptOnEnd": True})
     assert program.wrap(command) == 7
-    options = WrapOptions("MyAgent", "crew", None, "tidy", None, MemoryConfig(prompt_on_end=True))
-    assert seen == [argv, options, program.registry]
-    assert isinstance(seen[2], Registry)
+    (options,) = seen
+    assert options.command == argv
+    assert (options.name, options.team, options.task, options.broker) == ("MyAgent", "crew", "tidy", "")
+    assert options.memory == MemoryConfig(prompt_on_end=True)
+    assert options.registry is program.registry
 
 
 def test_wrap_without_a_command_is_refused():
