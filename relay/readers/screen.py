@@ -49,8 +49,8 @@ _FRAME = 1.0
 _ECHO = 10.0
 """Seconds in which a drawing program shows what was typed; it may be busy."""
 
-_MAX_LOOKS = 16
-"""Looks within one feed; a program that clears its screen more often shows an animation."""
+_MAX_LOOKS = 128
+"""Looks within one feed; a program that needs more shows an animation."""
 
 _TURN = re.compile(
     rb"\x1b\[\?[0-9;]*(?:1049|1047|47)[0-9;]*[hl]"  # to or from the alternate screen
@@ -67,7 +67,8 @@ class ScreenReader:
         self._echo = echo
         echo.seconds = _ECHO
         self._marker = marker.decode("utf-8", "replace")
-        self._hit = re.compile(hit(marker))
+        self._hit = re.compile(hit(marker))  # in plain text
+        self._coarse = re.compile(re.escape(marker) + rb"|```|~~~")
         self._form = False  # a `<<<` form is open
         self._primary = Page(scrolls_back=False)
         self._alternate = Page(scrolls_back=True)
@@ -86,6 +87,7 @@ class ScreenReader:
 
     def begin(self, unfinished: str, settled: str, now: float) -> None:
         """Take over from the lines reader, which said all but the `unfinished` line, and `settled` of it."""
+        self._fed = now
         self._look(now)
         cursor = len(self._carry) + self._screen.cursor[1]
         for entry in self._page.visible:
@@ -160,7 +162,7 @@ class ScreenReader:
         """Where in `data` the screen must be looked at: before it is turned over (True), and where lines may
         scroll away without scrolling off."""
         turns = [(match.start(), True) for match in _TURN.finditer(data)]
-        if self._page is self._primary and not self._scrolls:
+        if (self._page is self._primary and not self._scrolls) or self._coarse.search(data) is None:
             return turns
         step = max(self._screen.height // 2, 1)
         scrolls: list[tuple[int, bool]] = []

@@ -243,8 +243,8 @@ def test_lines_that_scroll_away_within_a_region_are_said() -> None:
 
 def test_a_burst_within_a_region_of_the_alternate_screen_is_said() -> None:
     ears = Ears(60, 12).hear("\x1b[?1049h" + CLEAR + "header\x1b[2;11r\x1b[11;1H").wait()
-    ears.hear("".join(f"\r\n@relay:Bob number {n}" for n in range(50)))
-    assert ears.wait().told == [("Bob", f"number {n}") for n in range(50)]
+    ears.hear("".join(f"\r\n@relay:Bob number {n}" for n in range(500)))
+    assert ears.wait().told == [("Bob", f"number {n}") for n in range(500)]
 
 
 def page(end: int) -> str:
@@ -329,6 +329,17 @@ def test_the_screen_reader_takes_over_where_lines_end() -> None:
     ears.hear(f" done\x1b[5;1H{LINE}\x1b[7;1H").wait()
     assert ears.reader.kind == "screen"
     assert ears.told == [*HI, ("Ann", "half done"), *HI]
+
+
+def test_a_line_that_is_half_written_when_the_screen_reader_takes_over_may_go_on() -> None:
+    ears = (
+        Ears(60, 12)
+        .hear("one\r\n@relay:Bob hi\x1b7\x1b[12;1Hstatus\x1b8")
+        .wait(0.3)
+        .hear(" there\r\n")
+        .wait()
+    )
+    assert ears.told == HI
 
 
 def test_what_a_shell_sends_at_its_prompt_does_not_end_the_lines_reader() -> None:
