@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import gc
 import hashlib
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -24,13 +26,13 @@ from support import wait_until
 class Mosquitto:
     """A mosquitto on a free port of loopback with one user, started and killed at will."""
 
-    def __init__(self, program: Path, directory: Path) -> None:
+    def __init__(self, program: Path, directory: Path, *, tls: bool = False) -> None:
         self._program = program
         self._directory = directory
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
-        self.url = f"mqtt://team:s%40cret@127.0.0.1:{self.port}"
+        self.url = f"mqtt{'s' if tls else ''}://team:s%40cret@127.0.0.1:{self.port}"
         directory.chmod(0o777)  # started by root, it works as another user
         passwords = directory / "passwords"
         passwords.write_text("team:s@cret\n")
@@ -42,7 +44,9 @@ class Mosquitto:
             "persistence true\n"
             f"persistence_location {directory}/\n"
             "autosave_interval 1\nautosave_on_changes true\n"
-            "log_dest none\n" + (f"user {os.environ.get('USER', 'root')}\n" if os.getuid() == 0 else "")
+            "log_dest none\n"
+            + (f"certfile {directory}/cert.pem\nkeyfile {directory}/key.pem\n" if tls else "")
+            + ("user root\n" if os.getuid() == 0 else "")
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -144,5 +148,49 @@ def test_a_wrong_password_is_said(home: Home, mosquitto: Mosquitto) -> None:
         url = mosquitto.url.replace("s%40cret", "wrong")
         async with running(Agent(home, "Alice", url=url), connected=False) as alice:
             await alice.status("refuses the login")
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A mosquitto that speaks TLS, with a certificate that nobody but its own file vouches for."""
+    program = debian.require("mosquitto")
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not on PATH, and the connection to a broker with TLS was not tested")
+    directory = tmp_path / "mosquitto"
+    directory.mkdir()
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", directory / "key.pem", "-out", directory / "cert.pem"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (directory / "key.pem").chmod(0o644)
+    server = Mosquitto(program, directory, tls=True)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # paho's, after a refusal
+def test_tls_is_verified(
+    home: Home, tmp_path: Path, encrypted: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice", url=encrypted.url), connected=False) as alice:
+            await alice.status("certificate verify failed")
+        gc.collect()  # while the warning is ignored
+        # Trusted as any program with OpenSSL can be told to.
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "mosquitto" / "cert.pem"))
+        async with (
+            running(Agent(home, "Alice", url=encrypted.url)) as alice,
+            running(Agent(home, "Bob", url=encrypted.url)) as bob,
+        ):
+            alice.courier.send("Bob", "in private " * 5000)
+            assert len((await bob.receive())[0].body) == 55000
 
     asyncio.run(scenario())
