@@ -14,6 +14,7 @@ from relay.errors import LedgerError
 from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.queue import Injector
+from relay.injection.readiness import Readiness
 from relay.journal import Journal, preview
 from relay.session.absent import NoBus
 
@@ -49,6 +50,7 @@ class Mail:
         self._fire = fire
         self._tell_agent = tell_agent
         self._tell_person = tell_person
+        self._told_why = ""  # why messages wait
 
     def collect(self) -> None:
         """Take up what was stored for this agent while nobody was there."""
@@ -77,6 +79,12 @@ class Mail:
         self._injector.submit(
             Injection(id=message.id, text=message.body, source=message.sender, kind="message")
         )
+        verdict = self._injector.verdict
+        if verdict.state is Readiness.UNSAFE and verdict.reason != self._told_why:
+            self._told_why = verdict.reason
+            self._tell_person(
+                f"a message from {message.sender} waits, and so do those after it: {verdict.reason}."
+            )
 
     def typing(self, injection: Injection) -> None:
         """It is about to be typed: should we die now, nobody may type it again by himself."""
