@@ -232,9 +232,9 @@ class Session:
         else:
             self.terminals.adopt(client)
         self.terminals.answer_queries()
-        for notice in self._notices:
-            self.tell_person(notice)
         self.pump.start()
+        for notice in self._notices:  # not before it is known what the agent has drawn so far
+            self.tell_person(notice)
         self.workers.queue(events.SessionStart.name, self._start())
         self.mail.collect()
         self.loop.call_later(self.settings.idle_seconds, self._watch_idle)
@@ -356,6 +356,9 @@ class Session:
 
     def on_detach(self) -> None:
         self.terminals.detach()
+
+    def on_held(self) -> None:
+        self.terminals.held()
 
     def waits_for_input(self) -> bool:
         """Whether the agent waits for input, as far as that is known; quiet alone is weak evidence."""

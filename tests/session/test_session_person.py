@@ -1,0 +1,114 @@
+"""The person at the terminal: what they type is theirs, and what they must know they are told."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from session.puppet import Puppet, messages, project, settings
+from support import Relay, wait_until
+
+Attached = Callable[..., tuple[Puppet, "pexpect.spawn[bytes]"]]
+
+
+@pytest.fixture
+def attached(relay: Relay) -> Iterator[Attached]:
+    """`attached("Alice")` wraps a puppet in a terminal of its own: the puppet, and the person's side."""
+    opened: list[pexpect.spawn[bytes]] = []
+
+    def open_(
+        name: str, *arguments: str, cwd: Path | None = None, options: tuple[str, ...] = (), **more: Any
+    ) -> tuple[Puppet, pexpect.spawn[bytes]]:
+        puppet = Puppet(relay, name)
+        command = ["-m", "relay", "wrap", "-n", name, *options, *map(str, puppet.command(*arguments))]
+        person = pexpect.spawn(
+            sys.executable, command, env={**relay.environment, **more}, cwd=str(cwd or relay.home),
+            dimensions=(40, 200), timeout=20,
+        )  # fmt: skip
+        opened.append(person)
+        wait_until(lambda: (puppet.folder / "heard").exists() and puppet.events("session_start"))
+        return puppet, person
+
+    yield open_
+    for person in opened:
+        person.close(force=True)
+
+
+def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Attached) -> None:
+    """A message waits until it is finished, and some seconds longer."""
+    alice, person = attached("Alice")
+    person.send(b"hello wor")
+    person.expect_exact(b"hello wor")
+    relay("send", "Alice", "from a peer")
+    assert [m["state"] for m in messages(relay)] == ["stored"]
+    person.send(b"ld\r")
+    alice.hears("from a peer")
+    first, second = alice.heard.splitlines()
+    assert first == "hello world"
+    assert second.endswith("from you] from a peer " + second[-len("[/relay abcd]") :])
+
+
+def test_what_the_person_types_never_fires(relay: Relay, attached: Attached) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    alice, person = attached("Alice")
+    person.send(b"@relay:Bob typed by the person\r")
+    alice.hears("typed by the person")
+    alice.say("@relay:Bob said by the agent")
+    bob.hears("[/relay")
+    assert bob.texts() == [("Alice", "said by the agent")]
+    assert [m["body"] for m in messages(relay)] == ["said by the agent"]
+
+
+def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Attached) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    _, person = attached("Alice", "--reply", "typed", "@relay:Bob typed by the person\n")
+    person.send(b"@relay:Bob typed by the person\r")
+    bob.hears("[/relay")
+    assert bob.texts() == [("Alice", "typed by the person")]
+
+
+def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attached: Attached) -> None:
+    folder = project(relay, "x = 1\n", trust=False)
+    _, person = attached("Alice", cwd=folder)
+    person.expect(rb"relay: [^\r\n]*relay\.config\.py is not trusted and does not run\.[^\r\n]*\r\n")
+
+
+def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Attached) -> None:
+    folder = project(relay, "x = 1\n", trust=False)
+    alice, person = attached("Alice", "--ready", "\x1b[?1049h\x1b[Hfull screen", cwd=folder)
+    alice.told("is not trusted")
+    alice.exit(3)
+    person.expect(pexpect.EOF)
+    screen, after = person.before.split(b"\x1b[?1049l")
+    assert b"is not trusted" not in screen
+    assert b"is not trusted" in after
+    person.wait()
+    assert person.exitstatus == 3
+
+
+def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Attached) -> None:
+    folder = project(
+        relay,
+        "from relay import pattern\n\n@pattern('deploy')\ndef fail(target):\n    raise OSError('no route')\n",
+    )
+    alice, person = attached("Alice", cwd=folder)
+    alice.say("@deploy:a b\n@deploy:a b\n@memory:save done")
+    alice.hears("Saved to memory")
+    alice.exit(0)
+    person.expect(pexpect.EOF)
+    shown = re.findall(rb"relay: relay\.config\.py:5: the handler [^\r\n]*", person.before)
+    assert shown == [b"relay: relay.config.py:5: the handler fail (@deploy) raised OSError: no route"]
+
+
+def test_a_broker_that_cannot_be_reached_is_said_once(relay: Relay, attached: Attached) -> None:
+    settings(relay, "stop_seconds = 0.1\n")
+    alice, person = attached("Alice", options=("--broker", "mqtt://127.0.0.1:1"))
+    person.expect(rb"relay: no connection to the broker at mqtt://127\.0\.0\.1:1 [^\r\n]*\r\n")
+    alice.say("the agent runs on")
+    person.expect_exact(b"the agent runs on")
