@@ -191,12 +191,7 @@ class ScreenReader:
         self._screen.drain()
         self._carry.clear()
         self._page = self._primary = Page(scrolls_back=False)
-        self._look(now)
-        cursor = self._screen.cursor[1]
-        for entry in self._page.visible:
-            if entry.last < cursor:
-                entry.spoken = entry.key
-        self._gap = True
+        self._dirty = self._gap = True
         return said
 
     def _look(self, now: float) -> list[Line]:

@@ -106,7 +106,9 @@ def test_bytes_that_are_not_utf8_do_not_matter() -> None:
 
 
 def test_a_newline_within_a_string_sequence_ends_no_line() -> None:
-    assert Ears().hear("\x1bPdata\n@relay:No way\n\x1b\\@relay:Bob hi there\n").told == HI
+    data = "x\n\x1bPdata\n@relay:No way\nmore\x1b\\@relay:Bob hi there\n"
+    for at in range(len(data)):
+        assert Ears().hear(data[:at], data[at:]).told == HI
 
 
 def test_a_tab_stays_a_tab() -> None:

@@ -75,7 +75,7 @@ def test_a_directive_erased_and_painted_again_is_one() -> None:
     for _ in range(5):
         ears.hear(at(3, "\x1b[2K")).wait(0.1)
         for end in range(3, len(LINE) + 1, 4):
-            ears.hear(at(3, LINE[:end])).wait(0.05)
+            ears.hear(at(3, LINE[:end])).wait(0.05 if end < 15 else 3)
         ears.hear(at(3, LINE)).wait(2)
     assert ears.told == HI
 
@@ -102,10 +102,30 @@ def test_a_spinner_below_does_not_keep_a_line_from_being_said() -> None:
 
 def test_frames_are_read_whole() -> None:
     """A synchronized update (mode 2026) that is cut in two shows nothing until it ends."""
-    ears = drawing().hear(at(3, LINE)).wait()
-    ears.hear("\x1b[?2026h" + at(3, "\x1b[2K@relay:Ann half")).wait(0.5)
-    ears.hear(at(3, f"\x1b[2K{LINE}") + "\x1b[?2026l").wait()
+    ears = Ears(60, 12).hear(CLEAR + LINE + "\r\n").wait()
+    ears.hear("\x1b[?2026h\x1b[H@relay:Ann half\x1b[K\r\n").wait(0.5)
+    ears.hear(f"\x1b[H{LINE}\x1b[K\r\n\x1b[?2026l").wait()
     assert ears.told == HI
+
+
+def test_a_frame_that_never_ends_is_read_in_the_end() -> None:
+    assert Ears(60, 12).hear(f"{CLEAR}\x1b[?2026h{LINE}\r\n").wait().told == HI
+
+
+def test_lines_are_said_in_the_order_of_their_places() -> None:
+    """An agent may draw the end of a code block before its beginning is whole."""
+    ears = drawing().hear(at(3, "```te") + at(4, LINE) + at(5, "```") + at(7, "more")).wait(0.25)
+    ears.hear(at(3, "```text") + at(7, "more text")).wait()
+    ears.hear(at(9, "@relay:Ann outside")).wait()
+    assert ears.told == [("Ann", "outside")]
+
+
+def test_a_flood_in_a_program_that_draws_is_skipped_but_for_its_tail() -> None:
+    flood = b"a plain line of output without anything to find\r\n" * 1000
+    ears = Ears(60, 12).hear(CLEAR, "@relay:Bob hi", b" there\r\n" + flood, "@relay:Ann after it\r\n").wait()
+    assert ears.told == [*HI, ("Ann", "after it")]
+    assert len(ears.lines) < 50
+    assert any(line.gap for line in ears.lines)
 
 
 @pytest.mark.parametrize(
