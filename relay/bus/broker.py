@@ -252,7 +252,7 @@ def _configure(home: Home, port: int, wanted: int | None) -> str:
     """Write the configuration of a broker that listens at `port`; return its SHA-256."""
     if wanted is not None and not _is_free(wanted):
         raise BrokerError(
-            f"port {wanted} on {_HOST} is in use by another program. Choose another port in relay.toml, "
+            f"port {wanted} on {_HOST} is in use by another program. Choose another port, "
             "leave it out (relay then takes a free one), or end that program."
         )
     text = _render(home, port)
