@@ -20,8 +20,8 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def hook(bench: Bench) -> list[Figure]:
-    """The round trip of `relay hook`, which agents call"""
-    return [Figure("`relay hook` round trip", "≤ 2 × python -S", "not built yet")]
+    """The round trip of the command that agents call as their hook"""
+    return [Figure("a hook's round trip", "≤ 2 × python -S", "not built yet")]
 
 
 ROWS: dict[str, Callable[[Bench], list[Figure]]] = {

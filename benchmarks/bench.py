@@ -113,17 +113,17 @@ def bench(quick: bool) -> Iterator[Bench]:
         for command in (("stop", "--all"), ("broker", "stop")):
             with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
                 own.relay(*command)
-        for pid in processes_of(directory):
-            print(f"benchmarks: process {pid} was left behind; it is killed now", file=sys.stderr)
+        for pid, command in processes_of(directory).items():
+            print(f"benchmarks: left behind, and killed now: {pid} {command}", file=sys.stderr)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def processes_of(directory: Path) -> list[int]:
-    """The living processes whose RELAY_HOME is `directory` or whose command line has a path in it."""
+def processes_of(directory: Path) -> dict[int, str]:
+    """The living processes that belong to `directory` by RELAY_HOME or a path on their command line."""
     marks = (f"RELAY_HOME={directory}\0".encode(), f"{directory}/".encode())
-    found = []
+    found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             environment = (entry / "environ").read_bytes() + b"\0"
@@ -131,5 +131,5 @@ def processes_of(directory: Path) -> list[int]:
         except OSError:
             continue  # it has ended, or is another user's
         if int(entry.name) != os.getpid() and (marks[0] in environment or marks[1] in command):
-            found.append(int(entry.name))
+            found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
     return found

@@ -82,6 +82,8 @@ def _echoes(bench: Bench, command: Sequence[str], keys: int) -> list[float]:
             terminal.until(key, 10)
             seconds.append(time.monotonic() - began)
             terminal.skip(PAUSES[number % len(PAUSES)])
+        terminal.write(b"\x04")
+        terminal.drain(10)
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""Echoes keys in raw mode; with a number of bytes as argument, also prints that many a second.
+"""Echoes keys in raw mode until Ctrl-D; with a number of bytes as argument, also prints that many a second.
 
 What it prints are lines as agents and their tools print them: plain, coloured and with an `@` in them, all in
 small letters, so that an echoed capital letter is an echo.
@@ -25,7 +25,8 @@ os.write(1, b"READY")
 due = time.monotonic()
 while True:
     if select.select([0], [], [], max(0.0, due - time.monotonic()) if piece else None)[0]:
-        if not (keys := os.read(0, 1024)):
+        keys = os.read(0, 1024)
+        if not keys or b"\x04" in keys:
             break
         os.write(1, keys)
     if piece and time.monotonic() >= due:

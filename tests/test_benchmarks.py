@@ -1,0 +1,97 @@
+"""The benchmarks: that they can be run and where their table goes. Speed itself is not asserted here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+TABLE_MAKER = """\
+import sys
+from pathlib import Path
+from benchmarks.table import Figure, markdown, plain, write
+
+figures = [
+    Figure("`cat`", "≤ 1.15 × script", "1.00 s", "script 1.00 s", "1.00", True),
+    Figure("a|b", "", "-", ok=False),
+]
+print(plain(figures))
+write(Path(sys.argv[1]), markdown(figures, "2 × a processor."))
+"""
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Python with `arguments` at the root of the checkout, where `benchmarks` can be imported."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_can_be_imported(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    importlib.import_module(f"benchmarks.{module}")
+
+
+def test_the_rows_are_listed_each_with_what_it_measures() -> None:
+    listed = run("-m", "benchmarks", "--list")
+    assert listed.returncode == 0, listed.stderr
+    rows = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
+    assert {
+        "cat",
+        "echo",
+        "echo-flood",
+        "first-byte",
+        "latency",
+        "burst",
+        "blocked",
+        "memory",
+        "idle",
+    } <= set(rows)
+
+
+def test_an_unknown_row_is_refused_with_the_known_ones() -> None:
+    refused = run("-m", "benchmarks", "--only", "nothing")
+    assert refused.returncode == 2
+    assert "first-byte" in refused.stderr
+
+
+def test_the_table_goes_between_the_markers_of_the_readme(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("above\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nbelow\n", encoding="utf-8")
+    for _ in range(2):  # the second writes over the first
+        made = run("-c", TABLE_MAKER, readme)
+        assert made.returncode == 0, made.stderr
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith("above\n<!-- bench:begin -->\n| what |")
+    assert text.endswith("<!-- bench:end -->\nbelow\n")
+    assert text.count("| `cat` | ≤ 1.15 × script | 1.00 s | script 1.00 s | 1.00 | ok |") == 1
+    assert "| a\\|b |" in text
+    assert "old" not in text
+    assert "MISSED" in made.stdout
+
+
+def test_a_page_without_markers_is_left_alone_and_named(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text("no table here\n", encoding="utf-8")
+    made = run("-c", TABLE_MAKER, page)
+    assert made.returncode == 1
+    assert f"{page} has no <!-- bench:begin -->" in made.stderr
+    assert page.read_text(encoding="utf-8") == "no table here\n"
+
+
+def test_the_readme_has_the_markers() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert 0 < text.find("<!-- bench:begin -->") < text.find("<!-- bench:end -->")
