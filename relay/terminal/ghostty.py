@@ -46,6 +46,7 @@ class GhosttyScreen:
         self._on_reply: Callable[[bytes], None] | None = None
         self._drained: list[Row] = []
         self._lost = False
+        self._plain = True  # no control sequence has come yet: there is no mode to undo
         self._collecting = False
         self._size = (max(columns, 1), max(rows, 1))
         self._terminal: c_void_p | None = c_void_p()
@@ -65,6 +66,7 @@ class GhosttyScreen:
     def feed(self, data: bytes) -> None:
         if self.failed is not None or self._terminal is None:
             return
+        self._plain = self._plain and b"\x1b" not in data and b"\x0e" not in data
         try:
             size = _SLICE if self._collecting else len(data)
             for start in range(0, len(data), size or 1):
@@ -179,7 +181,7 @@ class GhosttyScreen:
         return enter + clear + body + place + visible
 
     def modes_reset(self) -> bytes:
-        if self._terminal is None:
+        if self._terminal is None or self._plain:
             return b""
         parts = [b"\x1b[<99u"] if self._keyboard_flags() else []
         parts += [b"\x1b[?%dl" % number for number in _MODES_OFF if self.mode(number)]

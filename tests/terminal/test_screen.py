@@ -171,7 +171,7 @@ def test_a_repaint_leaves_another_terminal_as_this_one_is(name: str) -> None:
 
 
 def test_the_modes_of_a_program_that_is_gone_are_undone() -> None:
-    fresh = screen()
+    fresh = screen(20, 5, b"\x1b[m")
     used = screen(
         20,
         5,
@@ -186,8 +186,12 @@ def test_the_modes_of_a_program_that_is_gone_are_undone() -> None:
     assert texts(used)[0] == "q"
 
 
-def test_a_fresh_terminal_is_hardly_touched_by_undoing_nothing() -> None:
-    opened = screen(20, 5, b"ab")
+def test_a_program_that_only_printed_leaves_nothing_to_undo() -> None:
+    assert screen(20, 5, b"plain text\r\n").modes_reset() == b""
+
+
+def test_undoing_nothing_leaves_the_text_and_the_cursor_alone() -> None:
+    opened = screen(20, 5, b"a\x1b[mb")
     opened.feed(opened.modes_reset() + b"c")
     assert texts(opened)[0] == "abc"
 
