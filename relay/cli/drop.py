@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     with Ledger(home.ledger) as ledger:
         entry = ledger.find(args.id)
-        own_only("dropped", entry.message.sender)
+        own_only(home, "drop", entry.message.sender)
         dropped = ledger.drop(entry.message.id)
     have_carried(home, entry.team, dropped.sender)  # what stood behind it need not wait for it
     name = dropped.id[:8]

@@ -8,13 +8,12 @@ the same receiver; it gets a new id, and the old one stays in the list as it was
 from __future__ import annotations
 
 import argparse
-import os
 
 from relay import names
 from relay.bus.ledger import Ledger
 from relay.cli.send import have_carried
-from relay.errors import NotAllowed
 from relay.home import Home
+from relay.session import guard
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     with Ledger(home.ledger) as ledger:
         entry = ledger.find(args.id)
-        own_only("retried", entry.message.sender)
+        own_only(home, "retry", entry.message.sender)
         again = ledger.retry(entry.message.id)
     carried = have_carried(home, entry.team, again.sender)
     if again.id == entry.message.id:
@@ -36,7 +35,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def own_only(done: str, sender: str) -> None:
-    """Inside an agent, only its own messages may be retried or dropped."""
-    if os.environ.get("RELAY_SOCKET") and not names.same(sender, os.environ.get("RELAY_NAME", "")):
-        raise NotAllowed(f"a message of somebody else cannot be {done} by an agent; the person can.")
+def own_only(home: Home, operation: str, sender: str) -> None:
+    """An agent may ask for `operation` on its own messages only."""
+    name = guard.caller(home)
+    if name is None or not names.same(sender, name):
+        done = {"retry": "retried", "drop": "dropped"}[operation]
+        why = f"a message of somebody else cannot be {done} by an agent; the person can."
+        guard.person_only(home, operation, why)

@@ -11,12 +11,11 @@ this. A wrapped agent may not do it.
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
-from relay.errors import ConfigError, NotAllowed
+from relay.errors import ConfigError
 from relay.home import Home
-from relay.journal import Journal
+from relay.session.guard import person_only
 from relay.text import count, visible
 
 
@@ -31,12 +30,11 @@ def run(args: argparse.Namespace) -> int:
     from relay.hooks.trust import Trust
 
     home = Home.from_env().ensure()
-    if "RELAY_SOCKET" in os.environ:
-        session, name = os.environ.get("RELAY_SESSION", ""), os.environ.get("RELAY_NAME", "")
-        Journal(home.journal, session, name).write("refused", operation="trust", file=str(args.file or ""))
-        raise NotAllowed(
-            "an agent may not trust files. The person can, with `relay trust` in a terminal of their own."
-        )
+    person_only(
+        home,
+        "trust",
+        "an agent may not trust files. The person can, with `relay trust` in a terminal of their own.",
+    )
     path = args.file or find(Path.cwd(), home)
     if path is None:
         raise ConfigError(

@@ -26,10 +26,10 @@ class Claim:
         self.socket = lock.removesuffix(".lock") + ".sock"
         self.fd = fd
 
-    def note(self, agent: int) -> None:
-        """Write the agent's process id into the claim, where the guard rail looks for it."""
+    def note(self, pid: int) -> None:
+        """Write the process id whose descendants are the agent's into the claim, for the guard rail."""
         os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, str(agent).encode(), 0)
+        os.pwrite(self.fd, str(pid).encode(), 0)
 
     def release(self) -> None:
         """Give the name back (from the process that ends the session)."""

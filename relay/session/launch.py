@@ -40,6 +40,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     if not options.command:
         raise UsageError("there is no command to run. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
+    _fill_standard()
     home = Home.from_env(env).ensure()
     team = options.team or env.get("RELAY_TEAM") or "default"
     command = options.command[0]
@@ -89,6 +90,7 @@ def _be_session(
             RELAY_SESSION=session_id,
             RELAY_SOCKET=claimed.socket,
         )
+        claimed.note(os.getpid())  # who the agent's first act descends from, until its own id is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
         try:
@@ -98,18 +100,22 @@ def _be_session(
                 env,
                 size=(columns, rows),
                 pixels=(width, height),
-                attributes=None if options.detached else mode.saved,
+                # Of a background job's terminal the modes are another's, a shell's in most cases.
+                attributes=None if options.detached or not foreground else mode.saved,
                 # A pipe's bytes were typed by nobody: alone, nobody would echo them either.
                 echo=options.detached or mode.saved is not None,
             )
         except RelayError as error:
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
+        claimed.note(pty.pid)
         # Ignored only now: an ignored signal would have stayed ignored in the agent.  What the caller's
         # process group was sent before we left it is forgotten so: the client passes it on.
         for number in (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN):
             signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # blocked until the session can obey it
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_DFL)
+        # SIGTERM stays blocked until the session can obey it.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED - {signal.SIGTERM})
         _close_others({*own, pty.master})
         forwarder = Forwarder(pty)
@@ -131,6 +137,15 @@ def _be_session(
         _tell_end(channel, "the session failed to start; its log is in the state directory.", 70)
     finally:
         os._exit(code)
+
+
+def _fill_standard() -> None:
+    """Open what the caller closed of descriptors 0, 1 and 2: nothing else must come to lie there."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
 
 
 def _close_others(keep: set[int]) -> None:

@@ -198,7 +198,6 @@ class Session:
 
     async def run(self, client: TerminalClient) -> int:
         """From the agent's first output to its end; the exit code for a shell."""
-        self.claim.note(self.pty.pid)
         control = ControlServer(self.claim.socket, Requests(self).answer)
         control.listen()
         threading.Thread(target=self._wait_for_agent, name="wait", daemon=True).start()
