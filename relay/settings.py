@@ -6,6 +6,7 @@ one wins.  A project may come from anywhere, so before it is trusted only names 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import tomli
 
 from relay.errors import ConfigError
 from relay.home import Home
+from relay.names import suggest
 
 FILE = "relay.toml"
 
@@ -50,25 +52,30 @@ class Settings:
 def load(home: Home, directory: Path, trusted: Callable[[Path], bool]) -> tuple[Settings, list[str]]:
     """The settings for an agent in `directory`, and notices about what was not taken.
 
-    trusted: whether a project's file is trusted as it is. Raises ConfigError with file and line.
+    A file with a mistake is left out, and its notice says where the mistake is.
+    trusted: whether a project's file is trusted as it is.
     """
     settings = Settings()
     notices: list[str] = []
     own = home.config / FILE
-    if own.is_file():
-        settings = replace(settings, **_read(own))
     project = find(directory)
-    if project is not None and project != own:
-        values = _read(project)
-        if not trusted(project):
+    for path in dict.fromkeys((own, project)):
+        if path is None or not path.is_file():
+            continue
+        try:
+            values = _read(path)
+        except ConfigError as error:
+            notices.append(f"{error} Nothing of that file is taken.")
+            continue
+        if path != own and not trusted(path):
             refused = sorted(
                 f.name for f in fields(Settings) if f.name in values and not f.metadata["project"]
             )
             values = {name: value for name, value in values.items() if name not in refused}
             if refused:
                 notices.append(
-                    f"{project}: {', '.join(refused)} not taken, since the file is not trusted; "
-                    f"read it, then `relay trust {project}`."
+                    f"{path}: {', '.join(refused)} not taken, since the file is not trusted; "
+                    f"read it, then `relay trust {path}`."
                 )
         settings = replace(settings, **values)
     return settings, notices
@@ -86,27 +93,45 @@ def find(directory: Path) -> Path | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        values = tomli.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
         raise ConfigError(
             f"{error.msg} (column {error.colno}). Mend that line.", path, error.lineno
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}.", path) from None
-    known = {f.name: f for f in fields(Settings)}
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}. Make it readable.", path) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
     for name, value in values.items():
-        if name not in known:
-            raise ConfigError(
-                f"there is no setting {name!a}. The settings are {', '.join(sorted(known))}.", path
-            )
-        default = known[name].default
-        number = isinstance(default, float)
-        if number and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9):
-            raise ConfigError(f"{name} is a number of seconds, like {default:g}, not {value!r}.", path)
-        if isinstance(default, str) and not isinstance(value, str):
-            raise ConfigError(f"{name} is a string, like {default or 'mqtt://host'!r}, not {value!r}.", path)
-        if name == "prefix" and (len(value) != 1 or value.isalnum() or not value.isprintable()):
-            raise ConfigError(f"prefix is one punctuation character, like '@', not {value!r}.", path)
-        if name == "inject" and value not in {"auto", "always", "never"}:
-            raise ConfigError(f"inject is 'auto', 'always' or 'never', not {value!r}.", path)
-    return {name: float(v) if isinstance(known[name].default, float) else v for name, v in values.items()}
+        if wrong := _wrong(name, value):
+            raise ConfigError(wrong, path, _line(text, name))
+    return {name: float(v) if isinstance(_DEFAULTS[name], float) else v for name, v in values.items()}
+
+
+_DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
+
+
+def _wrong(name: str, value: object) -> str | None:
+    """What is wrong with a setting and what to do, or None."""
+    if name not in _DEFAULTS:
+        meant = suggest(name, _DEFAULTS)
+        hint = f"Did you mean {meant}? " if meant else ""
+        return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_DEFAULTS))}."
+    default = _DEFAULTS[name]
+    if isinstance(default, float):
+        if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value < 1e9):
+            return f"{name} is a number of seconds, like {default:g}, not {value!r}."
+    elif not isinstance(value, str):
+        return f"{name} is a string, like {default or 'mqtt://host'!r}, not {value!r}."
+    elif name == "prefix" and (len(value) != 1 or value.isalnum() or not value.isprintable()):
+        return f"prefix is one punctuation character, like '@', not {value!r}."
+    elif name == "inject" and value not in {"auto", "always", "never"}:
+        return f"inject is 'auto', 'always' or 'never', not {value!r}."
+    return None
+
+
+def _line(text: str, name: str) -> int | None:
+    """The line (1-based) of `text` on which `name` is set, as far as that can be seen."""
+    found = re.search(rf"""^[ \t\[]*["']?{re.escape(name)}["']?[ \t]*[=.\]]""", text, re.MULTILINE)
+    return None if found is None else text.count("\n", 0, found.start()) + 1

@@ -43,12 +43,8 @@ class Setup:
         """Read it all; a file with a mistake is left out, and the notice says where the mistake is."""
         notices: list[str] = []
         trust = Trust(home)
-        settings = Settings()
-        try:
-            settings, untaken = settings_file.load(home, directory, trust.covers_file)
-            notices += untaken
-        except RelayError as error:
-            notices.append(f"{error} The default settings are used.")
+        settings, untaken = settings_file.load(home, directory, trust.covers_file)
+        notices += untaken
         try:
             profile = (
                 load_profile(options.profile, home) if options.profile else profile_for(options.command, home)

@@ -1,0 +1,98 @@
+"""relay.toml: what of it a session takes, and what is said about a mistake in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from session.puppet import Puppet, settings
+from support import Relay, wait_until
+
+
+def folder_with(relay: Relay, text: str) -> Path:
+    folder = relay.home / "project"
+    folder.mkdir()
+    (folder / "relay.toml").write_text(text)
+    return folder
+
+
+def test_the_persons_settings_are_taken_and_the_projects_win(relay: Relay) -> None:
+    settings(relay, 'prefix = "+"\n')
+    folder = folder_with(relay, 'prefix = "%"\n')
+    bob = Puppet(relay, "Bob").wrap()
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.say("@relay:Bob no\n+relay:Bob no\n%relay:Bob by the project")
+    bob.hears("by the project")
+    bob.say("@relay:Alice no\n+relay:Alice by the person")
+    alice.hears("by the person")
+    assert len(bob.texts()) == len(alice.texts()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("idle_seconds = 3\nprefix = @\n", ":2:", "(column 10)"),
+        ("idel_seconds = 3\n", ":1:", "Did you mean idle_seconds?"),
+        ('\nidle_seconds = "soon"\n', ":2:", "idle_seconds is a number of seconds, like 30, not 'soon'"),
+        ("prefix = 'ab'\n", ":1:", "prefix is one punctuation character"),
+        ("inject = 'sometimes'\n", ":1:", "inject is 'auto', 'always' or 'never'"),
+    ],
+    ids=["syntax", "name", "type", "prefix", "choice"],
+)
+@pytest.mark.parametrize("whose", ["person", "project"])
+def test_a_mistake_is_said_with_its_line_and_the_session_runs(
+    relay: Relay, whose: str, text: str, place: str, words: str
+) -> None:
+    path = relay.home / "config" / "relay.toml"
+    cwd = None
+    if whose == "person":
+        settings(relay, text)
+    else:
+        cwd = folder_with(relay, text)
+        path = cwd / "relay.toml"
+    alice = Puppet(relay, "Alice").wrap(cwd=cwd)
+    notice = alice.told(words)
+    assert notice.startswith(f"{path}{place} ")
+    assert notice.endswith("Nothing of that file is taken.")
+    alice.say("@memory:save the session runs")
+    alice.hears("Saved to memory")
+
+
+def test_a_mistake_in_the_project_leaves_the_persons_settings_in_force(relay: Relay) -> None:
+    settings(relay, 'prefix = "+"\n')
+    alice = Puppet(relay, "Alice").wrap(cwd=folder_with(relay, "prefix = \n"))
+    alice.told("Nothing of that file is taken.")
+    alice.say("+memory:save with a plus")
+    alice.hears("Saved to memory")
+
+
+def test_an_untrusted_project_sets_names_and_timings_only(relay: Relay) -> None:
+    folder = folder_with(relay, 'prefix = "%"\ninject = "always"\nbroker = "mqtt://127.0.0.1:1"\n')
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    notice = alice.told("not taken, since the file is not trusted")
+    assert notice.startswith(f"{folder}/relay.toml: broker, inject not taken")
+    assert f"`relay trust {folder}/relay.toml`" in notice
+    alice.say("%memory:save the prefix is taken")
+    alice.hears("Saved to memory")
+    wait_until(lambda: any("connected to mqtt" in e["status"] for e in alice.events("bus")))
+
+
+def test_a_trusted_project_sets_everything_until_it_changes(relay: Relay) -> None:
+    folder = folder_with(relay, 'inject = "never"\n')
+    relay("trust", folder / "relay.toml")
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    wait_until(lambda: alice.state() == "unsafe")
+    assert not alice.events("notice")
+    with open(folder / "relay.toml", "a") as file:
+        file.write("# changed\n")
+    bob = Puppet(relay, "Bob").wrap(cwd=folder)
+    bob.told("inject not taken, since the file is not trusted")
+    wait_until(lambda: bob.state() == "ready")
+
+
+def test_always_types_into_shells_too(relay: Relay) -> None:
+    settings(relay, 'inject = "always"\nstop_seconds = 0.1\n')
+    relay("wrap", "-d", "-n", "Bob", "sh")
+    done = relay("send", "--wait", "20", "Bob", "hello")
+    assert "was given to Bob." in done.stdout
