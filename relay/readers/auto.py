@@ -15,7 +15,8 @@ from relay.readers.flood import visible_part
 from relay.readers.line import Line
 from relay.readers.lines import LinesReader
 from relay.readers.screen import ScreenReader
-from relay.terminal.screen import Screen, ScreenUnavailable, open_screen
+from relay.terminal.ghostty import open_screen
+from relay.terminal.screen import Screen, ScreenUnavailable
 
 Kind = Literal["auto", "lines", "screen"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 
 from relay.terminal import libghostty as vt
-from relay.terminal.screen import Drained, Row, ScreenUnavailable
+from relay.terminal.screen import Drained, Row, Screen, ScreenUnavailable
 
 _SLICE = 2048
 """Bytes fed between two drains. The scrollback is bounded, so what one slice scrolls off must fit in it."""
@@ -377,3 +377,8 @@ def _fill(call: Callable[[ctypes.Array[ctypes.c_char] | None, int, c_size_t], in
         result = call(buffer, needed.value, needed)
     _check(result, "reading the screen")
     return ctypes.string_at(buffer, needed.value)
+
+
+def open_screen(columns: int, rows: int) -> Screen:
+    """A screen of `columns` x `rows` cells; ScreenUnavailable where the library cannot be loaded."""
+    return GhosttyScreen(columns, rows)

@@ -5,7 +5,7 @@
                                         └→ Screen.repaint bytes that redraw it on another terminal
 
 The implementation is libghostty-vt (`relay.terminal.ghostty`).  Where its library does not exist (musl, old
-glibc, old macOS) `open_screen` raises ScreenUnavailable, and relay goes on with the lines reader alone.
+glibc, old macOS) its `open_screen` raises ScreenUnavailable, and relay goes on with the lines reader alone.
 """
 
 from __future__ import annotations
@@ -129,10 +129,3 @@ class Screen(Protocol):
     def close(self) -> None:
         """Free what the screen holds."""
         ...
-
-
-def open_screen(columns: int, rows: int) -> Screen:
-    """A screen of `columns` x `rows` cells; ScreenUnavailable where the library cannot be loaded."""
-    from relay.terminal.ghostty import GhosttyScreen
-
-    return GhosttyScreen(columns, rows)

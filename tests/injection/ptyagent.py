@@ -20,7 +20,7 @@ from relay.injection.injection import Injection, Kind, Outcome
 from relay.injection.port import TtyState
 from relay.injection.queue import Injector
 from relay.profile import Profile, load
-from relay.terminal.screen import open_screen
+from relay.terminal.ghostty import open_screen
 
 FAKES = Path(__file__).parent.parent / "fakes"
 COLUMNS, ROWS = 120, 40

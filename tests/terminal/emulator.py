@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relay.terminal.screen import open_screen
+from relay.terminal.ghostty import open_screen
 
 PATIENCE = 20.0
 """Seconds until a test gives up; only a broken program takes them."""

@@ -7,7 +7,8 @@ import importlib.metadata
 import pytest
 
 from relay.terminal import ghostty, libghostty
-from relay.terminal.screen import Row, Screen, ScreenUnavailable, open_screen
+from relay.terminal.ghostty import open_screen
+from relay.terminal.screen import Row, Screen, ScreenUnavailable
 
 
 def screen(columns: int = 20, rows: int = 5, *fed: bytes) -> Screen:
@@ -232,7 +233,7 @@ def test_the_package_itself_is_not_imported() -> None:
     import subprocess
     import sys
 
-    code = "import sys; from relay.terminal.screen import open_screen; open_screen(8, 2)\n"
+    code = "import sys; from relay.terminal.ghostty import open_screen; open_screen(8, 2)\n"
     code += "print([m for m in sys.modules if m in ('pyghostty', 'cffi', 'asyncio')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
