@@ -49,4 +49,4 @@ def run(args: argparse.Namespace) -> int:
     except RelayError:
         mode.restore()
         raise
-    return Client(channel, mode, started_agent=False).run()
+    return Client(channel, mode).run()

@@ -359,6 +359,9 @@ class Session:
     def on_held(self) -> None:
         self.terminals.held()
 
+    def on_settled(self) -> None:
+        self.terminals.settled()
+
     def waits_for_input(self) -> bool:
         """Whether the agent waits for input, as far as that is known; quiet alone is weak evidence."""
         if self._forwarder.output_pending():

@@ -30,11 +30,15 @@ SLICE = 0.004
 TICK = 0.02
 """Seconds between two looks at a screen that has just changed (design, section 3: 15 to 20 ms)."""
 
-TICKS_UNTIL = 0.5
-"""Seconds after the last output until which a reader may still settle lines by time."""
-
-PIECE = 1 << 16
+PIECE = 1 << 18
 """Bytes after which output that has piled up is handed to the reader."""
+
+FLOOD, BREATH = 1 << 14, 0.01
+"""Bytes taken at once from which on it is a flood, and seconds in which the next piece may pile up.
+
+Each small piece costs the forward thread a wait for the interpreter; large ones are read at a gigabyte
+a second.
+"""
 
 WAITING_CHECKS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0)
 """Seconds after the last output at which an unfinished line is asked for: does the program wait for input?"""
@@ -51,6 +55,8 @@ class Listener(Protocol):
     def on_end(self) -> None: ...
     def on_lost(self, what: str) -> None: ...
     def on_detach(self) -> None: ...
+    def on_held(self) -> None: ...
+    def on_settled(self) -> None: ...
     def on_reader_failed(self, why: str) -> None: ...
     def waits_for_input(self) -> bool: ...
 
@@ -98,24 +104,32 @@ class OutputPump:
                 timer.cancel()
 
     def _woken(self) -> None:
-        self._forwarder.rearm()
-        if not self._scheduled:
+        if self._scheduled:
+            self._forwarder.disarm()
+        else:
             self._pump()
 
     def _pump(self) -> None:
         self._scheduled = False
+        self._forwarder.rearm()
         tee = self._forwarder.tee
-        started = self._clock()
+        started, offset = self._clock(), self.offset
         self._said_something = False
         while tee:
             self._take(*tee.popleft())
             if tee and self._clock() - started > SLICE:
-                self._scheduled = True
-                self._loop.call_soon(self._pump)
+                self._pump_later(0)
                 break
+        else:
+            if self.offset - offset >= FLOOD and not self._ended:
+                self._pump_later(BREATH)
         if self._said_something and not self._ended:
             self._listener.on_screen_changed()
             self._schedule()
+
+    def _pump_later(self, delay: float) -> None:
+        self._scheduled = True
+        self._loop.call_later(delay, self._pump)
 
     def _take(self, kind: int, value: object) -> None:
         now = self._clock()
@@ -141,6 +155,10 @@ class OutputPump:
                 self._listener.on_lost(what)
             case forward.DETACH, _:
                 self._listener.on_detach()
+            case forward.HELD, _:
+                self._listener.on_held()
+            case forward.SETTLED, _:
+                self._listener.on_settled()
             case forward.ENDED, _:
                 self._ended = True
                 self._read(lambda: self._reader.close(now))
@@ -174,7 +192,7 @@ class OutputPump:
         return b"".join(pieces)
 
     def _schedule(self) -> None:
-        if self._ticking is None:
+        if self._ticking is None and self._reader.settling:
             self._ticking = self._loop.call_later(TICK, self._tick)
         for timer in self._checks:
             timer.cancel()
@@ -184,7 +202,7 @@ class OutputPump:
         self._ticking = None
         now = self._clock()
         self._read(lambda: self._reader.tick(now))
-        if now - self.last_output < TICKS_UNTIL and not self._ended:
+        if self._reader.settling and not self._ended:
             self._ticking = self._loop.call_later(TICK, self._tick)
 
     def _check(self) -> None:

@@ -31,6 +31,9 @@ MODES_INTERVAL = 0.05
 MAX_UNTOLD = 20
 """Notices kept for a person whose screen must not be written into."""
 
+KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
+"""Signals that a terminal's keys send: they are for its foreground job."""
+
 NOTICE_LENGTH = 300
 """Characters of a notice that are shown."""
 
@@ -84,32 +87,47 @@ class Terminals:
         self._reset = ""
         self._modes_timer: asyncio.TimerHandle | None = None
         self._untold: deque[str] = deque(maxlen=MAX_UNTOLD)
+        self._waiting: Lent | None = None
+        self._holds = 0
+        self._background = False
 
-    def adopt(self, client: TerminalClient, lent: Lent | None = None) -> None:
-        """Serve `client`; its terminal is lent already, or is `lent`, which is repainted."""
+    def adopt(self, client: TerminalClient) -> None:
+        """Serve `client`, whose terminal is lent already or will be."""
         self._client = client
-        screen = self._reader.screen
-        if screen is not None:
-            screen.on_reply = None  # the person's terminal answers the agent's queries from now on
-        if lent is not None:
-            # The size first: the repaint is of the screen as that terminal will show it.
-            columns, rows, *pixels = lent.size() or (COLUMNS, ROWS, 0, 0)
-            self._forwarder.resize(columns, rows, *pixels)
-            if screen is not None:
-                screen.resize(columns, rows)
-            self._forwarder.lend(lent, b"" if screen is None else screen.repaint())
+        self._background = False
+        if self._reader.screen is not None:
+            self._reader.screen.on_reply = None  # the person's terminal answers queries from now on
         self._workers.spawn(
             client.run(lambda fields: self._asked(client, fields), lambda: self._gone(client)), "the terminal"
         )
         self._workers.spawn(client.tell("agent", group=self._pty.pid), "the terminal")
         self._update_modes()
         self._workers.spawn(client.tell("modes", reset=self._reset), "the terminal")
+        self._fit()  # it may have changed while nobody told us
 
     async def take_over(self, client: TerminalClient, lent: Lent) -> None:
-        """Serve another terminal instead of the one served now."""
-        if self._client is not None:
+        """Serve another terminal instead of the one served now; it is repainted."""
+        while self._client is not None:  # two that attach at once come here in turn
             await self._dismiss("another terminal has attached")
-        self.adopt(client, lent)
+        self.adopt(client)
+        self._waiting = lent
+        self._holds += 1
+        self._forwarder.hold()
+
+    def held(self) -> None:
+        """All output until here is on the screen, and no more comes: show it to who has attached."""
+        self._holds -= 1
+        lent = self._waiting
+        if lent is None or self._holds:
+            return  # it has gone meanwhile, and perhaps another has come
+        self._waiting = None
+        screen = self._reader.screen
+        # The size first: the repaint is of the screen as that terminal will show it.
+        columns, rows, *pixels = lent.size() or (COLUMNS, ROWS, 0, 0)
+        self._forwarder.resize(columns, rows, *pixels)
+        if screen is not None:
+            screen.resize(columns, rows)
+        self._forwarder.lend(lent, b"" if screen is None else screen.repaint())
 
     def answer_queries(self) -> None:
         """With no person's terminal to do it, answer the agent's queries from the virtual screen."""
@@ -138,6 +156,11 @@ class Terminals:
             self._pty.signal(signal.SIGCONT)
         else:
             self._forwarder.pause(True)
+            self._forwarder.settle()
+
+    def settled(self) -> None:
+        """What the agent said before it stopped is on the screen: now the person's job may stop."""
+        if self._client is not None:
             self._workers.spawn(self._client.tell("stopped"), "the terminal")
 
     def screen_changed(self) -> None:
@@ -166,12 +189,18 @@ class Terminals:
 
     async def _dismiss(self, text: str) -> None:
         client, self._client = self._client, None
-        self._forwarder.withdraw()
-        self.answer_queries()
+        self._withdraw()
         if client is not None:
             notices = [*self._untold, text]
             self._untold.clear()
             await client.dismiss("detached", reset=self._reset, notices=notices)
+
+    def _withdraw(self, restore: bool = False) -> None:
+        self._forwarder.withdraw(restore)
+        if self._waiting is not None:
+            self._waiting.close()
+            self._waiting = None
+        self.answer_queries()
 
     def _asked(self, client: TerminalClient, fields: dict[str, Any]) -> None:
         if client is not self._client:
@@ -180,13 +209,18 @@ class Terminals:
             case {"op": "winch"}:
                 self._fit()
             case {"op": "signal", "number": int(number)} if number in signal.valid_signals():
-                group = self._pty.foreground() if number == signal.SIGINT else self._pty.pid
+                group = self._pty.foreground() if number in KEYS else self._pty.pid
                 self._pty.signal(number, group)
             case {"op": "hangup"}:
                 self._pty.hang_up(signal.SIGHUP) if client.owner else self.detach()
-            case {"op": "resume"}:
-                self._forwarder.pause(False)
+            case {"op": "resume", "foreground": bool(foreground)}:
+                self._background = not foreground
+                self._forwarder.pause(self._background)
                 self._fit()
+                screen = self._reader.screen
+                if foreground and screen is not None and screen.alternate:
+                    # It was stopped without warning: nobody but us draws again what it had drawn.
+                    self._forwarder.show(screen.repaint())
                 self._pty.signal(signal.SIGCONT)
 
     def _fit(self) -> None:
@@ -199,11 +233,14 @@ class Terminals:
         if client is self._client:
             self._client = None
             self._forwarder.show(self._reset.encode())
-            self._forwarder.withdraw(restore=True)
-            self.answer_queries()
+            self._withdraw(restore=True)
 
     def _look_at_modes(self) -> None:
         self._modes_timer = None
+        canonical, _, _ = flags(self._pty.attributes())
+        if self._background and not canonical:
+            # Alone, it would have been stopped for changing the modes of a terminal that is another job's.
+            self._pty.signal(signal.SIGTTOU)
         if self._update_modes() and self._client is not None:
             self._workers.spawn(self._client.tell("modes", reset=self._reset), "the terminal")
 

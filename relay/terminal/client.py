@@ -4,7 +4,8 @@ It lends its terminal to the session and from then on touches no byte of it.  It
 back whatever happens, passes on window sizes, signals and job control, and ends as the agent ended.
 
 Both sides speak JSON lines over a Unix socket:
-    to the session   {"op": "winch"} {"op": "signal", "number": N} {"op": "resume"} {"op": "hangup"}
+    to the session   {"op": "winch"} {"op": "signal", "number": N} {"op": "hangup"}
+                     {"op": "resume", "foreground": BOOL}
     to the client    {"event": "agent", "group": PID} {"event": "modes", "reset": TEXT} {"event": "stopped"}
                      {"event": "exit", "code": N, "reset": TEXT, "notices": [TEXT, ...]}
                      {"event": "detached", "reset": TEXT, "notices": [TEXT, ...]}
@@ -32,8 +33,16 @@ FORWARDED = (
     signal.SIGHUP,
     signal.SIGUSR1,
     signal.SIGUSR2,
+    signal.SIGTSTP,
 )
 """Signals that a person sends to the command they see: the agent gets them."""
+
+HANDLED = frozenset({*FORWARDED, signal.SIGWINCH, signal.SIGCONT})
+"""What `Client.run` handles; blocked from before the terminal's modes change until then."""
+
+FOREGROUND_LOOK = 100
+"""Milliseconds between two looks of a background job at whether `fg` has brought it back: a shell tells a
+stopped job (SIGCONT), and not a running one."""
 
 SESSION_DIED = 70
 """Our exit code when the session was killed and nobody knows the agent's (sysexits.h EX_SOFTWARE)."""
@@ -52,13 +61,22 @@ class TerminalMode:
         if os.isatty(source):
             self.saved = list(termios.tcgetattr(source))
         self.interactive = self.saved is not None and os.isatty(sink)
+        self._lent = False
 
     def lend(self) -> None:
-        if self.interactive and self.saved is not None:
+        if self.interactive and not self._lent:
+            try:
+                # Anew each time: the person may have changed them while our job was stopped.
+                self.saved = list(termios.tcgetattr(self.source))
+            except termios.error:
+                return  # it is gone
+            self._lent = True
             self._set(raw(self.saved))
 
     def restore(self) -> None:
-        if self.saved is not None:
+        """Give the modes back, if they were changed; twice is as good as once."""
+        if self._lent and self.saved is not None:
+            self._lent = False
             self._set(self.saved)
 
     def in_foreground(self) -> bool:
@@ -86,12 +104,12 @@ class TerminalMode:
 class Client:
     """Waits on the session's channel and on signals until the agent has ended or the person detached."""
 
-    def __init__(self, channel: socket.socket, mode: TerminalMode, *, started_agent: bool) -> None:
+    def __init__(self, channel: socket.socket, mode: TerminalMode) -> None:
         self.channel = channel
         self.mode = mode
-        self.started_agent = started_agent
         self.group = 0
         self.reset = ""
+        self._foreground = mode.in_foreground()
         self._received = bytearray()
         self._signals: list[int] = []
 
@@ -101,15 +119,18 @@ class Client:
         os.set_blocking(wake_write, False)
         os.set_blocking(wake_read, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for number in (*FORWARDED, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP):
-            if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGWINCH:
+        for number in HANDLED:
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup: the agent ignores it too
                 signal.signal(number, self._signals_append)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         poll = select.poll()
         poll.register(self.channel.fileno(), select.POLLIN)
         poll.register(wake_read, select.POLLIN)
         try:
             while True:
-                for fd, _ in poll.poll():
+                if not self._foreground and self.mode.in_foreground():
+                    self._resume()
+                for fd, _ in poll.poll(None if self._foreground else FOREGROUND_LOOK):
                     if fd == wake_read:
                         self._drain(wake_read)
                         self._on_signals()
@@ -135,8 +156,6 @@ class Client:
         for number in dict.fromkeys(numbers):
             if number == signal.SIGWINCH:
                 self._send('{"op": "winch"}')
-            elif number == signal.SIGTSTP:
-                self._stop()
             elif number == signal.SIGCONT:
                 self._resume()
             elif number == signal.SIGHUP:
@@ -189,22 +208,26 @@ class Client:
         """The agent was stopped (Ctrl-Z): stop with our whole job, as it would have."""
         self.mode.restore()
         self._write_reset()
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.killpg(os.getpgrp(), signal.SIGTSTP)  # here we stand until fg
-        signal.signal(signal.SIGTSTP, self._signals_append)
-        # In an orphaned process group the kernel discards SIGTSTP: then nobody would continue the agent.
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.killpg(os.getpgrp(), signal.SIGTSTP)  # here we stand until fg or bg
+        signal.signal(signal.SIGTSTP, before)
+        # Not left to SIGCONT: in an orphaned process group the kernel discards SIGTSTP, and nobody would
+        # continue the agent.
+        self._signals = [number for number in self._signals if number != signal.SIGCONT]
         self._resume()
 
     def _resume(self) -> None:
-        if self.mode.in_foreground():
+        """Continued by `fg` or `bg`: the agent too; in the background it has no keyboard."""
+        self._foreground = self.mode.in_foreground()
+        if self._foreground:
             self.mode.lend()
-            self._send('{"op": "resume"}')
+        self._send(f'{{"op": "resume", "foreground": {"true" if self._foreground else "false"}}}')
 
     def _session_died(self) -> int:
         """The session was killed: put the terminal in order and leave no agent without one."""
         self.mode.restore()
         self._write_reset()
-        if self.started_agent and self.group:
+        if self.group:
             for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
                 try:
                     os.killpg(self.group, number)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from relay.terminal.lend import Lent
     from relay.terminal.pty import Pty
 
-OUTPUT, TYPED, WRITTEN, RESIZED, GAP, ENDED, LOST, DETACH = range(8)
+OUTPUT, TYPED, WRITTEN, RESIZED, GAP, ENDED, LOST, DETACH, HELD, SETTLED = range(10)
 """Kinds of events in the tee; each event is (kind, value).
 
 OUTPUT bytes from the agent
@@ -30,6 +30,8 @@ TYPED  bytes from the person     WRITTEN bytes from `write`; both stand before t
 RESIZED (columns, rows)          GAP    number of bytes that the tee left out
 ENDED  None: the output is over  LOST   "terminal" or "pipe": the lent terminal has gone
 DETACH None: the person asked to detach
+HELD   None: `hold` was obeyed; no output follows until `lend`
+SETTLED None: what the agent had said at `settle` has been shown
 """
 
 READ_SIZE = 1 << 16
@@ -45,12 +47,18 @@ ESCAPE_KEY = 0x1D
 ESCAPE_PATIENCE = 500
 """Milliseconds after which a lone Ctrl-] goes to the agent."""
 
+PTY_LIMIT = 1 << 17
+"""Bytes that a PTY holds at the most, generously (Linux: 64 KB)."""
+
+WITHDRAWAL = 0.5
+"""Seconds that `withdraw` waits for the thread; only a terminal that blocks in a write takes them."""
+
 
 class Forwarder:
     """The thread and its buffers.
 
-    Other threads may call `write`, `lend`, `withdraw`, `pause`, `finish`, `resize` and read `tee`,
-    `unwritten` and `produced`; they set `consumed` as they take output off the tee.  `wake` is a
+    Other threads may call `write`, `hold`, `lend`, `withdraw`, `pause`, `settle`, `finish`, `resize` and
+    read `tee`, `unwritten` and `produced`; they set `consumed` as they take output off the tee.  `wake` is a
     descriptor that becomes readable when the tee holds something new after `rearm` was called.
     """
 
@@ -70,6 +78,8 @@ class Forwarder:
         self._orders: deque[tuple[object, ...]] = deque()
         self._lent: Lent | None = None
         self._paused = False
+        self._held = False
+        self._unsettled = 0  # bytes that may still be in the PTY from before `settle`
         self._finishing = False
         self._to_child = bytearray()
         self._to_sink = bytearray()
@@ -121,13 +131,26 @@ class Forwarder:
         """Serve this terminal from now on; `greeting` (a repaint) is shown first. Replaces another."""
         self._order(self._lend, terminal, greeting)
 
+    def hold(self) -> None:
+        """Leave the agent's output in the PTY until `lend`, and say HELD: what was read until then is in
+        the tee, so that a repaint made of it and what follows on the terminal fit together.
+        """
+        self._order(self._hold)
+
     def withdraw(self, restore: bool = False) -> None:
-        """Stop using the lent terminal at once; with `restore`, give it back its attributes."""
-        self._order(self._withdraw, restore)
+        """Stop using the lent terminal, and return when it is so; `restore`: give back its attributes."""
+        done = threading.Event()
+        self._order(self._withdraw, restore, done)
+        if self._thread.is_alive():
+            done.wait(WITHDRAWAL)
 
     def pause(self, paused: bool) -> None:
         """Leave the lent terminal's input alone (its owner is stopped), or read it again."""
         self._order(self._set_paused, paused)
+
+    def settle(self) -> None:
+        """The agent was stopped: show what it has said until now, then say SETTLED."""
+        self._order(self._settle)
 
     def resize(self, columns: int, rows: int, width: int = 0, height: int = 0) -> None:
         self._order(self._resize, columns, rows, width, height)
@@ -138,12 +161,16 @@ class Forwarder:
 
     def rearm(self) -> None:
         """Ask for `wake` at the next event; the caller empties the tee after this."""
+        self.disarm()
+        self._armed = True
+
+    def disarm(self) -> None:
+        """Make `wake` unreadable, until `rearm`."""
         try:
             while os.read(self.wake, 512):
                 pass
         except BlockingIOError:
             pass
-        self._armed = True
 
     @property
     def unwritten(self) -> int:
@@ -172,7 +199,7 @@ class Forwarder:
 
     def _step(self) -> bool:
         lent = self._lent
-        full = len(self._to_sink) >= SINK_LIMIT
+        full = self._held or len(self._to_sink) >= SINK_LIMIT
         self._watch(
             self._master,
             (0 if full else select.POLLIN) | (select.POLLOUT if self._to_child else 0),
@@ -187,7 +214,7 @@ class Forwarder:
                     self._watch(lent.source, select.POLLIN if reading else 0)
                 if lent.sink >= 0:
                     self._watch(lent.sink, select.POLLOUT if self._to_sink else 0)
-        draining = self._finishing and not self._to_sink
+        draining = (self._finishing or self._unsettled > 0) and not self._to_sink
         timeout = 0 if draining else ESCAPE_PATIENCE if self._escape_seen else None
         ready = self._poll.poll(timeout)
         if not ready and self._escape_seen:
@@ -209,7 +236,10 @@ class Forwarder:
                     self._flush_sink()
                 if fd == lent.source and mask & (select.POLLIN | select.POLLHUP | select.POLLERR):
                     self._read_source(lent)
-        return not draining or read_something
+        if draining and not read_something:
+            self._say_settled()
+            return not self._finishing
+        return True
 
     def _linger(self) -> bool:
         """The PTY is over. Go on while a terminal is still to be given what it has not taken."""
@@ -248,6 +278,10 @@ class Forwarder:
         if self._lent is not None and self._lent.sink >= 0:
             self._show(data)
         self._tee(data)
+        if self._unsettled:
+            self._unsettled -= len(data)
+            if self._unsettled <= 0:
+                self._say_settled()
         return True
 
     def _tee(self, data: bytes) -> None:
@@ -329,6 +363,7 @@ class Forwarder:
                 self._escape_seen = False
                 if byte in b"dD":
                     self._type(bytes(kept))
+                    self._paused = True  # what is typed now is for the shell
                     self._event(DETACH, None)
                     return
                 kept.append(ESCAPE_KEY)
@@ -369,14 +404,20 @@ class Forwarder:
     def _lend(self, terminal: Lent, greeting: bytes) -> None:
         self._drop_terminal()
         self._lent = terminal
-        self._paused = False
+        self._paused = self._held = False
         if greeting:
             self._show(greeting)
 
-    def _withdraw(self, restore: bool) -> None:
+    def _hold(self) -> None:
+        self._held = True
+        self._event(HELD, None)
+
+    def _withdraw(self, restore: bool, done: threading.Event) -> None:
         if restore and self._lent is not None:
             self._lent.restore()
         self._drop_terminal()
+        self._held = False
+        done.set()
 
     def _drop_terminal(self) -> None:
         lent, self._lent = self._lent, None
@@ -399,8 +440,17 @@ class Forwarder:
         self._event(RESIZED, (columns, rows))
         set_size(self._master, columns, rows, width, height)
 
+    def _settle(self) -> None:
+        self._unsettled = PTY_LIMIT
+
+    def _say_settled(self) -> None:
+        if self._unsettled:
+            self._unsettled = 0
+            self._event(SETTLED, None)
+
     def _finish(self) -> None:
         self._finishing = True
+        self._held = False
 
     def _obey(self) -> None:
         try:

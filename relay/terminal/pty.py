@@ -228,6 +228,7 @@ def _execute(path: str, argv: Sequence[str], env: Mapping[str, str], slave: int,
         os.setpgid(0, 0)
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         os.tcsetpgrp(slave, os.getpid())
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # relay blocks signals while it starts
         # Python ignores these two, and ignored signals stay ignored across exec.
         for number in (signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)

@@ -1,0 +1,203 @@
+"""Job control: the keys that send signals, and the shell's fg and bg."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from emulator import Emulator
+
+from debian import require
+from support import Relay
+
+Open = Callable[..., Emulator]
+
+
+def _prompt(outer: Emulator) -> bool:
+    return outer.lines()[-1:] != [] and outer.lines()[-1].endswith("shell>")
+
+
+@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x1c", 131)])
+def test_a_key_that_sends_a_signal_ends_the_agent(key: str, code: int, shell: Open) -> None:
+    outer = shell()
+    outer.type("stty -a > before\r")
+    outer.type("relay wrap sh -c 'echo up; exec sleep 1000'\r")
+    outer.see("up\r\n")
+    outer.type(key)
+    outer.wait(lambda: _prompt(outer))
+    outer.type("echo code $?; stty -a | diff before - && echo same\r")
+    outer.see(f"code {code}\r\n")
+    outer.see("same\r\n")
+
+
+def test_ctrl_c_is_the_agents_to_handle(wrap: Open) -> None:
+    outer = wrap("sh", "-c", "trap 'echo no' INT; echo up; while :; do read line && exit 3; done")
+    outer.see("up\r\n")
+    outer.type("\x03")
+    outer.see("no\r\n")
+    outer.type("x\r")
+    assert outer.end() == 3
+
+
+def test_ctrl_z_stops_the_job_and_fg_brings_it_back(shell: Open, home: Path) -> None:
+    (home / "text").write_text("".join(f"line {number}\n" for number in range(100)))
+    outer = shell()
+    outer.type("clear\r")
+    outer.type(f"relay wrap {require('vim')} -u NONE -i NONE -n text\r")
+    outer.wait_for("line 10")
+    for _ in range(2):
+        outer.type("\x1a")
+        outer.wait(lambda: outer.shows("Stopped") and _prompt(outer) and not outer.screen.alternate)
+        assert not outer.shows("line 10")
+        outer.type("stty -a | grep -o '[-]*icanon'; clear\r")
+        outer.see("\ricanon\r\n")
+        outer.wait(lambda: _prompt(outer))
+        outer.type("fg\r")
+        outer.wait(lambda: outer.screen.alternate and outer.shows("line 10"))
+        assert outer.raw()
+    outer.type("Goend\x1b:wq\r")
+    outer.wait(lambda: _prompt(outer))
+    assert (home / "text").read_text().endswith("line 99\nend\n")
+
+
+def test_a_stopped_agent_gets_the_size_of_its_return(shell: Open) -> None:
+    outer = shell()
+    outer.type("relay wrap sh -c 'echo up; read line; stty size'\r")
+    outer.see("up\r\n")
+    outer.type("\x1a")
+    outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.resize(77, 22)
+    outer.type("fg\r")
+    outer.see("fg\r\n")
+    outer.wait(outer.raw)
+    outer.type("\r")
+    outer.see("22 77\r\n")
+
+
+def test_bg_continues_and_fg_gives_the_keyboard_back(shell: Open, home: Path) -> None:
+    os.mkfifo(home / "gate")
+    outer = shell()
+    outer.type("relay wrap sh -c 'echo up; read go < gate; echo went $go; read line; echo got $line'\r")
+    outer.see("up\r\n")
+    outer.type("\x1a")
+    outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.type("bg\r")
+    outer.type("echo on > gate\r")
+    outer.see("went on\r")
+    outer.type("echo mine\r")
+    outer.see("\rmine\r\n")
+    outer.type("fg\r")
+    outer.wait(outer.raw)
+    outer.type("yours\r")
+    outer.see("got yours\r\n")
+
+
+def test_started_in_the_background_it_leaves_the_terminal_alone(shell: Open) -> None:
+    outer = shell()
+    outer.type("relay wrap sh -c 'echo up; read line; echo got $line' &\r")
+    outer.see("up\r")
+    outer.type("\recho mine\r")
+    outer.see("\rmine\r\n")
+    outer.type("fg\r")
+    outer.see("fg\r\n")
+    outer.wait(lambda: outer.raw() and not outer.screen.bracketed_paste)
+    outer.type("yours\r")
+    outer.see("got yours\r\n")
+
+
+def test_a_full_screen_program_in_the_background_is_stopped(shell: Open, home: Path) -> None:
+    outer = shell()
+    outer.type(f"relay wrap {require('vim')} -u NONE -i NONE -n text\r")
+    outer.wait(lambda: outer.screen.alternate)
+    outer.type("\x1a")
+    outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.type("bg; until jobs | grep -q Stopped; do :; done; clear; echo again\r")
+    outer.see("again\r\n")
+    outer.type("fg\r")
+    outer.wait(lambda: outer.screen.alternate and outer.raw())
+    outer.type(":q!\r")
+    outer.wait(lambda: _prompt(outer) and not outer.screen.alternate)
+
+
+def test_without_a_shell_to_continue_it_the_agent_is_not_left_stopped(wrap: Open) -> None:
+    outer = wrap("sh", "-c", "echo up; read line; echo got $line")
+    outer.see("up\r\n")
+    outer.type("\x1a")
+    outer.type("x\r")
+    outer.see("got x\r\n")
+    assert outer.end() == 0
+
+
+def test_ctrl_s_stops_the_output_and_holds_up_nothing(wrap: Open, relay: Relay) -> None:
+    """The session answers meanwhile, and Ctrl-Q resumes without loss."""
+    program = "import sys\nfor number in range(200000): print(number, flush=True)"
+    outer = wrap("-n", "Held", sys.executable, "-c", program)
+    outer.drawing = False
+    outer.see("\n100\r\n")
+    outer.type("\x13")
+    outer.drain()
+    outer.wait(lambda: "Held" in relay("ps").stdout)
+    outer.drain()
+    quiet = len(outer.output)
+    assert "Held" in relay("ps").stdout
+    outer.drain()
+    assert len(outer.output) == quiet
+    outer.type("\x11")
+    assert outer.end() == 0
+    assert bytes(outer.output) == b"".join(b"%d\r\n" % number for number in range(200000))
+
+
+def test_the_size_reaches_the_agent(wrap: Open) -> None:
+    outer = wrap("sh", "-c", "stty size; trap 'stty size' WINCH; while :; do read line && exit; done")
+    outer.see("30 100\r\n")
+    outer.resize(90, 25)
+    outer.see("25 90\r\n")
+    for columns in range(60, 120):
+        outer.resize(columns, 35)
+    outer.see("35 119\r\n")
+    outer.type("\r")
+    assert outer.end() == 0
+
+
+@pytest.mark.parametrize("size", [(1, 1), (0, 0), (2, 1), (1, 5), (1000, 500)])
+def test_terminals_of_odd_sizes(size: tuple[int, int], terminal: Open, wrap: Open) -> None:
+    """As alone, whatever the agent makes of it."""
+    columns, rows = size
+    outer = wrap("sh", "-c", "read line; stty size; printf '\\033[5;5H@relay:x hello\\033[2J\\n'")
+    outer.resize(columns, rows)
+    outer.type("\r")
+    assert outer.end() == 0
+    started = wrap("sh", "-c", "stty size; printf '\\033[5;5Hx\\033[2J\\n'", columns=columns, rows=rows)
+    assert started.end() == 0
+    if columns:
+        assert f"{rows} {columns}\r\n".encode() in outer.output
+        assert f"{rows} {columns}\r\n".encode() in started.output
+
+
+def test_signals_to_relay_are_the_agents(relay: Relay, wrap: Open) -> None:
+    traps = "; ".join(f"trap 'echo got {name}' {name}" for name in ("USR1", "USR2", "TERM", "INT"))
+    outer = wrap("bash", "-c", f"{traps}; echo up; while :; do read line && exit 5; done")
+    outer.see("up\r\n")
+    for name in ("USR1", "USR2", "TERM", "INT"):
+        os.kill(outer.pid, signal.Signals[f"SIG{name}"])
+        outer.see(f"got {name}\r\n")
+    outer.type("\r")
+    assert outer.end() == 5
+
+
+def test_sigtstp_sent_to_relay_stops_the_job(shell: Open) -> None:
+    outer = shell()
+    outer.type("relay wrap sh -c 'echo up; read line; echo got $line'\r")
+    outer.see("up\r\n")
+    # The foreground job is relay: the agent's job is another terminal's.
+    foreground = Path(f"/proc/{outer.pid}/stat").read_text().rpartition(")")[2].split()[5]
+    os.killpg(int(foreground), signal.SIGTSTP)
+    outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.type("fg\r")
+    outer.see("fg\r\n")
+    outer.type("x\r")
+    outer.see("got x\r\n")
