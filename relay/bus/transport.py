@@ -171,6 +171,8 @@ class MqttTransport:
         """Nobody waits for this login any more."""
         if not connecting.cancelled():
             connecting.exception()
+        # aiomqtt's own asks how the login came out, which raises when that was cancelled.
+        self._client._client.on_disconnect = None
         self._end()
 
     def _register_write(self, _client: object, _userdata: object, sock: Any) -> None:
