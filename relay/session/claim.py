@@ -28,8 +28,11 @@ class Claim:
 
     def note(self, pid: int) -> None:
         """Write the process id whose descendants are the agent's into the claim, for the guard rail."""
-        os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, str(pid).encode(), 0)
+        try:
+            os.ftruncate(self.fd, 0)
+            os.pwrite(self.fd, str(pid).encode(), 0)
+        except OSError:
+            pass  # a full disk stops no agent; its own session knows it all the same
 
     def release(self) -> None:
         """Give the name back (from the process that ends the session)."""

@@ -40,6 +40,10 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     if not options.command:
         raise UsageError("there is no command to run. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
+    if options.broker:
+        from relay.bus.broker import external  # 50 ms, for those who name one
+
+        external(options.broker)
     _fill_standard()
     home = Home.from_env(env).ensure()
     team = options.team or env.get("RELAY_TEAM") or "default"

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import signal
@@ -59,6 +60,8 @@ from relay.session.work import Workers
 from relay.terminal.forward import Forwarder
 from relay.terminal.pty import Pty
 
+_log = logging.getLogger(__name__)
+
 SWITCH_INTERVAL = 0.0002
 """Seconds after which the interpreter lets the forward thread in; the default, 5 ms, would be felt as lag."""
 
@@ -70,6 +73,9 @@ LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
 
 SETTLED = 0.5
 """Seconds of quiet, with the agent waiting for input, after which it has acted on a closing prompt."""
+
+BUS_PATIENCE = 1.0
+"""Seconds without the broker after which the person hears of it."""
 
 LONG_QUIET = 2.0
 """Seconds of quiet after which an agent waits for input, where the system does not tell for sure."""
@@ -253,21 +259,24 @@ class Session:
         """The agent has ended: forward its last words, act on them, and leave no process behind."""
         self.pty.hang_up(signal.SIGHUP)
         self._forwarder.finish()
-        await self._output_over.wait()
-        self.pump.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL):
-                await self.workers.idle()
-                if self._stopping is None:
-                    self.fire(events.SessionEnd(reason="exit"))
-                    await self.workers.idle()
+        # A slow terminal is waited for, as the agent itself would have, but not by `relay stop`.
+        await asyncio.to_thread(self._forwarder.join, FAREWELL if self._stopping else None)
+        heard = self.workers.spawn(self._hear_out(), "acting on the agent's last words")
+        await asyncio.wait({heard}, timeout=FAREWELL)
         self.injector.close()
         self.journal.write("session_end", code=code)
         await self.terminals.goodbye(code)
         await self._sweep()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.handler_seconds):
-                await self.workers.idle()
+        await asyncio.wait({heard}, timeout=self.settings.handler_seconds)
+        self.pump.stop()
+
+    async def _hear_out(self) -> None:
+        """Read what is left of the agent's output, and act on it."""
+        await self._output_over.wait()
+        await self.workers.idle()
+        if self._stopping is None:
+            self.fire(events.SessionEnd(reason="exit"))
+            await self.workers.idle()
 
     async def _sweep(self) -> None:
         """Kill what the agent left in its terminal and what a hang-up did not end."""
@@ -307,7 +316,9 @@ class Session:
             self.pty.hang_up(number)
             await asyncio.wait({self._exited}, timeout=self.settings.stop_seconds)
             if self._exited.done():
-                return
+                break
+        await asyncio.to_thread(self._forwarder.join, FAREWELL)
+        self._forwarder.withdraw()  # where its terminal takes nothing, what is left is lost
 
     async def _close_with(self, prompt: str, source: str) -> None:
         """Give the agent a closing prompt, and wait until it has acted on it."""
@@ -476,15 +487,22 @@ class Session:
         self.terminals.tell(text)
 
     def _on_bus_status(self, text: str) -> None:
-        """The person hears of trouble once, and of its end."""
+        """The person hears of trouble that lasts, once, and of its end."""
         self.journal.write("bus", status=text)
-        if self._bus_trouble == self.courier.connected:
-            self._bus_trouble = not self.courier.connected
-            self.terminals.tell(text if self._bus_trouble else f"{text}; messages travel again.")
+        if not self.courier.connected:
+            self.loop.call_later(BUS_PATIENCE, self._tell_bus_trouble, text)
+        elif self._bus_trouble:
+            self._bus_trouble = False
+            self.terminals.tell(f"{text}; messages travel again.")
+
+    def _tell_bus_trouble(self, text: str) -> None:
+        if not self.courier.connected and not self._bus_trouble:
+            self._bus_trouble = True
+            self.terminals.tell(text)
 
     def _journal_failed(self, text: str) -> None:
         """Not with `tell_person`, which writes into the journal."""
-        print(text, file=sys.stderr)
+        _log.error(text)
         self.terminals.tell(text)
 
     def _printed(self, handler: str, text: str) -> None:

@@ -29,7 +29,7 @@ class Requests:
         if method is None:
             raise UsageError(f"a session knows no operation {operation!a}.")
         try:
-            guard.check(request, guard.agents(Home.from_env()))
+            guard.check(request, {self._session.pty.pid, *guard.agents(Home.from_env())})
         except Exception:
             self._session.journal.write("refused", operation=operation, pid=request.pid)
             raise

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pexpect
 import pytest
@@ -14,33 +14,50 @@ import pytest
 from session.puppet import Puppet, messages, project, settings
 from support import Relay, wait_until
 
-Attached = Callable[..., tuple[Puppet, "pexpect.spawn[bytes]"]]
 
+class Terminals:
+    """Terminals of persons who wrap puppets."""
 
-@pytest.fixture
-def attached(relay: Relay) -> Iterator[Attached]:
-    """`attached("Alice")` wraps a puppet in a terminal of its own: the puppet, and the person's side."""
-    opened: list[pexpect.spawn[bytes]] = []
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.opened: list[pexpect.spawn[bytes]] = []
 
-    def open_(
-        name: str, *arguments: str, cwd: Path | None = None, options: tuple[str, ...] = (), **more: Any
+    def __call__(
+        self, name: str, *arguments: str, cwd: Path | None = None, options: tuple[str, ...] = ()
     ) -> tuple[Puppet, pexpect.spawn[bytes]]:
-        puppet = Puppet(relay, name)
-        command = ["-m", "relay", "wrap", "-n", name, *options, *map(str, puppet.command(*arguments))]
-        person = pexpect.spawn(
-            sys.executable, command, env={**relay.environment, **more}, cwd=str(cwd or relay.home),
-            dimensions=(40, 200), timeout=20,
-        )  # fmt: skip
-        opened.append(person)
+        """The puppet, whose session is running, and the person's side."""
+        puppet = Puppet(self.relay, name)
+        person = self.spawn(puppet, *arguments, options=options, cwd=cwd)
         wait_until(lambda: (puppet.folder / "heard").exists() and puppet.events("session_start"))
         return puppet, person
 
-    yield open_
-    for person in opened:
+    def spawn(
+        self,
+        puppet: Puppet,
+        *arguments: str,
+        options: tuple[str, ...] = (),
+        cwd: Path | None = None,
+        preexec_fn: Callable[[], None] | None = None,
+    ) -> pexpect.spawn[bytes]:
+        command = ["-m", "relay", "wrap", "-n", puppet.name, *options, *map(str, puppet.command(*arguments))]
+        person = pexpect.spawn(
+            sys.executable, command, env=self.relay.environment, cwd=str(cwd or self.relay.home),
+            dimensions=(40, 200), timeout=20, preexec_fn=preexec_fn,
+        )  # fmt: skip
+        self.opened.append(person)
+        return person
+
+
+@pytest.fixture
+def attached(relay: Relay) -> Iterator[Terminals]:
+    """`attached("Alice")` wraps a puppet in a terminal of its own."""
+    terminals = Terminals(relay)
+    yield terminals
+    for person in terminals.opened:
         person.close(force=True)
 
 
-def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Attached) -> None:
+def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> None:
     """A message waits until it is finished, and some seconds longer."""
     alice, person = attached("Alice")
     person.send(b"hello wor")
@@ -54,7 +71,7 @@ def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Attached) -> N
     assert second.endswith("from you] from a peer " + second[-len("[/relay abcd]") :])
 
 
-def test_what_the_person_types_never_fires(relay: Relay, attached: Attached) -> None:
+def test_what_the_person_types_never_fires(relay: Relay, attached: Terminals) -> None:
     bob = Puppet(relay, "Bob").wrap()
     alice, person = attached("Alice")
     person.send(b"@relay:Bob typed by the person\r")
@@ -65,7 +82,7 @@ def test_what_the_person_types_never_fires(relay: Relay, attached: Attached) -> 
     assert [m["body"] for m in messages(relay)] == ["said by the agent"]
 
 
-def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Attached) -> None:
+def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Terminals) -> None:
     bob = Puppet(relay, "Bob").wrap()
     _, person = attached("Alice", "--reply", "typed", "@relay:Bob typed by the person\n")
     person.send(b"@relay:Bob typed by the person\r")
@@ -73,13 +90,13 @@ def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Attac
     assert bob.texts() == [("Alice", "typed by the person")]
 
 
-def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attached: Attached) -> None:
+def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
     _, person = attached("Alice", cwd=folder)
     person.expect(rb"relay: [^\r\n]*relay\.config\.py is not trusted and does not run\.[^\r\n]*\r\n")
 
 
-def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Attached) -> None:
+def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
     alice, person = attached("Alice", "--ready", "\x1b[?1049h\x1b[Hfull screen", cwd=folder)
     alice.told("is not trusted")
@@ -92,7 +109,7 @@ def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attac
     assert person.exitstatus == 3
 
 
-def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Attached) -> None:
+def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Terminals) -> None:
     folder = project(
         relay,
         "from relay import pattern\n\n@pattern('deploy')\ndef fail(target):\n    raise OSError('no route')\n",
@@ -106,7 +123,23 @@ def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Attached) -> Non
     assert shown == [b"relay: relay.config.py:5: the handler fail (@deploy) raised OSError: no route"]
 
 
-def test_a_broker_that_cannot_be_reached_is_said_once(relay: Relay, attached: Attached) -> None:
+def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Terminals) -> None:
+    """Not a byte can be written to a file: each store says so, and what the person sees is untouched."""
+    puppet = Puppet(relay, "Alice")
+    (puppet.folder / "heard").symlink_to("/dev/null")
+    person = attached.spawn(puppet, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+    person.expect_exact(b"The agent runs on without messages.")
+    person.expect_exact(b"The agent runs on without memory.")
+    puppet.say("the agent runs on")
+    person.expect_exact(b"the agent runs on")
+    puppet.exit(5)
+    person.expect(pexpect.EOF)
+    assert b"cannot write the journal" in person.before
+    person.wait()
+    assert person.exitstatus == 5
+
+
+def test_a_broker_that_cannot_be_reached_is_said_once(relay: Relay, attached: Terminals) -> None:
     settings(relay, "stop_seconds = 0.1\n")
     alice, person = attached("Alice", options=("--broker", "mqtt://127.0.0.1:1"))
     person.expect(rb"relay: no connection to the broker at mqtt://127\.0\.0\.1:1 [^\r\n]*\r\n")

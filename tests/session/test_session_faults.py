@@ -1,0 +1,184 @@
+"""Trouble around a session: brokers that are none, full disks, unusable homes. The agent runs on, visibly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from session.puppet import Puppet, events, ps, settings
+from support import Relay, processes_of, wait_until
+
+Talk = Callable[[socket.socket], None]
+
+
+@contextlib.contextmanager
+def server(talk: Talk) -> Iterator[int]:
+    """A TCP server that does `talk` with whoever connects; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    channel, _ = listener.accept()
+                except OSError:
+                    return  # closed
+                threading.Thread(target=answer, args=(channel,), daemon=True).start()
+
+        def answer(channel: socket.socket) -> None:
+            with channel, contextlib.suppress(OSError):
+                talk(channel)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def garbage(channel: socket.socket) -> None:
+    channel.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+    channel.recv(1 << 16)
+
+
+def silence(channel: socket.socket) -> None:
+    while channel.recv(1 << 16):
+        pass
+
+
+def refusal(channel: socket.socket) -> None:
+    """CONNACK 5, not authorized (MQTT 3.1.1 section 3.2.2.3)."""
+    channel.recv(1 << 16)
+    channel.sendall(b"\x20\x02\x00\x05")
+    channel.recv(1 << 16)
+
+
+def runs_on_and_ends(alice: Puppet) -> None:
+    alice.say("@memory:save the agent runs on\n@relay:you and writes to the person")
+    alice.hears("Saved to memory")
+    alice.relay("stop", alice.name)
+    assert ps(alice.relay) == []
+    log = (alice.relay.home / "state" / "session.log").read_text()
+    assert "Traceback" not in log, log
+
+
+@pytest.mark.parametrize(
+    ("talk", "words"),
+    [(garbage, "does not answer like an MQTT broker"), (refusal, "refuses the login")],
+    ids=["garbage", "refusal"],
+)
+def test_what_is_no_broker_is_said_and_the_agent_runs_on(relay: Relay, talk: Talk, words: str) -> None:
+    with server(talk) as port:
+        alice = Puppet(relay, "Alice").wrap(options=("--broker", f"mqtt://someone:secret@127.0.0.1:{port}"))
+        wait_until(
+            lambda: any(words in e["status"] for e in alice.events("bus")),
+            message=alice.log,
+        )
+        runs_on_and_ends(alice)
+    assert "secret" not in relay("events", "--json").stdout
+
+
+def test_a_broker_that_hangs_delays_nothing(relay: Relay) -> None:
+    with server(silence) as port:
+        alice = Puppet(relay, "Alice").wrap(options=("--broker", f"mqtt://127.0.0.1:{port}"))
+        alice.say("@relay:Alice wrong")
+        alice.hears("is the sender itself")
+        runs_on_and_ends(alice)
+
+
+def test_a_port_where_nobody_listens(relay: Relay) -> None:
+    settings(relay, 'broker = "mqtt://127.0.0.1:1"\n')
+    alice = Puppet(relay, "Alice").wrap()
+    wait_until(lambda: any("no connection to the broker" in e["status"] for e in alice.events("bus")))
+    runs_on_and_ends(alice)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:80", "mqtt://", "mqtt://host:port"])
+def test_an_url_that_names_no_broker(relay: Relay, url: str) -> None:
+    """Given on the command line it is refused; in relay.toml it is said, and the agent runs without a bus."""
+    done = relay("wrap", "--broker", url, "true", check=False)
+    assert done.returncode != 0
+    assert url in done.stderr and "Traceback" not in done.stderr
+    settings(relay, f"broker = {json.dumps(url)}\n")
+    alice = Puppet(relay, "Alice").wrap()
+    assert url in alice.told("The agent runs on without messages.")
+    alice.say("@relay:Bob hello\n@memory:save the agent runs on")
+    alice.hears(url)
+    alice.hears("Saved to memory")
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("ledger.db", "The agent runs on without messages."),
+        ("memory.db", "The agent runs on without memory."),
+    ],
+)
+def test_a_store_that_cannot_be_opened(relay: Relay, file: str, words: str) -> None:
+    state = relay.home / "state"
+    state.mkdir()
+    (state / file).mkdir()
+    alice = Puppet(relay, "Alice").wrap()
+    alice.told(words)
+    alice.say("@memory:save something\n@relay:you hello")
+    alice.hears(file)
+    alice.say("still here\n")
+    relay("stop", "Alice")
+    assert ps(relay) == []
+    assert "Traceback" not in (state / "session.log").read_text()
+
+
+def test_a_home_that_cannot_be_used_is_said_before_anything_starts(relay: Relay) -> None:
+    (relay.home / "state").write_text("in the way")
+    done = relay("wrap", "touch", relay.home / "started", check=False)
+    assert done.returncode == 1
+    assert f"cannot use the directory {relay.home}/state" in done.stderr
+    assert "set RELAY_HOME to a directory of yours" in done.stderr
+    assert not (relay.home / "started").exists()
+
+
+def test_a_full_disk_stops_no_agent(relay: Relay) -> None:
+    """Nothing can be written beyond a few kilobytes: journal, ledger and memory fail, and say so."""
+    alice = Puppet(relay, "Alice")
+    Puppet(relay, "Bob").wrap()  # the stores are made while there is room
+    relay("stop", "Bob")
+    subprocess.run(
+        [*relay.command, "wrap", "-d", "-n", "Alice", *map(str, alice.command())],
+        env=relay.environment, cwd=relay.home, check=True, timeout=60, capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)),
+    )  # fmt: skip
+    wait_until(lambda: (alice.folder / "heard").exists())
+    for number in range(20):
+        alice.say(f"@memory:save note {number} " + "x" * 400)
+    alice.hears("Make room")
+    alice.say("@relay:Bob hello")
+    wait_until(lambda: "ledger" in alice.heard or "messages" in alice.heard)
+    assert [row["name"] for row in ps(relay)] == ["Alice"]
+    relay("stop", "Alice")
+    assert ps(relay) == []
+
+
+def test_twenty_sessions_at_once_share_one_broker(relay: Relay) -> None:
+    names = [f"Agent{n}" for n in range(20)]
+    started = [
+        subprocess.Popen(
+            [*relay.command, "wrap", "-d", "-n", name, "cat"], env=relay.environment, cwd=relay.home,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for name in names
+    ]  # fmt: skip
+    assert [each.wait(60) for each in started] == [0] * 20
+    wait_until(lambda: sorted(row["name"] for row in ps(relay)) == sorted(names))
+    connected = wait_until(
+        lambda: (
+            len(found := [e for e in events(relay) if "connected to" in e.get("status", "")]) == 20 and found
+        )
+    )
+    assert len({e["status"] for e in connected}) == 1
+    assert len([c for c in processes_of(relay.home).values() if "nats-server -c" in c]) == 1
