@@ -64,7 +64,7 @@ class Journal:
             fcntl.flock(fd, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):  # another session is between the same two steps, or was first
                 if self.path.stat().st_ino == os.fstat(fd).st_ino:
-                    self.path.replace(self.path.with_suffix(".jsonl.1"))
+                    self.path.replace(rotated(self.path))
         finally:
             os.close(fd)
         return os.open(self.path, flags, 0o600)
@@ -80,12 +80,22 @@ def preview(text: str) -> str:
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The entries, oldest first, the rotated file's before. A line cut off by a crash is passed over."""
-    for each in (path.with_suffix(".jsonl.1"), path):
-        try:
-            with open(each, encoding="utf-8", errors="replace") as lines:
-                yield from (entry for line in lines if (entry := parse(line)) is not None)
-        except FileNotFoundError:
-            continue
+    for each in (rotated(path), path):
+        yield from read_file(each)
+
+
+def read_file(path: Path) -> Iterator[dict[str, Any]]:
+    """The entries of one file; none if it does not exist."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            yield from (entry for line in lines if (entry := parse(line)) is not None)
+    except FileNotFoundError:
+        return
+
+
+def rotated(path: Path) -> Path:
+    """Where the entries before those of `path` are."""
+    return path.with_suffix(".jsonl.1")
 
 
 def parse(line: str) -> dict[str, Any] | None:

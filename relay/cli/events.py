@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from relay import journal
 from relay.home import Home
@@ -37,28 +39,30 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _follow(path: Any) -> Iterator[dict[str, Any]]:
-    yield from journal.read(path)
-    while not path.exists():
-        time.sleep(LOOK)
+def _follow(path: Path) -> Iterator[dict[str, Any]]:
+    """What `journal.read` gives, and what is appended from then on, across a rotation of the file."""
+    yield from journal.read_file(journal.rotated(path))
     while True:
+        while not path.exists():
+            time.sleep(LOOK)
         with open(path, encoding="utf-8", errors="replace") as stream:
-            stream.seek(0, 2)
-            rest = ""
-            while path.exists() and path.stat().st_ino == _inode(stream):
-                rest += stream.readline()
-                if rest.endswith("\n"):
-                    if (entry := journal.parse(rest)) is not None:
-                        yield entry
-                    rest = ""
-                else:
-                    time.sleep(LOOK)
+            rest, last = "", False
+            while not last:
+                last = not _is_at(path, stream)  # asked before its end is read: nothing comes after that
+                while line := stream.readline():
+                    rest += line
+                    if rest.endswith("\n"):
+                        if (entry := journal.parse(rest)) is not None:
+                            yield entry
+                        rest = ""
+                time.sleep(LOOK)
 
 
-def _inode(stream: Any) -> int:
-    import os
-
-    return os.fstat(stream.fileno()).st_ino
+def _is_at(path: Path, stream: IO[str]) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(stream.fileno()).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def _line(entry: dict[str, Any]) -> str:

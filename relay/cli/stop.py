@@ -20,6 +20,9 @@ from relay.session.directory import SessionInfo, call, find, live
 LOOK = 0.02
 """Seconds between two looks at whether a session has ended, where the system cannot tell us."""
 
+LAST_STEPS = 10.0
+"""Seconds for the last steps of a session that does not listen any more."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="the sessions, as `relay ps` lists them")
@@ -32,7 +35,11 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.names) == args.all:
         raise UsageError("name the sessions to stop, or say --all. `relay ps` lists them.")
     home = Home.from_env()
-    sessions = live(home, args.team) if args.all else [find(home, name, args.team) for name in args.names]
+    if args.all:
+        sessions = live(home, args.team)
+    else:
+        # Each once: a session that is asked a second time kills its agent.
+        sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
     waiting: list[tuple[SessionInfo, int, float]] = []
     failed = False
     for session in sessions:
@@ -41,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             for _ in range(2 if args.now else 1):
                 patience = float(call(session.socket, {"op": "stop"})["patience"])
         except NoSuchSession:
-            patience = 0.0  # it has just ended by itself
+            patience = LAST_STEPS  # its agent has ended by itself
         except NotAllowed:
             raise
         except RelayError as error:
@@ -53,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         if _ended(session, watch, patience):
             print(f"{session.name} has ended.")
         else:
-            os.kill(session.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(session.pid, signal.SIGKILL)
             print(f"{session.name} did not end within {patience:g} s and was killed.")
     return 1 if failed else 0
 

@@ -65,11 +65,16 @@ def live(home: Home, team: str | None = None, timeout: float = 2.0) -> list[Sess
 
 
 def find(home: Home, name: str, team: str | None = None) -> SessionInfo:
-    """The live session called `name`; NoSuchSession with a suggestion if there is none."""
+    """The live session called `name`; NoSuchSession, with advice, if there is none or more than one."""
     sessions = live(home, team)
-    for session in sessions:
-        if key(session.name) == key(name):
-            return session
+    found = [session for session in sessions if key(session.name) == key(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        teams = ", ".join(session.team for session in found)
+        raise NoSuchSession(
+            f"sessions called {name!a} run in several teams ({teams}). Say which with --team."
+        )
     meant = suggest(name, [session.name for session in sessions])
     hint = f"Did you mean {meant}? " if meant else ""
     raise NoSuchSession(f"no session is called {name!a}. {hint}`relay ps` lists those that run.")

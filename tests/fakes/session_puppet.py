@@ -1,12 +1,13 @@
 """A line agent on strings: logs every line it is given, and does what a test tells it over a socket.
 
-    session_puppet.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]
+    session_puppet.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]... [--busy]
 
 FOLDER/heard     every line read from the terminal, as it came
 FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} ends
 --ready TEXT     printed at the start
 --reply          print TEXT whenever a line matches PATTERN
 --deaf           ignore that signal
+--busy           never read the terminal
 """
 
 import json
@@ -19,6 +20,7 @@ import threading
 
 folder, *arguments = sys.argv[1:]
 replies = []
+busy = False
 strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
 
@@ -45,9 +47,13 @@ while arguments:
             replies.append((re.compile(pattern), text))
         case ["--deaf", name, *arguments]:
             signal.signal(signal.Signals[name], signal.SIG_IGN)
+        case ["--busy", *arguments]:
+            busy = True
 strings.bind(f"{folder}/strings")
 threading.Thread(target=obey, daemon=True).start()
 with open(f"{folder}/heard", "ab", buffering=0) as log:
+    if busy:
+        threading.Event().wait()
     while line := os.read(0, 1 << 16):
         log.write(line)
         for pattern, text in replies:

@@ -64,7 +64,8 @@ class Puppet:
     @property
     def heard(self) -> str:
         """What the agent has read from its terminal so far."""
-        return (self.folder / "heard").read_bytes().decode("utf-8", "surrogateescape")
+        path = self.folder / "heard"
+        return path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
 
     def hears(self, words: str) -> str:
         """Wait until the agent has read `words`; all that it has read."""

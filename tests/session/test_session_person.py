@@ -39,9 +39,15 @@ class Terminals:
         cwd: Path | None = None,
         preexec_fn: Callable[[], None] | None = None,
     ) -> pexpect.spawn[bytes]:
-        command = ["-m", "relay", "wrap", "-n", puppet.name, *options, *map(str, puppet.command(*arguments))]
+        wrap = ["-m", "relay", "wrap", "-n", puppet.name, *options]
+        return self.run([*wrap, *map(str, puppet.command(*arguments))], cwd, preexec_fn)
+
+    def run(
+        self, arguments: list[str], cwd: Path | None = None, preexec_fn: Callable[[], None] | None = None
+    ) -> pexpect.spawn[bytes]:
+        """Python with `arguments`, in a terminal of its own."""
         person = pexpect.spawn(
-            sys.executable, command, env=self.relay.environment, cwd=str(cwd or self.relay.home),
+            sys.executable, arguments, env=self.relay.environment, cwd=str(cwd or self.relay.home),
             dimensions=(40, 200), timeout=20, preexec_fn=preexec_fn,
         )  # fmt: skip
         self.opened.append(person)
@@ -145,3 +151,35 @@ def test_a_broker_that_cannot_be_reached_is_said_once(relay: Relay, attached: Te
     person.expect(rb"relay: no connection to the broker at mqtt://127\.0\.0\.1:1 [^\r\n]*\r\n")
     alice.say("the agent runs on")
     person.expect_exact(b"the agent runs on")
+
+
+def test_a_program_of_ones_own_wraps_an_agent(relay: Relay, attached: Terminals, tmp_path: Path) -> None:
+    """R59: Relay(name=...), .pattern(), .on(), .wrap(); the exit code is the agent's."""
+    alice = Puppet(relay, "Alice")
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"""
+import sys
+from relay import Relay
+
+relay = Relay(name="Alice", task="tidy up", memory={{"promptOnEnd": False}})
+
+@relay.pattern("deploy")
+async def deploy(target, message, ctx):
+    return {{"inject": f"Deployed {{message}} to {{target}}: {{ctx.task}}"}}
+
+def greet(event, ctx):
+    ctx.inject("Hello from the program.")
+
+relay.on("sessionStart", greet)
+sys.exit(relay.wrap({[str(part) for part in alice.command()]!r}))
+"""
+    )
+    person = attached.run([str(program)])
+    alice.hears("Hello from the program.")
+    alice.say("@deploy:staging v1")
+    alice.hears("Deployed v1 to staging: tidy up")
+    alice.exit(4)
+    person.expect(pexpect.EOF)
+    person.wait()
+    assert person.exitstatus == 4

@@ -1,0 +1,104 @@
+"""`relay ps`, `stop` and `events` over real sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from session.puppet import Puppet, project, ps
+from support import Relay, wait_until
+
+
+def test_ps_lists_who_runs_where(relay: Relay) -> None:
+    folder = project(relay, "x = 1\n", trust=False)
+    before = time.time()
+    Puppet(relay, "Alice").wrap(cwd=folder)
+    Puppet(relay, "bob", team="red").wrap()
+    alice, bob = ps(relay)
+    assert {key: alice[key] for key in ("name", "team", "agent", "prompt", "cwd")} == {
+        "name": "Alice", "team": "default", "agent": "generic", "prompt": None, "cwd": str(folder),
+    }  # fmt: skip
+    assert (bob["name"], bob["team"]) == ("bob", "red")
+    assert before - 1 <= alice["since"] <= time.time()
+    os.kill(alice["pid"], 0)
+    assert [row["name"] for row in json.loads(relay("ps", "-t", "red", "--json").stdout)] == ["bob"]
+    header, first, second = relay("ps").stdout.splitlines()
+    assert header.split() == ["NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"]
+    assert first.split()[:3] == ["Alice", "default", "generic"]
+    assert second.split()[:3] == ["bob", "red", "generic"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "state"),
+    [
+        ((), "ready"),
+        (("--ready", "Overwrite it? [y/N] "), "prompting"),
+        (("--ready", "\x1b[?1049hediting"), "unsafe"),
+        (("--busy",), "working"),
+    ],
+)
+def test_the_states_of_ps(relay: Relay, arguments: tuple[str, ...], state: str) -> None:
+    alice = Puppet(relay, "Alice").wrap(*arguments)
+    wait_until(lambda: alice.state() == state, message=lambda: alice.state())
+
+
+def test_a_session_that_was_killed_is_not_listed(relay: Relay) -> None:
+    Puppet(relay, "Alice").wrap()
+    os.kill(ps(relay)[0]["pid"], 9)
+    wait_until(lambda: ps(relay) == [])
+    Puppet(relay, "alice").wrap()  # the name is free again
+    assert [row["name"] for row in ps(relay)] == ["alice"]
+
+
+def test_a_name_in_use_is_refused(relay: Relay) -> None:
+    Puppet(relay, "Alice").wrap()
+    done = relay("wrap", "-d", "-n", "ALICE", "cat", check=False)
+    assert done.returncode == 1
+    assert "a session called ALICE is running in team default. Choose another name with -n" in done.stderr
+
+
+def test_of_two_teams_one_must_be_named(relay: Relay) -> None:
+    for team in ("red", "blue"):
+        Puppet(relay, "Bob", team=team).wrap()
+    done = relay("stop", "Bob", check=False)
+    assert done.returncode == 1
+    assert "sessions called 'Bob' run in several teams (blue, red). Say which with --team." in done.stderr
+    assert relay("stop", "-t", "red", "bob", "Bob").stdout == "Bob has ended.\n"
+    assert [row["team"] for row in ps(relay)] == ["blue"]
+
+
+def test_events_follow_what_happens_also_across_a_rotation(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    path = relay.home / "state" / "events.jsonl"
+    with subprocess.Popen(
+        [*relay.command, "events", "-f", "--json", "--name", "alice"],
+        env=relay.environment, cwd=relay.home, stdout=subprocess.PIPE, text=True,
+    ) as following:  # fmt: skip
+        assert following.stdout is not None
+        assert json.loads(following.stdout.readline())["event"] == "session_start"
+        alice.say("@memory:save before the rotation")
+        alice.hears("Saved")
+        path.rename(path.with_name("events.jsonl.1"))
+        alice.say("@memory:save after the rotation")
+        bodies = []
+        for line in following.stdout:
+            if (entry := json.loads(line))["event"] == "directive":
+                bodies.append(entry["body"])
+            if len(bodies) == 2:
+                break
+        assert bodies == ["before the rotation", "after the rotation"]
+        following.terminate()
+
+
+def test_events_show_text_of_others_harmlessly(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    relay("send", "Alice", "\x1b]0;owned\x07 \u202etxt")
+    wait_until(lambda: alice.events("message_received"))
+    out = relay("events", "--name", "ALICE").stdout
+    assert "message_received" in out
+    assert not {"\x1b", "\x07", "\u202e"} & set(out)
+    assert relay("events", "--name", "Nobody").stdout == ""

@@ -1,0 +1,83 @@
+"""The journal: nothing is lost when sessions rotate it at once, and no fault of the disk is raised."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from relay import journal
+from relay.journal import Journal
+
+
+def test_entries_are_read_oldest_first_with_what_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    writer = Journal(path, "s1", "Alice")
+    writer.write("first", text="日本\x1b\udcff")
+    writer.write("second", path=tmp_path)
+    first, second = journal.read(path)
+    assert (first["event"], first["session"], first["name"]) == ("first", "s1", "Alice")
+    assert first["text"].startswith("日本\x1b")
+    assert second["path"] == str(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_sessions_that_rotate_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "MAX_BYTES", 1000)
+    for number in range(50):
+        path = tmp_path / str(number) / "events.jsonl"
+        path.parent.mkdir()
+        Journal(path, "s0", "Alice").write("old", text="x" * 1000)
+        together = threading.Barrier(4)
+
+        def write(name: str, path: Path = path, together: threading.Barrier = together) -> None:
+            writer = Journal(path, name, name)
+            together.wait()
+            writer.write("new")
+
+        threads = [threading.Thread(target=write, args=(f"s{n}",)) for n in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [entry["event"] for entry in journal.read(path)].count("new") == 4
+        assert [entry["event"] for entry in journal.read(path)].count("old") == 1
+
+
+def test_a_disk_that_takes_nothing_is_said_once_each_time(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = tmp_path / "state" / "events.jsonl"
+    writer = Journal(path, "s1", "Alice", said.append)
+    writer.write("lost")
+    writer.write("lost too")
+    assert len(said) == 1 and f"cannot write the journal {path}: No such file" in said[0]
+    path.parent.mkdir()
+    writer.write("kept")
+    assert [entry["event"] for entry in journal.read(path)] == ["kept"]
+    path.unlink()
+    path.parent.rmdir()
+    writer.write("lost again")
+    assert len(said) == 2
+
+
+def test_an_entry_that_was_cut_off_spoils_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    path = tmp_path / "events.jsonl"
+    writer = Journal(path, "s1", "Alice", said.append)
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
+        writer.write("cut")
+    writer.write("whole")
+    assert [entry["event"] for entry in journal.read(path)] == ["whole"]
+    assert len(said) == 1 and "No space left" in said[0]
+
+
+def test_previews_leave_out_the_middle() -> None:
+    assert journal.preview("short") == "short"
+    long = journal.preview("a" * 1000 + "b" * 1000)
+    assert long == f"{'a' * 250} [... 1500 characters ...] {'b' * 250}"
