@@ -45,12 +45,14 @@ def _end_all(home: Path) -> None:
     if not processes_of(home):
         return
     relay = Relay(home)
-    for command in (("stop", "--all"), ("broker", "stop")):
-        with contextlib.suppress(subprocess.TimeoutExpired):  # what it leaves is found below
-            relay(*command, check=False, timeout=30)
-    try:
-        wait_until(lambda: not processes_of(home), timeout=10)
-    except AssertionError:
+    for _ in range(3):  # a session may have been ending, and its broker starting
+        for command in (("stop", "--all"), ("broker", "stop")):
+            with contextlib.suppress(subprocess.TimeoutExpired):  # what it leaves is found below
+                relay(*command, check=False, timeout=30)
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not processes_of(home), timeout=5)
+            break
+    else:
         left = processes_of(home)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):

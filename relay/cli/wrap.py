@@ -60,9 +60,9 @@ def parse(argv: list[str]) -> Options:
             detached = True
             continue
         if not has_value:
-            if not rest:
-                raise UsageError(f"{flag} needs a {metavar}. Usage: {USAGE}")
-            value = rest.pop(0)
+            value = rest.pop(0) if rest else ""
+        if not value:
+            raise UsageError(f"{flag} needs a {metavar}. Usage: {USAGE}")
         given[attribute] = value
     if not rest:
         raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")

@@ -106,8 +106,9 @@ def _be_session(
                 pixels=(width, height),
                 # Of a background job's terminal the modes are another's, a shell's in most cases.
                 attributes=None if options.detached or not foreground else mode.saved,
-                # A pipe's bytes were typed by nobody: alone, nobody would echo them either.
-                echo=options.detached or mode.saved is not None,
+                # What comes from a pipe was typed by nobody, and what comes from a terminal that does not
+                # show the agent's output is echoed by that terminal.
+                echo=options.detached or mode.interactive,
             )
         except RelayError as error:
             _tell_end(channel, str(error), error.exit_code)

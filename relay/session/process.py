@@ -68,6 +68,9 @@ SWITCH_INTERVAL = 0.0002
 FAREWELL = 2.0
 """Seconds that the agent's last directives and session_end handlers may delay the person's next prompt."""
 
+AFTERTHOUGHT = 10.0
+"""Seconds after the person's next prompt in which what the agent said last is still read and acted on."""
+
 LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
 """Seconds until processes that the agent left in its terminal are killed, and looks at them meanwhile."""
 
@@ -267,7 +270,7 @@ class Session:
         self.journal.write("session_end", code=code)
         await self.terminals.goodbye(code)
         await self._sweep()
-        await asyncio.wait({heard}, timeout=self.settings.handler_seconds)
+        await asyncio.wait({heard}, timeout=AFTERTHOUGHT)
         self.pump.stop()
 
     async def _hear_out(self) -> None:
@@ -372,6 +375,9 @@ class Session:
 
     def on_settled(self) -> None:
         self.terminals.settled()
+
+    def on_input_over(self) -> None:
+        self.workers.spawn(self.terminals.end_input(self.waits_for_input), "the end of the input")
 
     def waits_for_input(self) -> bool:
         """Whether the agent waits for input, as far as that is known; quiet alone is weak evidence."""

@@ -28,6 +28,12 @@ GOODBYE = 1.0
 MODES_INTERVAL = 0.05
 """Seconds between two looks at which terminal modes the agent has set."""
 
+END_LOOK, MAX_END_LOOK = 0.01, 0.5
+"""Seconds between two looks at whether the agent asks for more input than there is; they grow."""
+
+RAW_ENDS = 3
+"""How often a program that reads single keys is given a Ctrl-D; it may mean something else to it."""
+
 MAX_UNTOLD = 20
 """Notices kept for a person whose screen must not be written into."""
 
@@ -149,6 +155,20 @@ class Terminals:
                 self._pty.hang_up(signal.SIGHUP)
         else:
             self.detach()
+
+    async def end_input(self, waits_for_input: Callable[[], bool]) -> None:
+        """What was piped into us is over: whenever the agent asks for more it gets an end of file.
+
+        Only then: typed ahead, it would reach a program that switches to raw mode as another character.
+        """
+        delay, raw_ends = END_LOOK, 0
+        while raw_ends < RAW_ENDS:
+            await asyncio.sleep(delay)
+            delay = min(delay * 1.5, MAX_END_LOOK)
+            if waits_for_input():
+                canonical, _, _ = flags(self._pty.attributes())
+                raw_ends += not canonical
+                self._forwarder.end_of_file()
 
     def agent_stopped(self) -> None:
         """Ctrl-Z: the person's job stops with the agent; where nobody is, nobody could continue it."""

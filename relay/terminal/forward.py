@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from relay.terminal.lend import Lent
     from relay.terminal.pty import Pty
 
-OUTPUT, TYPED, WRITTEN, RESIZED, GAP, ENDED, LOST, DETACH, HELD, SETTLED = range(10)
+OUTPUT, TYPED, WRITTEN, RESIZED, GAP, ENDED, LOST, DETACH, HELD, SETTLED, INPUT_OVER = range(11)
 """Kinds of events in the tee; each event is (kind, value).
 
 OUTPUT bytes from the agent
@@ -32,6 +32,7 @@ ENDED  None: the output is over  LOST   "terminal" or "pipe": the lent terminal 
 DETACH None: the person asked to detach
 HELD   None: `hold` was obeyed; no output follows until `lend`
 SETTLED None: what the agent had said at `settle` has been shown
+INPUT_OVER None: the lent input, a pipe or a file, has come to its end
 """
 
 READ_SIZE = 1 << 16
@@ -41,6 +42,8 @@ CHILD_LIMIT = 1 << 16
 """Bytes kept for an agent that does not read before the person's typing is left in their terminal."""
 TEE_LIMIT = 1 << 25
 """Bytes in the tee after which output is no longer copied to it (and a GAP says so)."""
+
+CTRL_D = b"\x04"
 
 ESCAPE_KEY = 0x1D
 """Ctrl-], the first of the two keys that detach (telnet's and virsh's); twice sends it once."""
@@ -109,6 +112,10 @@ class Forwarder:
     def reply(self, data: bytes) -> None:
         """Queue the answer to a query of the agent's: nobody typed it, and it is not echoed."""
         self._order(self._write_child, data)
+
+    def end_of_file(self) -> None:
+        """Type what ends the input of a terminal: VEOF, or Ctrl-D for a program that edits lines itself."""
+        self._order(self._end_of_file)
 
     def output_pending(self) -> bool:
         """Whether the agent has said something that is not off the tee yet."""
@@ -344,13 +351,16 @@ class Forwarder:
             self._type(data)
 
     def _end_input(self, lent: Lent) -> None:
-        """A pipe or file that was our input is over: end the agent's input as a terminal does."""
+        """A pipe or file that was our input is over."""
         if lent.source in self._masks:
             self._watch(lent.source, 0)
         source, lent.source = lent.source, -1
         if source != lent.sink:
             os.close(source)
-        self._type(end_of_file(self._pty.attributes()))
+        self._event(INPUT_OVER, None)
+
+    def _end_of_file(self) -> None:
+        self._type(end_of_file(self._pty.attributes()) or CTRL_D)
 
     def _keys(self, data: bytes) -> None:
         """What a person typed: to the agent, but for Ctrl-] d, which detaches."""

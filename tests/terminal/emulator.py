@@ -104,7 +104,7 @@ class Emulator:
             if time.monotonic() > deadline:
                 shown = "\n".join(self.lines())
                 raise AssertionError(
-                    f"never came true: {what or condition}\n{shown}\n{bytes(self.output[-2000:])!r}"
+                    f"never came true: {what() if callable(what) else what or condition}\n{shown}\n{bytes(self.output[-2000:])!r}"
                 )
             self._turn(select.POLLIN, 0.01)
 

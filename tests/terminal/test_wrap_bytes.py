@@ -1,0 +1,140 @@
+"""Every byte arrives: what the agent writes, and what the person types."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from emulator import Emulator
+
+from support import Relay, wait_until
+
+Open = Callable[..., Emulator]
+FLOOD = 30_000_000
+
+# Reads the keyboard byte by byte for as many bytes as it is told, and says their checksum.
+COUNTER = """
+import hashlib, os, sys, tty
+tty.setraw(0)
+os.write(1, b"reading")
+wanted, digest = int(sys.argv[1]), hashlib.sha256()
+while wanted:
+    data = os.read(0, 1 << 16)
+    wanted -= len(data)
+    digest.update(data)
+os.write(1, b"<" + digest.hexdigest().encode() + b">")
+"""
+
+
+def _random(size: int) -> bytes:
+    return random.Random(5).randbytes(size)
+
+
+def _assert_exact(outer: Emulator, data: bytes) -> None:
+    """It wrote `data`, and after it at most what gives the terminal its modes back."""
+    assert hashlib.sha256(outer.output[: len(data)]).digest() == hashlib.sha256(data).digest()
+    rest = bytes(outer.output[len(data) :])
+    assert len(rest) < 300 and rest[:1] in {b"", b"\x1b"}
+
+
+@pytest.mark.parametrize("size", [1 << 16, FLOOD])
+def test_binary_output_is_exact(size: int, wrap: Open, home: Path) -> None:
+    """NUL, invalid UTF-8, broken sequences, C1: the terminal gets what the agent wrote."""
+    data = _random(size)
+    (home / "data").write_bytes(data)
+    outer = wrap("sh", "-c", "stty -opost; cat data")
+    outer.drawing = False
+    assert outer.end() == 0
+    _assert_exact(outer, data)
+
+
+def test_a_flood_of_lines_is_exact(wrap: Open, home: Path) -> None:
+    line = b"\x1b[32m0123456789 the quick brown fox @relay:nobody\x1b[0m and so on\n"
+    data = line * (FLOOD // len(line))
+    (home / "data").write_bytes(data)
+    outer = wrap("cat", "data")
+    outer.drawing = False
+    assert outer.end() == 0
+    _assert_exact(outer, data.replace(b"\n", b"\r\n"))
+
+
+def test_a_slow_terminal_loses_nothing_and_holds_up_nothing(wrap: Open, home: Path, relay: Relay) -> None:
+    """While the terminal takes nothing the agent waits, as it would alone, and the session answers."""
+    data = _random(3_000_000)
+    (home / "data").write_bytes(data)
+    outer = wrap("-n", "Slow", "sh", "-c", "stty -opost; echo go; cat data; touch done")
+    outer.drawing = False
+    outer.see("go\n")
+    for _ in range(3):
+        wait_until(lambda: "Slow" in relay("ps").stdout)
+    assert not (home / "done").exists()
+    assert outer.end() == 0
+    _assert_exact(outer, b"go\n" + data)
+    assert (home / "done").exists()
+
+
+def test_stop_ends_a_session_whose_terminal_takes_nothing(wrap: Open, relay: Relay) -> None:
+    outer = wrap("-n", "Stuck", "sh", "-c", "echo go; cat /dev/zero")
+    outer.drawing = False
+    outer.see("go\r\n")
+    wait_until(lambda: "Stuck" in relay("ps").stdout)
+    assert "Stuck has ended" in relay("stop", "Stuck").stdout
+    assert outer.end() == 128 + 15
+
+
+def test_a_large_paste_is_exact(wrap: Open) -> None:
+    data = bytes(byte for byte in _random(120_000) if byte != 0x1D)
+    outer = wrap(sys.executable, "-c", COUNTER, str(len(data)))
+    outer.see("reading")
+    outer.type(data)
+    outer.see(f"<{hashlib.sha256(data).hexdigest()}>")
+    assert outer.end() == 0
+
+
+def test_what_is_typed_ahead_is_not_lost(wrap: Open, home: Path) -> None:
+    """Before relay runs, while it starts, and before the agent reads."""
+    os.mkfifo(home / "gate")
+    outer = wrap("sh", "-c", "echo up; read go < gate; cat > got")
+    outer.type("first\r")
+    outer.see("up\r\n")
+    outer.type("second\r")
+    outer.type("thi")
+    (home / "gate").write_text("go\n")
+    outer.type("rd\r")
+    outer.type("\x04")
+    assert outer.end() == 0
+    assert (home / "got").read_text() == "first\nsecond\nthird\n"
+
+
+MOUSE = {
+    "click": b"\x1b[M !!",
+    "SGR": b"\x1b[<0;12;34M\x1b[<0;12;34m",
+    "SGR motion": b"\x1b[<35;300;200M",
+    "urxvt": b"\x1b[35;12;34M",
+    "focus": b"\x1b[I\x1b[O",
+    "beyond ASCII": b"\x1b[M \xff\xfe",
+    "paste": b"\x1b[200~two\nlines\x1b[201~",
+    "keys": b"\x1b[1;5C\x1bOP\x00\x7f\x03\x1a\x1c\x13\x11",
+}
+
+
+def test_mouse_reports_and_modes_pass_byte_for_byte(wrap: Open) -> None:
+    modes = b"".join(b"\x1b[?%dh" % mode for mode in (1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004))
+    typed = b"".join(MOUSE.values())
+    program = (
+        "import os, sys, tty; tty.setraw(0); os.write(1, bytes.fromhex(sys.argv[1]) + b'ready');"
+        f"data = b''\nwhile len(data) < {len(typed)}: data += os.read(0, 100)\n"
+        "os.write(1, b'<' + data.hex().encode() + b'>')"
+    )
+    outer = wrap(sys.executable, "-c", program, modes.hex())
+    outer.see(modes + b"ready")
+    assert outer.screen.mode(1003) and outer.screen.mode(1006)  # type: ignore[attr-defined]
+    outer.type(typed)
+    outer.see(b"<" + typed.hex().encode() + b">")
+    assert outer.end() == 0
+    assert outer.restored()

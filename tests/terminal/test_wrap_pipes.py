@@ -1,0 +1,242 @@
+"""Input and output that are no terminal, and the exit codes that a script goes by."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from emulator import RELAY, Emulator
+
+from support import Relay, wait_until
+
+Open = Callable[..., Emulator]
+
+
+def _run(
+    relay: Relay, script: str, timeout: float = 60, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """A shell script in which `relay` is the command, without a terminal."""
+    return subprocess.run(
+        ["bash", "-c", script.replace("relay wrap", f"{RELAY} wrap")],
+        env={**relay.environment, "PYTHONSAFEPATH": "1"},
+        cwd=cwd or relay.home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("printf 'one\\ntwo\\n' | relay wrap cat", "one\r\ntwo\r\n"),
+        ("printf 'one\\ntwo' | relay wrap cat", "one\r\ntwo"),
+        ("relay wrap cat < /dev/null", ""),
+        ("printf 'one\\n' > file; relay wrap cat < file", "one\r\n"),
+        ("echo word | relay wrap sh -c 'read line; echo got $line'", "got word\r\n"),
+        ("relay wrap echo out < /dev/null | cat", "out\r\n"),
+        ("relay wrap echo out > file; cat file", "out\r\n"),
+        ("relay wrap sh -c 'echo err >&2' 2> /dev/null", "err\r\n"),
+        ("relay wrap echo closed <&-", "closed\r\n"),
+        ("relay wrap echo closed 2>&- <&-", "closed\r\n"),
+        ("relay wrap sh -c 'echo x > file' >&- 2>&- <&-; cat file", "x\n"),
+        ("seq 20000 | relay wrap sh -c 'cat > got'; seq 20000 | cmp - got && echo same", "same\n"),
+    ],
+)
+def test_input_and_output_that_are_no_terminal(script: str, said: str, relay: Relay) -> None:
+    run = _run(relay, script)
+    assert (run.stdout.decode(), run.returncode) == (said, 0), run.stderr.decode()
+
+
+@pytest.mark.parametrize("script", ["relay wrap bash < /dev/null", "echo 'echo hi' | relay wrap bash"])
+def test_a_program_with_line_editing_ends_with_its_input(script: str, relay: Relay) -> None:
+    run = _run(relay, script)
+    assert run.returncode == 0
+    assert "echo" not in script or b"\nhi\r\n" in run.stdout
+
+
+def test_an_output_that_is_closed_early_ends_the_agent(relay: Relay) -> None:
+    run = _run(relay, "relay wrap yes | head -1; echo ${PIPESTATUS[@]}")
+    assert run.stdout == b"y\r\n141 0\n"
+    assert run.stderr == b""
+
+
+def test_binary_output_into_a_pipe_is_exact(relay: Relay) -> None:
+    data = bytes(range(256)) * 4000
+    (relay.home / "data").write_bytes(data)
+    run = _run(relay, "relay wrap sh -c 'stty -opost; cat data' | cat")
+    assert run.stdout == data
+
+
+def test_the_output_goes_on_when_the_keyboard_is_the_terminal(shell: Open, home: Path) -> None:
+    """Output into a file: the terminal keeps its own editing and echo, and Ctrl-C is the agent's."""
+    outer = shell()
+    outer.type("relay wrap sh -c 'trap \"echo no\" INT; read a; read b; echo $a $b' > file\r")
+    outer.wait(lambda: (home / "file").exists())
+    outer.wait(lambda: outer.modes()[3] & 2 and not outer.screen.bracketed_paste)
+    outer.type("onf\x7fe\r")
+    outer.type("two\r")
+    outer.wait(lambda: (home / "file").read_bytes() == b"one two\r\n", lambda: (home / "file").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("true", 0),
+        ("sh -c 'exit 7'", 7),
+        ("sh -c 'exit 255'", 255),
+        ("sh -c 'kill -TERM $$'", 143),
+        ("sh -c 'kill -KILL $$'", 137),
+        ("sh -c 'kill -SEGV $$'", 139),
+        ("no-such-command", 127),
+        ("./no-such-file", 127),
+        ("''", 127),
+        ("./plain", 126),
+        ("./folder", 126),
+        ("./wrong", 126),
+        ("./script one two", 3),
+    ],
+)
+def test_exit_codes_are_the_agents(command: str, code: int, relay: Relay, tmp_path: Path) -> None:
+    files = {"plain": ("text", 0o644), "wrong": ("#!/no/such/interpreter\n", 0o755)}
+    files["script"] = ("echo $1-$2\nexit 3\n", 0o755)  # no #! line: a shell runs it
+    for name, (text, mode) in files.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "folder").mkdir()
+    run = _run(relay, f"relay wrap {command}", cwd=tmp_path)
+    assert run.returncode == code, run.stderr
+    if code in {126, 127}:
+        assert run.stderr.startswith(b"relay: ") and run.stderr.count(b"\n") == 1
+        assert run.stdout == b""
+    else:
+        assert run.stderr == b""
+    if code == 3:
+        assert run.stdout == b"one-two\r\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "there is no command to run"),
+        ("--", "there is no command to run"),
+        ("-n", "-n needs a NAME"),
+        ("--wrong true", "no option '--wrong'"),
+        ("-n 'two words' true", "not a valid name"),
+        ("-n a/b true", "not a valid name"),
+        ("-n '' true", "-n needs a NAME"),
+        ("-n ../a true", "not a valid name"),
+        (f"-n {'n' * 300} true", "300 characters"),
+        ("-n $'\\e[31mred' true", "not a valid name"),
+        ("-n $'\\xff' true", "not a valid name"),
+        ("-t 'two words' true", "not a valid team"),
+        ("--detach=yes true", "takes no value"),
+    ],
+)
+def test_a_wrong_command_line_is_explained(arguments: str, said: str, relay: Relay) -> None:
+    run = _run(relay, f"relay wrap {arguments}")
+    assert run.returncode in {1, 2}
+    error = run.stderr.decode()
+    assert error.startswith("relay: ") and said in error and error.count("\n") == 1
+    assert "Traceback" not in error and "\x1b" not in error and len(error) < 500
+    assert run.stdout == b""
+
+
+def test_a_name_in_use_is_refused(relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Taken", "cat")
+    run = _run(relay, "relay wrap -n tAKEN true")
+    assert run.returncode == 1
+    assert b"tAKEN is running" in run.stderr or b"Choose another name" in run.stderr
+
+
+def test_a_socket_path_that_is_too_long_is_explained(relay: Relay) -> None:
+    deep = relay.home / ("d" * 90)
+    run = _run(relay, f"RELAY_HOME={deep} relay wrap true")
+    assert run.returncode == 1
+    assert b"socket path" in run.stderr and b"RELAY_HOME" in run.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere: a read-only home needs another user")
+def test_a_read_only_home_is_explained(relay: Relay) -> None:
+    folder = relay.home / "fixed"
+    folder.mkdir()
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    run = _run(relay, f"RELAY_HOME={folder}/home relay wrap true")
+    assert run.returncode == 1
+    assert b"Make it writable" in run.stderr
+
+
+@pytest.mark.parametrize("place", ["/proc/relay", "/dev/null/relay", "/dev/null"])
+def test_a_home_that_cannot_be_made_is_explained(place: str, relay: Relay) -> None:
+    run = _run(relay, f"RELAY_HOME={place} relay wrap true")
+    assert run.returncode == 1
+    assert run.stderr.startswith(b"relay: cannot use the directory") and run.stderr.count(b"\n") == 1
+
+
+def test_an_environment_without_home_and_term(wrap: Open, home: Path) -> None:
+    outer = wrap(
+        "sh", "-c", "echo TERM=$TERM", env={"HOME": None, "TERM": None, "LC_ALL": None, "LANG": None}
+    )
+    assert outer.end() == 0
+    assert outer.output == b"TERM=\r\n"
+
+
+def test_an_environment_with_bytes_that_are_no_text(relay: Relay) -> None:
+    run = _run(relay, "X=$'\\xff\\xfe' relay wrap sh -c 'printf %s \"$X\" $1' x $'\\xfd'")
+    assert run.stdout == b"\xff\xfe\xfd"
+
+
+def test_relay_inside_relay_is_refused(relay: Relay) -> None:
+    run = _run(relay, "relay wrap -n Outer sh -c 'relay wrap true'")
+    assert run.returncode == 2
+    assert b"already inside a relay session (Outer)" in run.stdout
+
+
+def test_the_agent_knows_its_session(relay: Relay, tmp_path: Path) -> None:
+    """RELAY_NAME, RELAY_TEAM, RELAY_SESSION, RELAY_SOCKET; its directory and arguments are the caller's."""
+    command = (
+        'printf "%s|" "$RELAY_NAME" "$RELAY_TEAM" "$RELAY_SESSION" "$(test -S $RELAY_SOCKET; echo $?)" $PWD'
+    )
+    wait = 'until test -S "$RELAY_SOCKET"; do :; done'
+    run = _run(relay, f"relay wrap -n Alice -t Reds sh -c '{wait}; {command}'", cwd=tmp_path)
+    name, team, session, socket, cwd, _ = run.stdout.decode().split("|")
+    assert (name, team, socket, cwd) == ("Alice", "Reds", "0", str(tmp_path))
+    assert len(session) == 16
+
+
+def test_ignored_signals_stay_ignored(relay: Relay) -> None:
+    """As under nohup; all others are the agent's to receive."""
+    ignored = "[n for n in range(1, 32) if s.getsignal(n) == s.SIG_IGN]"
+    probe = f"import signal as s; print({ignored}, s.pthread_sigmask(0, []))"
+    (relay.home / "probe.py").write_text(probe)
+    alone = _run(relay, f"trap '' HUP USR1; {sys.executable} probe.py")
+    run = _run(relay, f"trap '' HUP USR1; relay wrap {sys.executable} probe.py")
+    assert run.stdout.replace(b"\r", b"") == alone.stdout
+    assert str(int(signal.SIGHUP)).encode() in run.stdout
+
+
+def test_descriptors_of_the_caller_are_not_kept(relay: Relay, home: Path) -> None:
+    """Attached, the agent has them, as it has alone, and the session has not; detached, neither."""
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as stream:
+        subprocess.run(
+            ["bash", "-c", f"{RELAY} wrap -d -n Daemon cat 7>&{write}"],
+            env=relay.environment,
+            cwd=home,
+            pass_fds=[write],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+        )
+        os.close(write)
+        assert "Daemon" in relay("ps").stdout  # it is there as soon as `wrap -d` has returned
+        assert stream.read() == b""
+    wait_until(lambda: "Daemon" in relay("ps").stdout)
