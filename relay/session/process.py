@@ -284,7 +284,7 @@ class Session:
     async def _sweep(self) -> None:
         """Kill what the agent left in its terminal and what a hang-up did not end."""
         for _ in range(LEFTOVER_LOOKS):
-            if not (left := self.pty.groups() - {self.pty.pid}):
+            if not (left := self.pty.groups()):
                 return
             await asyncio.sleep(LEFTOVER / LEFTOVER_LOOKS)
         for group in left:

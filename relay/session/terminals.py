@@ -34,6 +34,9 @@ END_LOOK, MAX_END_LOOK = 0.01, 0.5
 RAW_ENDS = 3
 """How often a program that reads single keys is given a Ctrl-D; it may mean something else to it."""
 
+HANG_UP = 1.0
+"""Seconds that an agent has to say its last words after its terminal has gone."""
+
 MAX_UNTOLD = 20
 """Notices kept for a person whose screen must not be written into."""
 
@@ -153,6 +156,8 @@ class Terminals:
                 self._pty.signal(signal.SIGPIPE)
             else:
                 self._pty.hang_up(signal.SIGHUP)
+                # What ignores that finds, as it would alone, that its terminal gives an end of file.
+                asyncio.get_running_loop().call_later(HANG_UP, self._forwarder.finish)
         else:
             self.detach()
 

@@ -125,16 +125,16 @@ class Pty:
                     pass
 
     def groups(self) -> set[int]:
-        """The process groups of the agent's terminal session, the agent's own first of all.
+        """The living process groups of the agent's terminal session; its own may outlive the agent.
 
         A process that made a session of its own (setsid: a daemon on purpose) is not among them.
         """
-        groups = {self.pid}
+        groups: set[int] = set()
         own = os.getpid()
         try:
             entries = os.listdir("/proc")
         except OSError:
-            return groups | {self.foreground() or self.pid}
+            return {self.pid, self.foreground() or self.pid}  # no such list: perhaps they live
         for entry in entries:
             if not entry.isdigit():
                 continue

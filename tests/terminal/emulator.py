@@ -57,6 +57,8 @@ class Emulator:
         self.pid = os.fork()
         if self.pid == 0:
             try:
+                for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+                    signal.signal(number, signal.SIG_DFL)  # pytest's workers ignore some
                 os.setsid()
                 fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
                 for fd in (0, 1, 2):
@@ -104,7 +106,7 @@ class Emulator:
             if time.monotonic() > deadline:
                 shown = "\n".join(self.lines())
                 raise AssertionError(
-                    f"never came true: {what() if callable(what) else what or condition}\n{shown}\n{bytes(self.output[-2000:])!r}"
+                    f"never came true: {what or condition}\n{shown}\n{bytes(self.output[-2000:])!r}"
                 )
             self._turn(select.POLLIN, 0.01)
 
@@ -130,12 +132,12 @@ class Emulator:
 
     def end(self) -> int:
         """Wait until the program has ended; its exit code (negative: the signal), everything read."""
-        self.wait(self._ended, "the program ended")
+        self.wait(self.ended, "the program ended")
         self.drain()
         assert self.code is not None
         return self.code
 
-    def _ended(self) -> bool:
+    def ended(self) -> bool:
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -167,7 +169,7 @@ class Emulator:
             self.hang_up()
         if self.code is None:
             deadline = time.monotonic() + PATIENCE
-            while not self._ended():
+            while not self.ended():
                 if time.monotonic() > deadline:
                     os.kill(self.pid, signal.SIGKILL)
                     deadline += PATIENCE

@@ -1,0 +1,192 @@
+"""Whatever ends, and however: the terminal is as it was, and no process is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from emulator import Emulator
+
+from support import Relay, processes_of, wait_until
+
+Open = Callable[..., Emulator]
+
+# Sets every mode that would outlive it, and waits.
+WILD = """
+import os, sys, tty
+tty.setraw(0)
+os.write(1, b"\\x1b[?1049h\\x1b[?1003h\\x1b[?1006h\\x1b[?2004h\\x1b[?25l\\x1b[?1h\\x1b=\\x1b[2;5r\\x1b[31mwild")
+while True:
+    os.read(0, 100)
+"""
+
+
+def _session(relay: Relay, name: str) -> dict[str, int]:
+    """What `relay ps` says of the session, once it is there."""
+
+    def look() -> dict[str, int] | None:
+        rows = json.loads(relay("ps", "--json").stdout)
+        return next((row for row in rows if row["name"] == name), None)
+
+    found = wait_until(look)
+    assert found is not None
+    return found
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _left(home: Path) -> dict[int, str]:
+    """Processes of the home that are no broker."""
+    return {pid: command for pid, command in processes_of(home).items() if "nats-server" not in command}
+
+
+def _wild(wrap: Open, relay: Relay) -> tuple[Emulator, dict[str, int]]:
+    outer = wrap("-n", "Wild", sys.executable, "-c", WILD)
+    outer.wait_for("wild")
+    session = _session(relay, "Wild")
+    outer.wait(outer.raw)
+    assert outer.screen.alternate
+    return outer, session
+
+
+def test_after_an_agent_that_was_killed(wrap: Open, relay: Relay) -> None:
+    outer, session = _wild(wrap, relay)
+    os.kill(session["agent_pid"], signal.SIGKILL)
+    assert outer.end() == 128 + 9
+    assert outer.restored()
+
+
+def test_after_a_session_that_was_killed(wrap: Open, relay: Relay, home: Path) -> None:
+    """The agent does not stay without a terminal, not even one that ignores a hang-up."""
+    outer, session = _wild(wrap, relay)
+    os.kill(session["pid"], signal.SIGKILL)
+    assert outer.end() == 70
+    assert outer.restored()
+    assert b"session ended unexpectedly" in outer.output
+    wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
+
+
+def test_a_killed_session_leaves_no_agent_that_ignores_signals(wrap: Open, relay: Relay, home: Path) -> None:
+    outer = wrap("-n", "Deaf", "sh", "-c", "trap '' HUP TERM INT; echo up; while :; do sleep 1000; done")
+    outer.see("up\r\n")
+    os.kill(_session(relay, "Deaf")["pid"], signal.SIGKILL)
+    assert outer.end() == 70
+    wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
+
+
+def test_after_a_client_that_was_killed_the_agent_runs_on(wrap: Open, relay: Relay) -> None:
+    outer, session = _wild(wrap, relay)
+    os.kill(outer.pid, signal.SIGKILL)
+    assert outer.end() == -9
+    outer.wait(outer.restored, "the session gives the terminal its modes back")
+    assert _session(relay, "Wild") | {"since": 0, "state": ""} == session | {"since": 0, "state": ""}
+
+
+def test_after_a_session_that_was_killed_while_attached(terminal: Open, relay: Relay, home: Path) -> None:
+    relay("wrap", "-d", "-n", "Wild", sys.executable, "-c", WILD)
+    outer = terminal(sys.executable, "-m", "relay", "attach", "Wild")
+    outer.wait_for("wild")
+    os.kill(_session(relay, "Wild")["pid"], signal.SIGKILL)
+    assert outer.end() == 70
+    assert outer.restored()
+    wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
+
+
+def test_after_an_attached_client_that_was_killed(terminal: Open, relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Wild", sys.executable, "-c", WILD)
+    outer = terminal(sys.executable, "-m", "relay", "attach", "Wild")
+    outer.wait_for("wild")
+    outer.wait(lambda: outer.screen.alternate)
+    os.kill(outer.pid, signal.SIGKILL)
+    outer.end()
+    outer.wait(outer.restored)
+    _session(relay, "Wild")
+
+
+@pytest.mark.parametrize("ignoring", [False, True])
+def test_a_terminal_that_disappears_ends_the_session(ignoring: bool, wrap: Open, home: Path) -> None:
+    """The agent is hung up on; one that ignores that finds its terminal gone, as it would alone."""
+    trap = "trap '' HUP" if ignoring else "trap 'echo hung up > end; exit' HUP"
+    outer = wrap("sh", "-c", f"{trap}; echo up; while read line; do :; done; test -e end || echo eof > end")
+    outer.see("up\r\n")
+    outer.hang_up()
+    outer.end()
+    wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
+    assert (home / "end").read_text() == ("eof\n" if ignoring else "hung up\n")
+
+
+def test_a_terminal_that_disappears_from_an_attached_client_ends_nothing(
+    terminal: Open, relay: Relay
+) -> None:
+    relay("wrap", "-d", "-n", "Stays", "cat")
+    outer = terminal(sys.executable, "-m", "relay", "attach", "Stays")
+    outer.wait(outer.raw)
+    outer.hang_up()
+    outer.end()
+    assert _session(relay, "Stays")
+
+
+def test_background_processes_end_with_the_agent_and_daemons_do_not(wrap: Open, home: Path) -> None:
+    script = (
+        "sleep 1001 & nohup sleep 1002 & (trap '' HUP TERM; while :; do sleep 1003; done) & "
+        "setsid sh -c 'echo $$ > daemon; exec sleep 1004' & "
+        "until test -s daemon; do :; done; echo up; exit 5"
+    )
+    outer = wrap("bash", "-c", script)
+    outer.see("up\r\n")
+    assert outer.end() == 5
+    daemon = int((home / "daemon").read_text())
+    try:
+        wait_until(lambda: set(_left(home)) == {daemon}, message=lambda: str(_left(home)))
+    finally:
+        os.kill(daemon, signal.SIGKILL)
+
+
+def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
+    outer = wrap("bash", "--norc", "-i", env={"PS1": "> "})
+    outer.wait_for(">")
+    outer.type("sleep 1001 & sleep 1002\r")
+    outer.wait_for("1002")
+    outer.type("\x1a")
+    outer.wait_for("Stopped")
+    outer.type("exit\rexit\r")
+    outer.end()
+    wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4)])
+def test_a_signal_at_any_moment_of_the_start(
+    number: signal.Signals, progress: int, wrap: Open, relay: Relay, home: Path
+) -> None:
+    """No terminal in raw mode, no process left, whether relay had got as far as starting the agent or not."""
+    relay("ps")  # its modules are compiled
+    outer = wrap("sh", "-c", "echo up; exec sleep 1000")
+    # The moment: how much of relay's own code the process has loaded, which grows step by step until it waits.
+    wait_until(lambda: _progress(outer.pid) >= progress or outer.ended() or outer.raw())
+    if not outer.ended():
+        os.kill(outer.pid, number)
+    code = outer.end()
+    assert code in {-number, 128 + number, 130, 1}, bytes(outer.output)
+    assert outer.modes() == outer.before
+    wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
+
+
+def _progress(pid: int) -> int:
+    """How far a starting process has come: pages it has touched, in steps of 256 KB."""
+    try:
+        if b"relay" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return -1  # it is still a copy of pytest
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4 // 256
+    except (OSError, IndexError):
+        return 1 << 30
