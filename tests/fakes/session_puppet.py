@@ -1,6 +1,7 @@
 """A line agent on strings: logs every line it is given, and does what a test tells it over a socket.
 
     session_puppet.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]... [--busy]
+                      [--think SECONDS]
 
 FOLDER/heard     every line read from the terminal, as it came
 FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} ends
@@ -8,6 +9,7 @@ FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} en
 --reply          print TEXT whenever a line matches PATTERN
 --deaf           ignore that signal
 --busy           never read the terminal
+--think          take that long before each reply
 """
 
 import json
@@ -17,10 +19,11 @@ import signal
 import socket
 import sys
 import threading
+import time
 
 folder, *arguments = sys.argv[1:]
 replies = []
-busy = False
+busy, thinking = False, 0.0
 strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
 
@@ -49,6 +52,8 @@ while arguments:
             signal.signal(signal.Signals[name], signal.SIG_IGN)
         case ["--busy", *arguments]:
             busy = True
+        case ["--think", seconds, *arguments]:
+            thinking = float(seconds)
 strings.bind(f"{folder}/strings")
 threading.Thread(target=obey, daemon=True).start()
 with open(f"{folder}/heard", "ab", buffering=0) as log:
@@ -58,4 +63,5 @@ with open(f"{folder}/heard", "ab", buffering=0) as log:
         log.write(line)
         for pattern, text in replies:
             if pattern.search(line.decode("utf-8", "replace")):
+                time.sleep(thinking)
                 out(text)

@@ -30,7 +30,14 @@ def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: 
     """R52: what it says then is still acted on; a stop and a SIGTERM to the session are the same."""
     folder = project(relay, CLOSING)
     alice = Puppet(relay, "Alice").wrap(
-        "--reply", "Save what you learned", "Let me think.\n@memory:save The mat hides a key\n", cwd=folder
+        "--think",
+        "0.3",
+        "--think",
+        "0.3",
+        "--reply",
+        "Save what you learned",
+        "Let me think.\n@memory:save The mat hides a key\n",
+        cwd=folder,
     )
     wait_until(lambda: alice.state() == "ready")
     if how == "stop":

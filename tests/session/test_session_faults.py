@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from relay.bus.ledger import Ledger
+from relay.home import Home
 from session.puppet import Puppet, events, ps, settings
 from support import Relay, processes_of, wait_until
 
@@ -87,8 +89,11 @@ def test_what_is_no_broker_is_said_and_the_agent_runs_on(relay: Relay, talk: Tal
 def test_a_broker_that_hangs_delays_nothing(relay: Relay) -> None:
     with server(silence) as port:
         alice = Puppet(relay, "Alice").wrap(options=("--broker", f"mqtt://127.0.0.1:{port}"))
-        alice.say("@relay:Alice wrong")
+        with Ledger(Home.from_env(relay.environment).ledger) as ledger:
+            ledger.register("default", "Bob")
+        alice.say("@relay:Bob hello\n@relay:Alice wrong")
         alice.hears("is the sender itself")
+        assert "offline" not in alice.heard  # nobody knows
         runs_on_and_ends(alice)
 
 

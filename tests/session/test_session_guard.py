@@ -13,7 +13,7 @@ import pytest
 from relay.bus.ledger import Ledger
 from relay.bus.posting import post
 from relay.home import Home
-from session.puppet import Puppet, events, ps
+from session.puppet import Puppet, events, project, ps
 from support import Relay, wait_until
 
 
@@ -128,6 +128,25 @@ def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path
     agent = Agent(relay, tmp_path, "relay wrap -n Inner cat")
     assert agent.code == 2
     assert "this terminal is already inside a relay session (Mallory)" in agent.err
+
+
+def test_the_persons_own_handlers_may_do_it_too(relay: Relay) -> None:
+    """They are the person's code, though their processes descend from a session."""
+    folder = project(
+        relay,
+        f"""
+import subprocess
+from relay import pattern
+
+@pattern("stop")
+def stop(target, message):
+    return subprocess.run([{sys.executable!r}, "-m", "relay", "stop", target], stdout=-1, text=True).stdout
+""",
+    )
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.say("@stop:Bob please")
+    alice.hears("Bob has ended.")
+    assert bob.ended()
 
 
 def test_the_person_outside_may_do_all_of_it(relay: Relay) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import sys
@@ -70,6 +71,8 @@ def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> 
     person.expect_exact(b"hello wor")
     relay("send", "Alice", "from a peer")
     assert [m["state"] for m in messages(relay)] == ["stored"]
+    why = json.loads(relay("explain", "Alice", "--json").stdout)
+    assert why["obstacle"] == "you have a half-typed line in it"
     person.send(b"ld\r")
     alice.hears("from a peer")
     first, second = alice.heard.splitlines()
