@@ -51,9 +51,11 @@ class Mail:
         self._tell_agent = tell_agent
         self._tell_person = tell_person
         self._told_why = ""  # why messages wait
+        self._collecting = False
 
     def collect(self) -> None:
-        """Take up what was stored for this agent while nobody was there."""
+        """Have everything typed that has come so far, and from now on what comes."""
+        self._collecting = True
         try:
             waiting = self._courier.waiting()
         except LedgerError as error:
@@ -72,7 +74,9 @@ class Mail:
         return sent
 
     def arrived(self, message: Message) -> None:
-        """A message is in the ledger: have it typed as soon as that is safe."""
+        """A message is in the ledger: have it typed as soon as that is safe, unless `collect` will."""
+        if not self._collecting:
+            return
         self._messages.append(message)
         self._record("message_received", message)
         self._fire(events.MessageReceived(sender=message.sender, body=message.body, id=message.id))

@@ -158,6 +158,7 @@ class Session:
         self.courier = self._open_bus(home, options.broker or setup.settings.broker or None)
         self._memory = self._open_memory(home)
         self._lines: deque[str] = deque(maxlen=MAX_OUTPUT)
+        self._unheard: deque[str] = deque(maxlen=MAX_OUTPUT)
         self._messages: deque[Message] = deque(maxlen=MAX_MESSAGES)
         self.context = Context(
             agent_id=f"{claim.team}/{claim.name}",
@@ -244,7 +245,6 @@ class Session:
         for notice in self._notices:  # not before it is known what the agent has drawn so far
             self.tell_person(notice)
         self.workers.queue(events.SessionStart.name, self._start())
-        self.mail.collect()
         self.loop.call_later(self.settings.idle_seconds, self._watch_idle)
 
     def _wait_for_agent(self) -> None:
@@ -328,11 +328,12 @@ class Session:
         typed = asyncio.Event()
         self._closing[self.give(prompt, source, "closing").id] = typed
         await typed.wait()
-        offset = self.pump.offset
+        offset, began = self.pump.offset, time.monotonic()
         while not self._exited.done():
             await asyncio.sleep(SETTLED / 5)
-            quiet = time.monotonic() - self.pump.last_output
-            if self.pump.offset > offset and quiet > SETTLED and self.waits_for_input():
+            quiet = time.monotonic() - max(self.pump.last_output, began)
+            acted = self.pump.offset > offset or waiting.look(self.pty.foreground()).wait is Wait.READ
+            if acted and quiet > SETTLED and self.waits_for_input():
                 return
 
     # What the pump tells (pump.Listener).
@@ -340,7 +341,16 @@ class Session:
     def on_lines(self, lines: list[Line]) -> None:
         said = [unescape(line.text, self.settings.prefix) for line in lines]
         self._lines.extend(said)
-        self.fire(events.Output("\n".join(said)))
+        if self.runner.registry.for_event(events.Output):
+            # A handler that is slower than the agent gets more lines at once, not a longer queue.
+            if not self._unheard:
+                self.workers.queue(events.Output.name, self._tell_output())
+            self._unheard.extend(said)
+
+    async def _tell_output(self) -> None:
+        said = "\n".join(self._unheard)
+        self._unheard.clear()
+        await self._fired(events.Output(said))
 
     def on_directives(self, directives: list[Directive]) -> None:
         for directive in directives:
@@ -396,11 +406,12 @@ class Session:
                 return False
 
     async def _start(self) -> None:
-        """Let session_start's handlers have their say before anything that the agent said is answered."""
+        """Let session_start's handlers have their say before the agent gets answers and mail."""
         try:
             await self._fired(events.SessionStart())
         finally:
             self._started.set()
+            self.mail.collect()
 
     async def _act_on(self, directive: Directive) -> None:
         await self._started.wait()

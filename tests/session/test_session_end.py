@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from session.puppet import Puppet, project, ps, settings
+from session.puppet import Puppet, events, project, ps, settings
 from support import Relay, processes_of, wait_until
 
 CLOSING = """
@@ -69,6 +70,17 @@ def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> Non
     alice.hears("Save what you learned.")
     assert alice.events("session_end")[0]["code"] == 128 + signal.SIGKILL
     wait_until(lambda: not [c for c in processes_of(relay.home).values() if "session_puppet" in c])
+
+
+def test_an_agent_that_says_nothing_to_the_closing_prompt_is_not_waited_for(relay: Relay) -> None:
+    """It has read the prompt and waits for the next line: that is all the answer there will be."""
+    settings(relay, "closing_seconds = 1000\n")
+    listen = "import sys\nfor line in sys.stdin: pass"
+    relay("wrap", "-d", "-n", "Alice", sys.executable, "-c", listen, cwd=project(relay, CLOSING))
+    assert relay("stop", "Alice").stdout == "Alice has ended.\n"
+    assert [(e["kind"], e["result"]) for e in events(relay) if e["event"] == "injection"] == [
+        ("closing", "injected")
+    ]
 
 
 def test_now_kills_without_a_closing_prompt(relay: Relay) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from relay.bus.ledger import Ledger
+from relay.bus.posting import post
+from relay.home import Home
 from session.puppet import Puppet, messages, project, settings
 from support import Relay, wait_until
 
@@ -34,7 +37,7 @@ def noted(relay: Relay, *what: Any) -> None:
 
 @pytest.mark.parametrize("event", ["session_start", "onSessionStart"])
 def test_the_initial_context_comes_before_anything_else(relay: Relay, event: str) -> None:
-    """R51: also before the answer to what the agent says at once."""
+    """R51: also before the answer to what the agent says at once, and before mail that waits for it."""
     folder = project(
         relay,
         NOTE
@@ -52,16 +55,19 @@ async def second(event, ctx):
     return {{"inject": "The task is " + ctx.task}}
 """,
     )
+    with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
+        ledger.register("default", "Alice")
+        post(ledger, "default", "you", "Alice", "mail")
     alice = Puppet(relay, "Alice").wrap(
         "--ready", "@memory:save the mat hides a key\n", cwd=folder, options=("--task", "tidy up")
     )
     alice.hears("Saved to memory")
+    alice.hears("from you] mail")
     assert [text for _, text in alice.texts()][:3] == ["You are on call.", "Be brief.", "The task is tidy up"]
-    assert [source for source, _ in alice.texts()] == [
+    assert [source for source, _ in alice.texts()][:3] == [
         "hook first (on session_start)",
         "hook first (on session_start)",
         "hook second (on session_start)",
-        "hook @memory:save",
     ]
 
 
@@ -72,6 +78,33 @@ def test_output_is_heard_as_lines_without_escape_sequences(relay: Relay) -> None
     alice.say("\x1b[1mbold\x1b[0m and \x1b]0;title\x07plain\nsecond 日本語")
     wait_until(lambda: "second" in str(notes(relay)) or "\\u" in str(notes(relay)))
     assert "\n".join(text for _, text in notes(relay)) == "bold and plain\nsecond 日本語"
+
+
+def test_a_slow_handler_of_output_gets_more_at_once(relay: Relay) -> None:
+    """R53: what it has not heard yet does not pile up as calls."""
+    folder = project(
+        relay,
+        NOTE
+        + """
+import time
+
+@on("output")
+def heard(output):
+    note(output.splitlines()[0], output.splitlines()[-1])
+    while not Path(__file__).with_name("go").exists():
+        time.sleep(0.01)
+""",
+    )
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice.say("first")
+    noted(relay, "first", "first")
+    for number in range(100):
+        alice.say(f"@memory:list {number}")
+    alice.hears("Nothing is remembered")
+    wait_until(lambda: len(alice.events("directive")) == 100)
+    (folder / "go").touch()
+    wait_until(lambda: "@memory:list 99" in str(notes(relay)))
+    assert len(notes(relay)) <= 4
 
 
 def test_a_message_is_announced_with_sender_and_body(relay: Relay) -> None:
