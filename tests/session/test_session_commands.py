@@ -61,6 +61,29 @@ def test_a_name_in_use_is_refused(relay: Relay) -> None:
     assert "a session called ALICE is running in team default. Choose another name with -n" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("-n", "two words", "cat"), 1, "'two words' is not a valid name"),
+        (("-n", "a/b", "cat"), 1, "'a/b' is not a valid name"),
+        (("-n", "x" * 300, "cat"), 1, "has 300 characters; use at most 64"),
+        (("-n", "you", "cat"), 1, "the name 'you' is reserved"),
+        (("-t", "../up", "cat"), 1, "'../up' is not a valid team"),
+        (("no-such-command-anywhere",), 127, "no-such-command-anywhere"),
+        (("/etc/passwd",), 126, "/etc/passwd"),
+        ((), 2, "there is no command to run"),
+        (("--nonsense", "cat"), 2, "wrap has no option '--nonsense'"),
+    ],
+)
+def test_what_cannot_be_wrapped_is_said(
+    relay: Relay, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = relay("wrap", "-d", *arguments, check=False)
+    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert ps(relay) == []
+
+
 def test_of_two_teams_one_must_be_named(relay: Relay) -> None:
     for team in ("red", "blue"):
         Puppet(relay, "Bob", team=team).wrap()

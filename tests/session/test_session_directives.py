@@ -206,3 +206,15 @@ def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
     carol.hears("from Bob himself")
     assert carol.texts() == [("Bob", "from Bob himself")]
     assert json.loads(relay("messages", "--json", "--to", "Carol").stdout)[0]["body"] == "from Bob himself"
+
+
+def test_a_directive_that_is_drawn_again_and_again_fires_once(relay: Relay) -> None:
+    """The screen reader, in a session."""
+    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    for _ in range(11):
+        alice.say("\x1b[2J\x1b[H● @relay:Bob drawn\x1b[20Gby cells\r\n\x1b[5;1H> ", end="")
+    alice.say(
+        "\x1b[2J\x1b[H● @relay:Bob drawn\x1b[20Gby cells\r\n\r\n● @relay:Bob and done\r\n\x1b[8;1H> ", end=""
+    )
+    bob.hears("and done")
+    assert [text for _, text in bob.texts()] == ["drawn by cells", "and done"]

@@ -182,6 +182,17 @@ def test_teams_do_not_hear_each_other_and_may_use_the_same_names(relay: Relay) -
     assert blue.texts() == [("you", "for blue")]
 
 
+def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: Relay, tmp_path: Path) -> None:
+    """As a bracketed paste, submitted once."""
+    log = tmp_path / "log"
+    tui = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
+    relay("wrap", "-d", "-n", "Bob", sys.executable, tui, "paste", env={"AGENT_LOG": str(log)})
+    done = relay("send", "--wait", "20", "Bob", "-", input="first line\n/second line\n")
+    assert "was given to Bob." in done.stdout
+    (submitted,) = [json.loads(line)["submitted"] for line in log.read_text().splitlines()]
+    assert re.fullmatch(r"\[relay (\w{4}) from you\]\nfirst line\n/second line\n\[/relay \1\]", submitted)
+
+
 def test_a_message_to_a_shell_waits_and_the_person_is_told_why(relay: Relay) -> None:
     """What is typed into a shell runs."""
     settings(relay, "stop_seconds = 0.1\n")
