@@ -150,7 +150,7 @@ def test_nothing_that_the_agent_started_is_left(relay: Relay, tmp_path: Path) ->
 
 def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
     """Every store is closed, no callback fails."""
-    env = {"PYTHONASYNCIODEBUG": "1", "PYTHONWARNINGS": "always::ResourceWarning"}
+    env = {"PYTHONWARNINGS": "always::ResourceWarning"}
     alice = Puppet(relay, "Alice").wrap(env=env)
     alice.say("@memory:save a\n@relay:Alice b")
     alice.hears("is the sender itself")
