@@ -19,6 +19,8 @@ from relay.terminal.pty import end_of_file, set_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from relay.terminal.lend import Lent
     from relay.terminal.pty import Pty
 
@@ -44,6 +46,9 @@ TEE_LIMIT = 1 << 25
 """Bytes in the tee after which output is no longer copied to it (and a GAP says so)."""
 
 CTRL_D = b"\x04"
+
+ECHO_PATIENCE = 2
+"""Milliseconds for which news of a key waits for its echo: whoever is woken competes with it."""
 
 ESCAPE_KEY = 0x1D
 """Ctrl-], the first of the two keys that detach (telnet's and virsh's); twice sends it once."""
@@ -90,6 +95,9 @@ class Forwarder:
         self._accepted = 0  # those of them that the thread has seen: changed by the thread alone
         self._skipped = 0
         self._armed = True
+        self._unannounced = False  # the tee holds what a person typed, and nobody was woken for it yet
+        self._read: Callable[[int, int], bytes] = os.read
+        self._write_bytes: Callable[[int, bytes], int] = os.write
         self._escape_seen = False
         self._masks: dict[int, int] = {}
         self._poll = select.poll()
@@ -103,6 +111,12 @@ class Forwarder:
     def join(self, timeout: float | None = None) -> None:
         """Wait until the thread has ended (see `finish`), at most `timeout` seconds."""
         self._thread.join(timeout)
+
+    def hurry(self) -> None:
+        """Compete for the interpreter's lock as little as can be; loads ctypes (5 ms), so not at first."""
+        from relay.terminal import direct
+
+        self._read, self._write_bytes = direct.Reader(), direct.write
 
     def write(self, data: bytes) -> None:
         """Queue `data` for the agent's terminal, after what the person has typed so far."""
@@ -223,7 +237,13 @@ class Forwarder:
                     self._watch(lent.sink, select.POLLOUT if self._to_sink else 0)
         draining = (self._finishing or self._unsettled > 0) and not self._to_sink
         timeout = 0 if draining else ESCAPE_PATIENCE if self._escape_seen else None
-        ready = self._poll.poll(timeout)
+        if self._unannounced:
+            ready = self._poll.poll(ECHO_PATIENCE if timeout is None else min(ECHO_PATIENCE, timeout))
+            if not ready:
+                self._announce()
+                return True
+        else:
+            ready = self._poll.poll(timeout)
         if not ready and self._escape_seen:
             self._escape_seen = False
             self._type(bytes((ESCAPE_KEY,)))
@@ -232,7 +252,8 @@ class Forwarder:
             if fd == self._master:
                 if mask & select.POLLOUT:
                     self._flush_child()
-                if mask & (select.POLLIN | select.POLLHUP | select.POLLERR) and not full:
+                readable = mask & (select.POLLIN | select.POLLHUP | select.POLLERR)
+                if readable and not full and not self._held:  # an order may just have held it
                     if not self._read_master():
                         return self._linger()
                     read_something = True
@@ -275,7 +296,7 @@ class Forwarder:
     def _read_master(self) -> bool:
         """Take what the agent said; false when its terminal is over."""
         try:
-            data = os.read(self._master, READ_SIZE)
+            data = self._read(self._master, READ_SIZE)
         except BlockingIOError:
             return True
         except OSError:  # EIO on Linux: the last descriptor of the other side was closed
@@ -303,6 +324,11 @@ class Forwarder:
 
     def _event(self, kind: int, value: object) -> None:
         self.tee.append((kind, value))
+        self._announce()
+
+    def _announce(self) -> None:
+        """Wake whoever reads the tee."""
+        self._unannounced = False
         if self._armed:
             self._armed = False
             try:
@@ -311,6 +337,12 @@ class Forwarder:
                 pass  # nobody listens any more
 
     def _show(self, data: bytes) -> None:
+        lent = self._lent
+        if lent is not None and lent.sink >= 0 and not lent.blocks and not self._to_sink:
+            try:
+                data = data[self._write_bytes(lent.sink, data) :]
+            except OSError:
+                pass  # full, or gone: below
         self._to_sink += data
         self._flush_sink()
 
@@ -388,8 +420,9 @@ class Forwarder:
     def _type(self, data: bytes) -> None:
         """Bytes of the person's, to be told apart from ours by the reader of the tee."""
         if data:
-            self._event(TYPED, data)
             self._write_child(data)
+            self.tee.append((TYPED, data))
+            self._unannounced = True
 
     def _write(self, data: bytes) -> None:
         self._event(WRITTEN, data)
@@ -397,6 +430,11 @@ class Forwarder:
         self._accepted += len(data)
 
     def _write_child(self, data: bytes) -> None:
+        if not self._to_child:
+            try:
+                data = data[self._write_bytes(self._master, data) :]
+            except OSError:
+                pass  # full, or gone: below
         self._to_child += data
         self._flush_child()
 

@@ -72,7 +72,6 @@ class Emulator:
         self.slave = slave
         self.master = master
         os.set_blocking(master, False)
-        os.set_blocking(slave, False)
 
     # What the person does.
 

@@ -1,0 +1,239 @@
+"""Detached sessions, and terminals that attach to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from emulator import Emulator
+
+from debian import require
+from support import Relay, wait_until
+
+Open = Callable[..., Emulator]
+
+DRAW = """
+import os, sys, tty
+tty.setraw(0)
+os.write(1, "\\x1b[?1049h\\x1b[H\\x1b[1;31mred é中😀\\x1b[0m\\x1b[4;7Hgreen \\x1b[42mback\\x1b[0m\\x1b[?2004h\\x1b[?1006h".encode())
+os.write(1, b"\\x1b[6;3Htyped: ")
+while True:
+    data = os.read(0, 1000)
+    os.write(1, b"<" + data.hex().encode() + b">")
+"""
+
+# Counts as fast as it can until a line is typed.
+COUNT = """
+import select, sys
+n = 0
+while not select.select([0], [], [], 0)[0]:
+    sys.stdout.write("".join(f"{i}\\n" for i in range(n, n + 100)))
+    sys.stdout.flush()
+    n += 100
+print("end")
+"""
+
+
+def _attach(terminal: Open, name: str, **options: int) -> Emulator:
+    return terminal(sys.executable, "-m", "relay", "attach", name, **options)
+
+
+def _picture(terminal: Emulator) -> tuple[list[str], tuple[int, int], bool, bytes]:
+    screen = terminal.screen
+    return terminal.lines(), screen.cursor, screen.alternate, screen.repaint()
+
+
+def test_a_detached_session_is_in_ps_when_wrap_returns(relay: Relay, tmp_path: Path) -> None:
+    run = relay("wrap", "-d", "-n", "Alice", "cat", cwd=tmp_path)
+    rows = json.loads(relay("ps", "--json").stdout)
+    assert [(row["name"], row["cwd"]) for row in rows] == [("Alice", str(tmp_path))]
+    assert "Alice runs detached" in run.stderr
+    assert run.stdout == ""
+
+
+def test_a_detached_agent_has_a_terminal(relay: Relay, home: Path) -> None:
+    script = "{ stty size; tty; echo $RELAY_NAME-$RELAY_TEAM; pwd; } > got; mv got done; cat"
+    relay("wrap", "-d", "-n", "Alice", "-t", "Reds", "sh", "-c", script)
+    wait_until((home / "done").exists)
+    size, tty, name, cwd = (home / "done").read_text().splitlines()
+    assert (size, name, cwd) == ("40 120", "Alice-Reds", str(home))
+    assert tty.startswith("/dev/")
+
+
+def test_a_command_that_cannot_be_started_detached_is_told(relay: Relay, home: Path) -> None:
+    (home / "wrong").write_text("#!/no/such/interpreter\n")
+    (home / "wrong").chmod(0o755)
+    for command, code in (("no-such-command", 127), ("./wrong", 126)):
+        run = relay("wrap", "-d", command, check=False)
+        assert run.returncode == code
+        assert run.stderr.startswith("relay: ")
+
+
+def test_queries_of_a_detached_agent_are_answered(relay: Relay, home: Path) -> None:
+    """Device attributes (CSI c) and the cursor's position (CSI 6n), which nobody else would answer."""
+    program = (
+        "import os, sys, tty; tty.setraw(0); os.write(1, b'\\x1b[5;9H\\x1b[6n\\x1b[c'); data = b''\n"
+        "while not data.endswith(b'c'): data += os.read(0, 100)\n"
+        "open('part', 'wb').write(data); os.rename('part', 'answer'); os.read(0, 1)"
+    )
+    relay("wrap", "-d", sys.executable, "-c", program)
+    wait_until((home / "answer").exists)
+    answer = (home / "answer").read_bytes()
+    assert answer.startswith(b"\x1b[5;9R\x1b[?")
+
+
+def test_queries_of_an_attached_agent_are_answered_once(wrap: Open) -> None:
+    program = (
+        "import os, sys, tty; tty.setraw(0); os.write(1, b'\\x1b[6n'); data = os.read(0, 100)\n"
+        "while not data.endswith(b'q'): data += os.read(0, 100)\n"
+        "os.write(1, b'<' + data.hex().encode() + b'>')"
+    )
+    outer = wrap(sys.executable, "-c", program)
+    outer.see("\x1b[6n")
+    outer.type("q")
+    outer.see(b"<" + b"\x1b[1;1Rq".hex().encode() + b">")
+
+
+def test_attaching_shows_the_screen_as_it_stands(wrap: Open, terminal: Open, relay: Relay) -> None:
+    first = wrap("-n", "Draw", sys.executable, "-c", DRAW)
+    first.wait_for("typed:")
+    wait_until(lambda: "Draw" in relay("ps").stdout)
+    first.type("\x1dd")
+    assert first.end() == 0
+    assert first.restored()
+    assert b"relay attach Draw" in first.output
+    alone = terminal(sys.executable, "-c", DRAW)
+    alone.wait_for("typed:")
+    again = _attach(terminal, "Draw")
+    again.wait(lambda: _picture(again) == _picture(alone))
+    assert again.screen.bracketed_paste
+    again.type("x")
+    again.wait_for("<78>")
+
+
+def test_a_program_attached_later_looks_as_it_does_alone(terminal: Open, relay: Relay, home: Path) -> None:
+    (home / "text").write_text("".join(f"line {number}\n" for number in range(100)))
+    vim = [str(require("vim")), "-u", "NONE", "-i", "NONE", "-n", "text"]
+    relay("wrap", "-d", "-n", "Vim", *vim)
+    alone = terminal(*vim, columns=120, rows=40)
+    alone.wait_for("100 lines")
+    alone.resize(90, 24)
+    alone.wait(lambda: not alone.shows("100 lines"))
+    attached = _attach(terminal, "Vim", columns=90, rows=24)
+    attached.wait(lambda: _picture(attached) == _picture(alone))
+    attached.type(":q!\r")
+    assert attached.end() == 0
+    assert attached.restored()
+
+
+def test_attaching_in_the_middle_of_output_loses_nothing(terminal: Open, relay: Relay) -> None:
+    """What is repainted and what follows fit together: every number after the first is there."""
+    relay("wrap", "-d", "-n", "Count", sys.executable, "-c", COUNT)
+    outer = _attach(terminal, "Count")
+    outer.drawing = False
+    outer.wait(lambda: len(outer.output) > 100_000)
+    outer.type("\r")
+    outer.see("end\r\n")
+    # The repaint ends with the cursor's place; the line that it stands on may go on after that.
+    text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", bytes(outer.output)).decode()
+    numbers = [int(line) for line in text.splitlines() if line.isdigit()]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+
+
+def test_another_terminal_takes_over(wrap: Open, terminal: Open, relay: Relay) -> None:
+    first = wrap("-n", "Draw", sys.executable, "-c", DRAW)
+    first.wait_for("typed:")
+    wait_until(lambda: "Draw" in relay("ps").stdout)
+    second = _attach(terminal, "Draw")
+    assert first.end() == 0
+    assert first.restored()
+    assert b"another terminal has attached" in first.output
+    second.wait_for("typed:")
+    others = [_attach(terminal, "Draw") for _ in range(3)]
+    for each in (second, *others):
+        each.drain()
+    wait_until(lambda: [each.ended() or each.drain() for each in (second, *others)].count(True) == 3)
+    last = next(each for each in (second, *others) if not each.ended())
+    last.wait_for("typed:")
+    last.type("y")
+    last.wait_for("<79>")
+
+
+def test_the_escape_key(wrap: Open, relay: Relay) -> None:
+    """Ctrl-] alone passes, after a moment or with the next key; twice it is sent once; then d detaches."""
+    outer = wrap("-n", "Keys", sys.executable, "-c", DRAW)
+    outer.wait_for("typed:")
+    outer.type("\x1d")
+    outer.wait_for("<1d>")
+    outer.type("\x1dx")
+    outer.wait_for("<1d78>")
+    outer.type("\x1d\x1d")
+    outer.wait_for("<1d><1d78><1d>")
+    wait_until(lambda: "Keys" in relay("ps").stdout)
+    outer.type("\x1dd")
+    assert outer.end() == 0
+    assert outer.restored()
+    assert "Keys" in relay("ps").stdout
+
+
+def test_what_is_typed_after_detaching_is_the_shells(shell: Open, relay: Relay) -> None:
+    outer = shell()
+    outer.type("relay wrap -n Cat cat\r")
+    outer.wait(outer.raw)
+    wait_until(lambda: "Cat" in relay("ps").stdout)
+    outer.type("\x1dd")
+    outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
+    outer.type("echo back''again\r")
+    outer.see("backagain\r\n")
+    outer.type("relay attach Cat\r")
+    outer.wait(lambda: outer.raw() and not outer.screen.bracketed_paste)
+    outer.type("hello\r")
+    outer.see("hello\r\nhello\r\n")
+    outer.type("\x04")
+    outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
+
+
+def test_an_attached_terminal_gets_the_exit_code(terminal: Open, relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Ends", "sh", "-c", "echo up; read line; exit 9")
+    outer = _attach(terminal, "Ends")
+    outer.wait_for("up")
+    outer.type("\r")
+    assert outer.end() == 9
+    assert outer.modes() == outer.before
+
+
+def test_attaching_needs_a_terminal_and_a_session(relay: Relay, terminal: Open) -> None:
+    assert "needs a terminal" in relay("attach", "Nobody", check=False).stderr
+    outer = _attach(terminal, "Nobody")
+    assert outer.end() == 1
+    assert b"no session is called 'Nobody'" in outer.output
+    assert outer.modes() == outer.before
+
+
+def test_a_stopped_agent_that_nobody_watches_goes_on(relay: Relay, home: Path) -> None:
+    """Where nobody is, nobody could continue it."""
+    relay("wrap", "-d", "-n", "Halt", "sh", "-c", "kill -STOP $$; echo on > on; cat")
+    wait_until((home / "on").exists)
+
+
+def test_output_while_detached_is_taken(relay: Relay, home: Path, terminal: Open) -> None:
+    data = bytes(byte for byte in os.urandom(1_000_000) if 0x20 <= byte < 0x7F)  # no queries
+    (home / "data").write_bytes(data)
+    relay(
+        "wrap",
+        "-d",
+        "-n",
+        "Loud",
+        "sh",
+        "-c",
+        "cat data; sha256sum data > part; mv part done; printf '\\033c'end; cat",
+    )
+    wait_until((home / "done").exists)
+    assert (home / "done").read_text().startswith(hashlib.sha256(data).hexdigest())
+    outer = _attach(terminal, "Loud")
+    outer.wait_for("end")
