@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
+from _socket import socketpair  # `socket`, which wraps it, costs 2 ms
 
 from relay.errors import RelayError, UsageError
 from relay.home import Home
@@ -26,6 +26,7 @@ from relay.terminal.pty import COLUMNS, ROWS, Pty, get_size, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import _socket
     from collections.abc import Mapping
 
 
@@ -50,7 +51,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     command = options.command[0]
     claimed = claim(home, team, options.name) if options.name else claim_free(home, team, command)
     mode = TerminalMode(0, 1)
-    channel, theirs = socket.socketpair()
+    channel, theirs = socketpair()
     # From here until somebody handles them: a signal would leave a raw terminal, or an agent without one.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     # The modes change before the agent can draw: what it draws must not pass a cooked terminal.
@@ -77,7 +78,7 @@ def _be_session(
     claimed: Claim,
     path: str,
     mode: TerminalMode,
-    channel: socket.socket,
+    channel: _socket.socket,
 ) -> None:
     """In the session process: start the agent, then everything else. Never returns."""
     code = 1
@@ -130,8 +131,12 @@ def _be_session(
         forwarder.start()
         _leave_terminal(home)
 
-        from relay.session.process import main  # the rest: about 100 ms, while the agent runs
+        # The rest: about 100 ms, while the agent runs.
+        import socket
 
+        from relay.session.process import main
+
+        channel = socket.socket(fileno=channel.detach())
         code = main(options, env, home, claimed, session_id, pty, forwarder, (columns, rows), channel)
     except BaseException:  # noqa: BLE001 - a fault of ours; a forked process must not return
         import traceback
@@ -185,7 +190,7 @@ def _leave_terminal(home: Home) -> None:
         os.close(fd)
 
 
-def _tell_end(channel: socket.socket, text: str, code: int) -> None:
+def _tell_end(channel: _socket.socket, text: str, code: int) -> None:
     import json
 
     try:

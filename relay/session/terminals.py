@@ -214,6 +214,7 @@ class Terminals:
 
     async def _dismiss(self, text: str) -> None:
         client, self._client = self._client, None
+        self._update_modes()
         self._withdraw()
         if client is not None:
             notices = [*self._untold, text]
@@ -257,6 +258,7 @@ class Terminals:
         """The client was killed: its terminal gets its modes back, and the agent runs on without one."""
         if client is self._client:
             self._client = None
+            self._update_modes()
             self._forwarder.show(self._reset.encode())
             self._withdraw(restore=True)
 

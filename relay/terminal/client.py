@@ -23,7 +23,7 @@ from relay.terminal.pty import raw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
+    import _socket
     from typing import Any
 
 FORWARDED = (
@@ -104,7 +104,7 @@ class TerminalMode:
 class Client:
     """Waits on the session's channel and on signals until the agent has ended or the person detached."""
 
-    def __init__(self, channel: socket.socket, mode: TerminalMode) -> None:
+    def __init__(self, channel: _socket.socket, mode: TerminalMode) -> None:
         self.channel = channel
         self.mode = mode
         self.group = 0

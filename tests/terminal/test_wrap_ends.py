@@ -20,7 +20,8 @@ Open = Callable[..., Emulator]
 WILD = """
 import os, sys, tty
 tty.setraw(0)
-os.write(1, b"\\x1b[?1049h\\x1b[?1003h\\x1b[?1006h\\x1b[?2004h\\x1b[?25l\\x1b[?1h\\x1b=\\x1b[2;5r\\x1b[31mwild")
+os.write(1, b"\\x1b[?1049h\\x1b[?1003h\\x1b[?1006h\\x1b[?2004h")
+os.write(1, b"\\x1b[?25l\\x1b[?1h\\x1b=\\x1b[2;5r\\x1b[31mwild")
 while True:
     os.read(0, 100)
 """
@@ -172,7 +173,7 @@ def test_a_signal_at_any_moment_of_the_start(
     """No terminal in raw mode, no process left, whether relay had got as far as starting the agent or not."""
     relay("ps")  # its modules are compiled
     outer = wrap("sh", "-c", "echo up; exec sleep 1000")
-    # The moment: how much of relay's own code the process has loaded, which grows step by step until it waits.
+    # The moment: how much of relay's own code the process has loaded, which grows until it waits.
     wait_until(lambda: _progress(outer.pid) >= progress or outer.ended() or outer.raw())
     if not outer.ended():
         os.kill(outer.pid, number)
