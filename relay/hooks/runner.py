@@ -1,7 +1,7 @@
 """The runner: calls the handlers of a directive or an event, and outlives whatever they do.
 
-    session's loop ── fire, dispatch ──→ built-in handlers, here
-                                    └──→ the user's: a loop thread (async) or a worker thread (plain)
+    session's loop ── fire, dispatch ─┬→ built-in ones: here (async) or on a worker thread (plain)
+                                      └→ the user's: on a loop thread (async) or a worker thread (plain)
 
 A handler that raises, hangs, blocks its thread, prints, calls sys.exit or returns nonsense is reported once
 per kind and place; the next handler runs, and the session goes on.
@@ -152,7 +152,7 @@ class Runner:
         args, kwargs = handler.binding.arguments({**values, "ctx": view})
         function = partial(handler.function, *args, **kwargs)
         if handler.builtin:
-            finished = await self._run_builtin(function)
+            finished = await self._run_builtin(handler, function)
         else:
             finished = await self._run_user(handler, function)
         injected = [HookResult.inject(text, source=handler.name) for text in collector.close()]
@@ -166,11 +166,12 @@ class Runner:
             return _Answer(tuple(injected), f"its handler answered nonsense: {error}")
         return _Answer((*injected, result))
 
-    @staticmethod
-    async def _run_builtin(function: Callable[[], Any]) -> Finished:
+    async def _run_builtin(self, handler: Handler, function: Callable[[], Any]) -> Finished:
+        """No timeout: ours end by themselves, though a plain one may wait for a disk or another process."""
+        if not handler.is_async:
+            return await asyncio.wrap_future(self._workers.submit(function, contextvars.copy_context()).done)
         try:
-            value = function()
-            return Finished(await value if asyncio.iscoroutine(value) else value)
+            return Finished(await function())
         except Exception as error:  # noqa: BLE001 (told and reported by the caller)
             return Finished(error=error)
 

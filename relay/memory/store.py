@@ -227,20 +227,31 @@ def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
     try:
         _use_wal(connection)
-        with _transaction(connection):
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > _VERSION:
-                raise MemoryStoreError(
-                    f"{path} was written by a newer relay (layout {version}; this one knows {_VERSION}). "
-                    "Update this relay."
-                )
-            if version == 0:
-                for statement in _SCHEMA:
-                    connection.execute(statement)
+        version = _version(connection)
+        if version > _VERSION:
+            raise MemoryStoreError(
+                f"{path} was written by a newer relay (layout {version}; this one knows {_VERSION}). "
+                "Update this relay."
+            )
+        if version == 0:  # else nothing is written: a session that starts waits for no other process's save
+            _create(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """The layout of the file; 0 where it is new."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    with _transaction(connection):
+        if _version(connection) == 0:  # else another process was first
+            for statement in _SCHEMA:
+                connection.execute(statement)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -111,6 +111,19 @@ def test_processes_that_start_at_once_share_one_file(tmp_path: Path) -> None:
         assert writer.returncode == 0
 
 
+def test_opening_and_reading_wait_for_nobody_who_writes(path: Path) -> None:
+    store = MemoryStore(path, "home", "Alice")
+    kept = store.save("kept")
+    store.close()
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    other = MemoryStore(path, "home", "Alice")
+    assert other.list() == [kept]
+    assert other.search("kept") == [kept]
+    writer.close()
+    other.close()
+
+
 def test_the_file_is_its_owners_alone(path: Path) -> None:
     mask = os.umask(0)
     try:

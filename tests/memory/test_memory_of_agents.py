@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 from pathlib import Path
 
+from session.puppet import Puppet, ps
 from support import Relay, wait_until
 
 # Says each directive, and waits for relay's answer before the next; `{id}` is the id in the first answer.
@@ -75,3 +77,20 @@ def test_an_agent_sees_what_its_team_shares_and_not_what_others_keep(relay: Rela
     ]
     of_alice = json.loads(relay("memory", "list", "--json", "--name", "alice").stdout)
     assert [memory["text"] for memory in of_alice] == ["The vault too", "The mat hides a key"]
+
+
+def test_a_store_that_another_process_holds_delays_its_user_and_nothing_else(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    other = sqlite3.connect(relay.home / "state" / "memory.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    alice.say("@memory:save The mat hides a key\n@memory:list")
+    wait_until(lambda: alice.events("directive"))
+    assert [row["name"] for row in ps(relay)] == ["Alice"], "its session answers meanwhile"
+    bob = Puppet(relay, "Bob").wrap()
+    bob.say("@relay:Alice the session goes on")
+    alice.hears("the session goes on")
+    assert "Saved to memory" not in alice.heard
+    other.execute("COMMIT")
+    other.close()
+    alice.hears("The latest memories")
+    assert alice.heard.index("Saved to memory") < alice.heard.index("The latest memories"), "in order"
