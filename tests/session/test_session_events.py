@@ -90,14 +90,14 @@ import time
 
 @on("output")
 def heard(output):
-    note(output.splitlines()[0], output.splitlines()[-1])
+    note(output)
     while not Path(__file__).with_name("go").exists():
         time.sleep(0.01)
 """,
     )
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
     alice.say("first")
-    noted(relay, "first", "first")
+    noted(relay, "first")
     for number in range(100):
         alice.say(f"@memory:list {number}")
     alice.hears("Nothing is remembered")
