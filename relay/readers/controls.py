@@ -31,6 +31,7 @@ _LEAVES_LINE = re.compile(
     rb"|[8DMc]"  # restored cursor, index, reverse index, reset
     rb")"
 )
+_NO_COLOUR = re.compile(rb"\x1b(?!\[[0-9;:]*m)")
 _CUT = re.compile(
     rb"(?:\x1b(?:\[[0-?]{0,64}[ -/]{0,4}|[ -/]{1,4})?"
     rb"|[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z"
@@ -38,9 +39,14 @@ _CUT = re.compile(
 _C1 = re.compile(rb"\xc2([\x80-\x9f])|(?<![\x80-\xff])([\x80-\x9f])")
 
 
+def only_colours(data: bytes) -> bool:
+    """Whether no escape in `data` is anything but a change of colour (SGR)."""
+    return b"\x1b" not in data or _NO_COLOUR.search(data) is None
+
+
 def leaves_line(data: bytes) -> int:
     """The offset of the first sequence in `data` after which text stands on another line, or -1."""
-    if b"\x1b" not in data:
+    if only_colours(data):
         return -1
     found = _LEAVES_LINE.search(data)
     return found.start() if found else -1

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 
+from relay.readers.controls import only_colours
 from relay.terminal.screen import Screen
+
+_COLOUR = re.compile(rb"\x1b\[[0-9;:]*m")
+_COLOURS = rb"(?:\x1b\[[0-9;:]*m)*"
 
 FLOOD = 16 * 1024
 """Bytes in one feed from which on it is a flood; a read of a pseudo-terminal rarely exceeds 4 KB."""
@@ -16,16 +20,36 @@ FLOOD = 16 * 1024
 
 def hit(marker: bytes) -> bytes:
     """Regular expression of what can matter in a flood of plain text: directives and code fences."""
-    return re.escape(marker) + rb"[A-Za-z][A-Za-z0-9_-]*:\S|```|~~~"
+    return directive(marker) + rb"|" + FENCES
+
+
+FENCES = rb"```|~~~"
+
+
+def directive(marker: bytes) -> bytes:
+    """Regular expression of how a directive begins."""
+    return re.escape(marker) + rb"[A-Za-z][A-Za-z0-9_-]*:\S"
+
+
+def coloured(marker: bytes) -> bytes:
+    """The same where changes of colour may stand anywhere in it."""
+    return re.escape(marker) + _COLOURS + rb"[A-Za-z](?:[A-Za-z0-9_-]|" + _COLOUR.pattern + rb")*:"
+
+
+def fenced(data: bytes) -> bool:
+    """Whether a code fence may begin or end in `data` (a search for one byte is six times as fast)."""
+    return (b"`" in data and b"```" in data) or (b"~" in data and b"~~~" in data)
 
 
 def visible_part(data: bytes, screen: Screen) -> bytes:
     """The part of `data` that decides what `screen` shows: in a flood of plain text, the tail."""
-    if len(data) < FLOOD or b"\x1b" in data or b"\x0e" in data or b"\x0f" in data or not screen.ground:
+    if len(data) < FLOOD or b"\x0e" in data or b"\x0f" in data or not screen.ground or not only_colours(data):
         return data
     at = len(data)
     for _ in range(screen.height + 1):
         at = data.rfind(b"\n", 0, at)
         if at < 0:
             return data
-    return b"\r" + data[at:]
+    # The tail begins in the colours that were set since all were reset.
+    reset = max(data.rfind(b"\x1b[0m", 0, at), data.rfind(b"\x1b[m", 0, at), 0)
+    return b"\r" + b"".join(_COLOUR.findall(data, reset, at)) + data[at:]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from relay.readers.controls import ends_in_string, plain
+from relay.readers.controls import ends_in_string, only_colours, plain
 from relay.readers.echo import Echo
-from relay.readers.flood import FLOOD, hit
+from relay.readers.flood import FENCES, FLOOD, coloured, directive, fenced
 from relay.readers.line import Line
 
 _TAIL = 10
@@ -31,8 +31,15 @@ class LinesReader:
         self._columns = columns
         self._marker = marker
         self._echo = Echo(marker.decode("utf-8", "replace")) if echo is None else echo
-        self._hit = re.compile(hit(marker))
-        self._coarse = re.compile(re.escape(marker) + rb"|```|~~~")
+        self._patterns = {
+            (fences, kind): re.compile(pattern + (b"|" + FENCES if fences else b""))
+            for fences in (False, True)
+            for kind, pattern in (
+                ("plain", directive(marker)),
+                ("coloured", coloured(marker)),
+                ("any", re.escape(marker)),
+            )
+        }
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
         self._settled = ""  # what `waiting` has returned of the unfinished line
@@ -126,10 +133,13 @@ class LinesReader:
             if tail < 0:
                 break
         tail = max(tail + 1, first)
-        # An escape may stand within the words of a directive: then every marker counts.
-        pattern = self._coarse if b"\x1b" in data else self._hit
+        # An escape may stand within the words of a directive; if it is no colour, every marker counts.
+        kind = "plain" if b"\x1b" not in data else "coloured" if only_colours(data) else "any"
+        fences = fenced(data)
+        pattern = self._patterns[fences, kind]
+        matters = fences or self._marker in data
         at = first
-        while (found := pattern.search(data, at, tail)) is not None:
+        while matters and (found := pattern.search(data, at, tail)) is not None:
             start = data.rfind(b"\n", at, found.start()) + 1 or at
             end = data.find(b"\n", found.start()) + 1
             self._gap = self._gap or start > at

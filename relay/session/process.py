@@ -62,7 +62,7 @@ from relay.terminal.pty import Pty
 
 _log = logging.getLogger(__name__)
 
-SWITCH_INTERVAL = 0.0002
+SWITCH_INTERVAL = 0.00002
 """Seconds after which the interpreter lets the forward thread in; the default, 5 ms, would be felt as lag."""
 
 FAREWELL = 2.0
@@ -97,6 +97,7 @@ def main(
 ) -> int:
     """Run the session until its agent has ended; the agent's exit code."""
     sys.setswitchinterval(SWITCH_INTERVAL)
+    forwarder.hurry()
 
     async def run() -> int:
         client = TerminalClient(channel, owner=not options.detached)

@@ -28,9 +28,19 @@ class Lent:
 
     interactive: both are one person's terminal, which is in raw mode while it is lent.
     saved: its termios attributes from before, or None.
+    blocks: whether a write to `sink` may block.
     """
 
-    __slots__ = ("interactive", "piece", "saved", "sink", "sink_is_terminal", "source", "source_is_terminal")
+    __slots__ = (
+        "blocks",
+        "interactive",
+        "piece",
+        "saved",
+        "sink",
+        "sink_is_terminal",
+        "source",
+        "source_is_terminal",
+    )
 
     def __init__(self, source: int, sink: int, *, interactive: bool, saved: list[Any] | None) -> None:
         """Take descriptors `source` and `sink`, which the caller keeps and may close."""
@@ -38,6 +48,7 @@ class Lent:
         self.saved = saved
         self.source, _ = _own(source)
         self.sink, anew = _own(sink)
+        self.blocks = not anew
         self.source_is_terminal = self.source >= 0 and os.isatty(self.source)
         self.sink_is_terminal = self.sink >= 0 and os.isatty(self.sink)
         regular = self.sink >= 0 and stat.S_ISREG(os.fstat(self.sink).st_mode)
