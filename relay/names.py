@@ -14,6 +14,9 @@ MAX_NAME = 64
 PERSON = "you"
 """The name under which the person at the keyboard sends; no agent can have it."""
 
+DEFAULT_TEAM = "default"
+"""The team of whoever names none, on the command line or in RELAY_TEAM."""
+
 _EDGE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _INNER = _EDGE | frozenset("_.-")
 _RESERVED = frozenset({"relay", PERSON, "all", "everyone"})

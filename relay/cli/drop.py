@@ -11,9 +11,9 @@ import argparse
 
 from relay.bus.ledger import Ledger
 from relay.bus.message import State
-from relay.cli.retry import own_only
-from relay.cli.send import have_carried
 from relay.home import Home
+from relay.session.directory import have_carried
+from relay.session.guard import own_only
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     with Ledger(home.ledger) as ledger:
         entry = ledger.find(args.id)
-        own_only(home, "drop", entry.message.sender)
+        own_only(home, "drop", entry.message.sender, entry.team)
         dropped = ledger.drop(entry.message.id)
     have_carried(home, entry.team, dropped.sender)  # what stood behind it need not wait for it
     name = dropped.id[:8]

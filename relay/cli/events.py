@@ -1,6 +1,7 @@
 """Show the journal: what happened in the sessions of this home.
 
-Directives, messages and their outcomes, injections, notices, faults of handlers, starts and ends.
+Directives, messages and their outcomes, injections, notices, faults of handlers, starts and ends. Inside a
+wrapped agent it is what happened in that agent's session.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import IO, Any
 from relay import journal
 from relay.home import Home
 from relay.names import same
+from relay.session import guard
 from relay.text import one_line
 
 LOOK = 0.1
@@ -31,11 +33,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    path = Home.from_env().journal
-    for entry in _follow(path) if args.follow else journal.read(path):
+    home = Home.from_env()
+    own = guard.as_itself(
+        home, "events", name=args.name, advice="an agent sees its own events only. Leave out --name."
+    )
+    session = own.ask({"op": "info"})["info"]["id"] if own is not None else None
+    for entry in _follow(home.journal) if args.follow else journal.read(home.journal):
+        if session is not None and entry.get("session") != session:
+            continue
         if args.name and not same(str(entry.get("name", "")), args.name):
             continue
-        print(json.dumps(entry, ensure_ascii=False) if args.json else _line(entry), flush=args.follow)
+        print(json.dumps(entry) if args.json else _line(entry), flush=args.follow)
     return 0
 
 

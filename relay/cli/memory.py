@@ -19,12 +19,12 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 
 from relay import names
-from relay.errors import MemoryStoreError, NotAllowed
+from relay.errors import MemoryStoreError
 from relay.home import Home
 from relay.memory import Memory, MemoryStore
+from relay.session import guard
 from relay.text import one_line, visible
 
 
@@ -51,8 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    team, agent = _acting_as(args.team, args.name, os.environ)
-    store = MemoryStore(Home.from_env().ensure().memory, team, agent)
+    home = Home.from_env().ensure()
+    team, agent = _acting_as(home, args.team, args.name)
+    store = MemoryStore(home.memory, team, agent)
     try:
         match args.action:
             case "save":
@@ -75,18 +76,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _acting_as(team: str | None, name: str | None, env: Mapping[str, str]) -> tuple[str, str]:
+def _acting_as(home: Home, team: str | None, name: str | None) -> tuple[str, str]:
     """The team and the agent whose memories are meant. An agent acts as itself; only a person may choose."""
-    own_name, own_team = env.get("RELAY_NAME"), env.get("RELAY_TEAM")
-    if own_name and own_team:
-        if not names.same(name or own_name, own_name) or not names.same(team or own_team, own_team):
-            raise NotAllowed(
-                f"this runs inside the agent {own_name} of the team {own_team}, and an agent has its own "
-                "memories only. Leave out --name and --team, or run it outside the agent."
-            )
-        return own_team, own_name
+    own = guard.as_itself(
+        home,
+        "memory",
+        name=name,
+        team=team,
+        advice="an agent has its own memories only. Leave out --name and --team.",
+    )
+    if own is not None:
+        return own.team, own.name
     agent = names.PERSON if name is None or names.same(name, names.PERSON) else names.validate(name)
-    return names.validate(team or own_team or "default", "team"), agent
+    return names.validate(team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team"), agent
 
 
 def _text(words: list[str]) -> str:

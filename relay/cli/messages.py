@@ -18,11 +18,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from relay.bus.ledger import Entry, Ledger
 from relay.home import Home
-from relay.text import one_line
+from relay.session import guard
+from relay.text import count, one_line
 
 _SHOWN = 50
 _FOLLOWED = 500  # the latest messages whose changes are followed
@@ -33,56 +35,66 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="NAME", help="only those to NAME ('you': to the person)")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="only those from NAME")
     parser.add_argument("-t", "--team", help="only those of this team (default: RELAY_TEAM, else all teams)")
-    parser.add_argument(
-        "--limit", type=int, metavar="N", help=f"the latest N (default: {_SHOWN}, with --json all)"
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "-n", "--limit", type=int, metavar="N", help=f"the latest N (default: {_SHOWN}, with --json all)"
     )
+    length.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what is new or changes")
     parser.add_argument("--json", action="store_true", help="print a JSON list (with -f: one object a line)")
 
 
 def run(args: argparse.Namespace) -> int:
-    limit = args.limit if args.limit is not None else None if args.json and not args.follow else _SHOWN
-    with Ledger(Home.from_env().ensure().ledger) as ledger:
+    home = Home.from_env().ensure()
+    advice = "an agent sees its own messages only. Leave out --team."
+    own = guard.as_itself(home, "messages", team=args.team, advice=advice)
+    with Ledger(home.ledger) as ledger:
+        select = partial(
+            ledger.messages,
+            team=own.team if own else args.team or os.environ.get("RELAY_TEAM"),
+            to=args.to,
+            sender=args.sender,
+            between=own.name if own else None,
+        )
         if args.follow:
-            return _follow(ledger, args, limit)
-        entries = _select(ledger, args, limit)
+            return _follow(ledger, select, args)
+        found = select()
+    entries = _latest(found, args)
     if args.json:
-        print(json.dumps([_public(entry) for entry in entries], ensure_ascii=False, indent=2))
-    elif entries:
+        print(json.dumps([_public(entry) for entry in entries], indent=2))
+    elif found:
+        if left_out := len(found) - len(entries):
+            print(f"({count(left_out, 'earlier message')} left out; --all shows all.)", file=sys.stderr)
         print("\n".join(_table(entries)))
     else:
         print("No messages. `relay send NAME TEXT` sends one.", file=sys.stderr)
     return 0
 
 
-def _select(ledger: Ledger, args: argparse.Namespace, limit: int | None) -> list[Entry]:
-    own = os.environ.get("RELAY_NAME") if os.environ.get("RELAY_SOCKET") else None
-    return ledger.messages(
-        team=args.team or os.environ.get("RELAY_TEAM"),
-        to=args.to,
-        sender=args.sender,
-        between=own,
-        limit=limit,
-    )
+def _latest(entries: list[Entry], args: argparse.Namespace) -> list[Entry]:
+    """Those of `entries` that are to be shown at once."""
+    if args.all or (args.limit is None and args.json and not args.follow):
+        return entries
+    limit = _SHOWN if args.limit is None else max(args.limit, 0)
+    return entries[max(len(entries) - limit, 0) :]
 
 
-def _follow(ledger: Ledger, args: argparse.Namespace, limit: int | None) -> int:
+def _follow(ledger: Ledger, select: Callable[..., list[Entry]], args: argparse.Namespace) -> int:
     seen: dict[str, str] | None = None
     version = None
     try:
         while True:
             if version != (now := ledger.version()):
                 version = now
-                entries = _select(ledger, args, _FOLLOWED)
+                entries = select(limit=None if seen is None else _FOLLOWED)
                 states = {entry.message.id: entry.message.state.value for entry in entries}
                 if seen is None:
-                    fresh = entries[max(0, len(entries) - (limit or 0)) :]
+                    fresh = _latest(entries, args)
                     seen = {}
                 else:
                     fresh = [e for e in entries if seen.get(e.message.id) != states[e.message.id]]
                 seen.update(states)
-                shown = [json.dumps(_public(e), ensure_ascii=False) for e in fresh]
-                for line in shown if args.json else _table(fresh):
+                for line in (json.dumps(_public(e)) for e in fresh) if args.json else _table(fresh):
                     print(line, flush=True)
             time.sleep(_POLL)
     except KeyboardInterrupt:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import argparse
 
-from relay import names
 from relay.bus.ledger import Ledger
-from relay.cli.send import have_carried
 from relay.home import Home
-from relay.session import guard
+from relay.session.directory import have_carried
+from relay.session.guard import own_only
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     with Ledger(home.ledger) as ledger:
         entry = ledger.find(args.id)
-        own_only(home, "retry", entry.message.sender)
+        own_only(home, "retry", entry.message.sender, entry.team)
         again = ledger.retry(entry.message.id)
     carried = have_carried(home, entry.team, again.sender)
     if again.id == entry.message.id:
@@ -33,12 +32,3 @@ def run(args: argparse.Namespace) -> int:
         what = f"{entry.message.id[:8]} is sent again to {again.to} as {again.id[:8]}"
     print(what + ("." if carried else "; no session of its team runs here, and it travels when one starts."))
     return 0
-
-
-def own_only(home: Home, operation: str, sender: str) -> None:
-    """An agent may ask for `operation` on its own messages only."""
-    name = guard.caller(home)
-    if name is None or not names.same(sender, name):
-        done = {"retry": "retried", "drop": "dropped"}[operation]
-        why = f"a message of somebody else cannot be {done} by an agent; the person can."
-        guard.person_only(home, operation, why)

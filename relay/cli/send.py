@@ -16,20 +16,19 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from relay import names
 from relay.bus.ledger import Ledger
 from relay.bus.message import MAX_BODY, State
 from relay.bus.posting import post
-from relay.errors import MessageRefused, NoSuchSession, NotAllowed, RelayError
+from relay.errors import MessageRefused
 from relay.home import Home
-from relay.session import directory
+from relay.session import guard
+from relay.session.directory import have_carried
 from relay.text import one_line, visible
 
 _GLANCE = 0.5  # seconds for which an answer is waited for without --wait, to say where the message is
-_STARTING = 3.0  # seconds that a session may take until it listens
 _POLL = 0.01
 
 Row = dict[str, Any]
@@ -63,16 +62,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     body = _body(args.words)
-    socket = os.environ.get("RELAY_SOCKET")
+    own = guard.as_itself(
+        home,
+        "send",
+        name=args.sender,
+        team=args.team,
+        advice="an agent sends as itself only, within its own team. Leave out --from and --team.",
+    )
     alone = False
-    if socket:
-        rows = _send_as_agent(Path(socket), args, body)
+    if own is not None:
+        request = {"op": "send", "to": args.to, "body": body, "thread": args.thread}
+        rows: list[Row] = own.ask(request)["messages"]
     else:
         rows, alone = _send_as_person(home, args, body)
     with Ledger(home.ledger) as ledger:
         rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait)
     if args.json:
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        print(json.dumps(rows, indent=2))
     else:
         for row in rows:
             print(_sentence(row, alone=alone))
@@ -81,49 +87,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(row["state"] == State.INJECTED for row in rows) else 1
 
 
-def _send_as_agent(socket: Path, args: argparse.Namespace, body: str) -> list[Row]:
-    """Ask the session that this process runs in."""
-    own = os.environ.get("RELAY_NAME", "")
-    if args.sender is not None and not names.same(args.sender, own):
-        raise NotAllowed(f"an agent sends as itself only; leave out --from {args.sender!a}.")
-    own_team = os.environ.get("RELAY_TEAM")
-    if args.team is not None and own_team and not names.same(args.team, own_team):
-        raise NotAllowed(f"an agent sends within its own team only; leave out --team {args.team!a}.")
-    request = {"op": "send", "to": args.to, "body": body, "thread": args.thread}
-    deadline = time.monotonic() + _STARTING
-    while True:
-        try:
-            rows: list[Row] = directory.call(socket, request)["messages"]
-        except NoSuchSession:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(_POLL)  # a session starts its agent first and listens a moment later
-        else:
-            return rows
-
-
 def _send_as_person(home: Home, args: argparse.Namespace, body: str) -> tuple[list[Row], bool]:
     """Commit the message and have a session of the team carry it; whether there was none."""
-    team = names.validate(args.team or os.environ.get("RELAY_TEAM") or "default", "team")
+    team = names.validate(args.team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
     sender = names.PERSON
     if args.sender is not None and not names.same(args.sender, names.PERSON):
         sender = names.validate(args.sender)
     with Ledger(home.ledger) as ledger:
         messages = post(ledger, team, sender, args.to, body, args.thread)
     return [message.public() for message in messages], not have_carried(home, team, sender)
-
-
-def have_carried(home: Home, team: str, sender: str) -> bool:
-    """Whether a live session was told that there is something of `sender`'s to publish."""
-    sessions = directory.live(home, team)
-    sessions.sort(key=lambda session: not names.same(session.name, sender))
-    for session in sessions:
-        try:
-            directory.call(session.socket, {"op": "drain"})
-        except RelayError:
-            continue  # it has just ended, or hangs
-        return True
-    return False
 
 
 def _follow(ledger: Ledger, rows: list[Row], wait: float | None) -> list[Row]:

@@ -19,9 +19,7 @@ from typing import Any
 from relay import errors
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
-from relay.names import key, suggest
-
-DEFAULT_TEAM = "default"
+from relay.names import key, same, suggest
 
 MAX_LINE = 1 << 20
 """Bytes of one control message; a message's body (64 KB) as JSON fits several times."""
@@ -104,6 +102,17 @@ def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str,
     if "error" in answer:
         raise error_from(answer)
     return dict(answer)
+
+
+def have_carried(home: Home, team: str, sender: str) -> bool:
+    """Whether a live session of `team` was told that there is something of `sender`'s to publish."""
+    for session in sorted(live(home, team), key=lambda session: not same(session.name, sender)):
+        try:
+            call(session.socket, {"op": "drain"})
+        except RelayError:
+            continue  # it has just ended, or hangs
+        return True
+    return False
 
 
 def error_from(answer: dict[str, Any]) -> RelayError:

@@ -1,21 +1,21 @@
-"""The guard rail: what a wrapped agent's own processes may ask of a session.
+"""The guard rail: what a wrapped agent's own processes may ask of a session, and of the command line.
 
-They may send, list, read their messages and use memory.  They may not attach, stop, answer or retry: an
-agent must not approve itself.  It is a guard rail, not a boundary: agents under one account can read each
-other's files (design, section 11).
+They may send as themselves, list sessions, and read their own messages, memory and events.  They may not
+attach, stop, answer, trust or act as another: an agent must not approve itself.  It is a guard rail, not a
+boundary: agents under one account can read each other's files (design, section 11).
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Container
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from relay import names
 from relay.errors import NotAllowed
 from relay.home import Home
 from relay.journal import Journal
+from relay.session.caller import Caller, ancestors, caller
 
 if TYPE_CHECKING:
     from relay.session.control import Request
@@ -33,50 +33,43 @@ def check(request: Request, agents: Container[int]) -> None:
         )
 
 
+# For commands: what is refused is noted in the journal.
+
+
 def person_only(home: Home, operation: str, why: str) -> None:
-    """For commands that ask no session: raise NotAllowed(why), and note it, in a process of an agent's."""
-    if (name := caller(home)) is not None:
-        session = os.environ.get("RELAY_SESSION", "")
-        Journal(home.journal, session, name).write("refused", operation=operation, pid=os.getpid())
-        raise NotAllowed(why)
+    """Raise NotAllowed(why) in a process of an agent's."""
+    if (own := caller(home)) is not None:
+        _refuse(home, own, operation, why)
 
 
-def caller(home: Home) -> str | None:
-    """The name of the wrapped agent to which this process belongs, by its environment or its ancestry."""
-    if "RELAY_SOCKET" in os.environ:
-        return os.environ.get("RELAY_NAME", "")
-    known = agents(home)
-    return next((known[pid] for pid in ancestors(os.getpid()) if pid in known), None)
+def own_only(home: Home, operation: str, sender: str, team: str) -> None:
+    """Raise NotAllowed in a process of an agent's that did not send the message in question."""
+    own = caller(home)
+    if own is not None and not _is(own, sender, team):
+        why = "a message of somebody else cannot be changed by an agent; the person can do that."
+        _refuse(home, own, operation, why)
 
 
-def agents(home: Home) -> dict[int, str]:
-    """The agents of all sessions of `home` by process id, as they noted them in their claims."""
-    found = {}
-    for path in (home.run / "sessions").glob("*/*.lock"):
-        try:
-            found[int(path.read_text(encoding="ascii"))] = path.stem
-        except (OSError, ValueError):
-            continue  # it has just ended, or is about to start its agent
-    return found
+def as_itself(
+    home: Home, operation: str, *, name: str | None = None, team: str | None = None, advice: str
+) -> Caller | None:
+    """The agent to which this process belongs, None for a person's.
+
+    Raises NotAllowed, with `advice`, in an agent that asks for another's `name` or `team`.
+    """
+    own = caller(home)
+    if own is not None and not _is(own, name or own.name, team or own.team):
+        _refuse(
+            home, own, operation, f"this runs inside the agent {own.name} of the team {own.team}: {advice}"
+        )
+    return own
 
 
-def ancestors(pid: int) -> set[int]:
-    """`pid` and the processes it descends from."""
-    found: set[int] = set()
-    while pid > 1 and pid not in found:
-        found.add(pid)
-        pid = _parent(pid)
-    return found
+def _is(own: Caller, name: str, team: str) -> bool:
+    return names.same(name, own.name) and names.same(team, own.team)
 
 
-def _parent(pid: int) -> int:
-    if bool(sys.platform == "linux"):
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as stat:
-                return int(stat.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return 0
-    answer = subprocess.run(
-        ["/bin/ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return int(answer.stdout.strip() or 0)
+def _refuse(home: Home, own: Caller, operation: str, why: str) -> NoReturn:
+    session = os.environ.get("RELAY_SESSION", "")
+    Journal(home.journal, session, own.name).write("refused", operation=operation, pid=os.getpid())
+    raise NotAllowed(why)

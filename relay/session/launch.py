@@ -17,6 +17,7 @@ from _socket import socketpair  # `socket`, which wraps it, costs 2 ms
 
 from relay.errors import RelayError, UsageError
 from relay.home import Home
+from relay.names import DEFAULT_TEAM
 from relay.session.claim import Claim, claim, claim_free
 from relay.session.options import Options
 from relay.terminal.client import FORWARDED, HANDLED, Client, TerminalMode
@@ -47,7 +48,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         external(options.broker)
     _fill_standard()
     home = Home.from_env(env).ensure()
-    team = options.team or env.get("RELAY_TEAM") or "default"
+    team = options.team or env.get("RELAY_TEAM") or DEFAULT_TEAM
     command = options.command[0]
     claimed = claim(home, team, options.name) if options.name else claim_free(home, team, command)
     mode = TerminalMode(0, 1)

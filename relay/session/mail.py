@@ -64,9 +64,9 @@ class Mail:
         for message in waiting:
             self.arrived(message)
 
-    def send(self, to: str, body: str) -> Sequence[Message]:
+    def send(self, to: str, body: str, *, thread: str | None = None) -> Sequence[Message]:
         """Commit a message to `to`; raises UnknownRecipient or MessageRefused."""
-        sent = self._courier.send(to, body)
+        sent = self._courier.send(to, body, thread=thread)
         for message in sent:
             self._messages.append(message)
             self._record("message_sent", message)

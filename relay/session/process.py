@@ -531,12 +531,12 @@ class Session:
     def inject(self, text: str, source: str) -> None:
         self.give(text, source, "hook")
 
-    async def send(self, to: str, body: str) -> Sequence[Message]:
+    async def send(self, to: str, body: str, *, thread: str | None = None) -> Sequence[Message]:
         if to.startswith("#"):
             raise MessageRefused(
                 f"there is no channel {to!a}: channels do not exist yet. Send to a name or *."
             )
-        return self.mail.send(to, body)
+        return self.mail.send(to, body, thread=thread)
 
     def roster(self) -> Sequence[Member]:
         absent = False if self.courier.informed else None

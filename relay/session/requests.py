@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from relay.errors import UsageError
 from relay.home import Home
+from relay.injection.readiness import Readiness
 from relay.session import guard
+from relay.session.caller import agents
 from relay.session.control import Answer, Request
 from relay.session.terminals import TerminalClient
 from relay.terminal.lend import Lent
@@ -29,7 +31,7 @@ class Requests:
         if method is None:
             raise UsageError(f"a session knows no operation {operation!a}.")
         try:
-            guard.check(request, {self._session.pty.pid, *guard.agents(Home.from_env())})
+            guard.check(request, {self._session.pty.pid, *agents(Home.from_env())})
         except Exception:
             self._session.journal.write("refused", operation=operation, pid=request.pid)
             raise
@@ -47,7 +49,9 @@ class Requests:
                 "pid": os.getpid(),
                 "agent_pid": session.pty.pid,
                 "state": state,
-                "prompt": None,
+                "prompt": "other"
+                if state == Readiness.PROMPTING
+                else None,  # which kind is not told apart yet
                 "since": since,
                 "cwd": str(session.setup.directory),
                 "id": session.id,
@@ -67,10 +71,10 @@ class Requests:
         }
 
     async def _on_send(self, request: Request) -> Answer:
-        to, body = request.fields.get("to"), request.fields.get("body")
-        if not isinstance(to, str) or not isinstance(body, str):
-            raise UsageError("a message has a receiver and a text.")
-        sent = await self._session.send(to, body)
+        to, body, thread = (request.fields.get(name) for name in ("to", "body", "thread"))
+        if not isinstance(to, str) or not isinstance(body, str) or not isinstance(thread, str | None):
+            raise UsageError("a message has a receiver and a text, and its thread, if it has one, is a word.")
+        sent = await self._session.send(to, body, thread=thread)
         return {"messages": [_row(message) for message in sent]}
 
     async def _on_drain(self, _: Request) -> Answer:

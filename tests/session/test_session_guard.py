@@ -13,7 +13,7 @@ import pytest
 from relay.bus.ledger import Ledger
 from relay.bus.posting import post
 from relay.home import Home
-from session.puppet import Puppet, events, project, ps
+from session.puppet import Puppet, events, messages, project, ps
 from support import Relay, wait_until
 
 
@@ -103,10 +103,78 @@ def test_an_agent_may_not_retry_or_drop_what_others_sent(relay: Relay, tmp_path:
         (message,) = post(ledger, "default", "you", "Bob", "from the person")
         agent = Agent(relay, tmp_path, f"relay {command} {message.id}")
         assert agent.code == 1
-        assert "a message of somebody else cannot be" in agent.err
+        assert "a message of somebody else cannot be changed by an agent" in agent.err
         assert [entry.message.state in {"queued", "sent"} for entry in ledger.messages()] == [True]
     (entry,) = [e for e in events(relay) if e["event"] == "refused"]
     assert (entry["operation"], entry["name"]) == (command, "Mallory")
+
+
+HIDE = {
+    "open": "",
+    "hidden": "unset RELAY_SOCKET RELAY_NAME RELAY_TEAM RELAY_SESSION; ",
+    "forged": "export RELAY_SOCKET=${RELAY_SOCKET%/*}/bob.sock RELAY_NAME=Bob; unset RELAY_SESSION; ",
+}
+
+
+@pytest.mark.parametrize("hide", HIDE.values(), ids=HIDE)
+def test_an_agent_acts_as_itself_whatever_its_environment_says(
+    relay: Relay, tmp_path: Path, hide: str
+) -> None:
+    """What it sends is its own; of messages, memory and events it sees what is its own."""
+    bob = Puppet(relay, "Bob").wrap()
+    relay("send", "--wait", "20", "Bob", "for Bob alone")
+    relay("memory", "save", "--name", "Bob", "Bob's memory")
+    agent = Agent(
+        relay,
+        tmp_path,
+        f"{LISTENING}{hide}relay send --thread t-7 Bob hello && relay memory save 'the mat hides a key' && "
+        "relay memory list && relay messages --json && relay events --json",
+    )
+    assert agent.code == 0, agent.err
+    assert bob.hears("hello").count("from Mallory]") == 1
+    assert "for Bob alone" not in agent.out
+    assert "Bob's memory" not in agent.out
+    assert '"body": "hello"' in agent.out
+    assert '"message_sent"' in agent.out, "its own events are there"
+    (sent,) = messages(relay, "--from", "Mallory")
+    assert (sent["body"], sent["thread"]) == ("hello", "t-7")
+    (kept,) = json.loads(relay("memory", "list", "--json", "--name", "Mallory").stdout)
+    assert kept["text"] == "the mat hides a key"
+    assert not [e for e in events(relay) if e["event"] == "refused"]
+
+
+@pytest.mark.parametrize("hide", HIDE.values(), ids=HIDE)
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("send --from Bob Bob forged", "an agent sends as itself only"),
+        ("send --from you Bob forged", "an agent sends as itself only"),
+        ("send --team other Bob forged", "an agent sends as itself only"),
+        ("memory list --name Bob", "an agent has its own memories only"),
+        ("messages --team other", "an agent sees its own messages only"),
+        ("events --name Bob", "an agent sees its own events only"),
+    ],
+)
+def test_an_agent_may_not_act_as_another(
+    relay: Relay, tmp_path: Path, hide: str, command: str, words: str
+) -> None:
+    agent = Agent(relay, tmp_path, f"{hide}relay {command}")
+    assert agent.code == 1
+    assert "this runs inside the agent mallory" in agent.err.lower()
+    assert words in agent.err
+    (entry,) = [e for e in events(relay) if e["event"] == "refused"]
+    assert (entry["operation"], entry["name"].lower()) == (command.split()[0], "mallory")
+    assert messages(relay) == []
+
+
+def test_what_a_dead_session_left_names_no_caller(relay: Relay) -> None:
+    """Its agent's process id may be anybody's today, such as that of the person's shell."""
+    claim = relay.home / "run" / "sessions" / "default" / "gone.lock"
+    claim.parent.mkdir(parents=True)
+    claim.write_text(str(os.getpid()))
+    bob = Puppet(relay, "Bob").wrap()
+    relay("send", "Bob", "from the person")
+    bob.hears("from you] from the person")
 
 
 def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) -> None:
