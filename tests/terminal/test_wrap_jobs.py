@@ -201,3 +201,10 @@ def test_sigtstp_sent_to_relay_stops_the_job(shell: Open) -> None:
     outer.see("fg\r\n")
     outer.type("x\r")
     outer.see("got x\r\n")
+
+
+def test_the_agents_terminal_has_the_modes_of_the_persons(shell: Open) -> None:
+    outer = shell()
+    outer.type("stty intr ^A erase ^H -ixon; stty -a > before; relay wrap sh -c 'stty -a > inside'\r")
+    outer.type("diff before inside && echo same\r")
+    outer.see("\rsame\r\n")
