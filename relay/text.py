@@ -7,7 +7,9 @@ the moment of showing, never at the moment of storing.
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 # C0 but tab and newline, DEL, C1 (ECMA-48 section 5), the bidirectional controls of UAX #9, the
 # invisible line separators, and lone surrogates (bytes that were not UTF-8).
@@ -36,6 +38,11 @@ def one_line(text: str, limit: int = 80) -> str:
     """`text` as one visible line of at most `limit` characters, ending in an ellipsis where it was cut."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def printable_json(value: Any, *, indent: int | None = None) -> str:
+    """`value` as JSON in printable ASCII: a program reads what it was, and no terminal acts on it."""
+    return json.dumps(value, indent=indent).replace("\x7f", r"\u007f")  # JSON itself escapes no DEL
 
 
 def count(n: int, noun: str) -> str:

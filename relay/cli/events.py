@@ -7,7 +7,6 @@ wrapped agent it is what happened in that agent's session.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from relay import journal
 from relay.home import Home
 from relay.names import same
 from relay.session import guard
-from relay.text import one_line
+from relay.text import one_line, printable_json
 
 LOOK = 0.1
 """Seconds between two looks at the journal's end with -f."""
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             continue
         if args.name and not same(str(entry.get("name", "")), args.name):
             continue
-        print(json.dumps(entry) if args.json else _line(entry), flush=args.follow)
+        print(printable_json(entry) if args.json else _line(entry), flush=args.follow)
     return 0
 
 

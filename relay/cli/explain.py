@@ -7,11 +7,10 @@ sleeps in a read of it, and the rules of the agent's profile (`relay agents`) ov
 from __future__ import annotations
 
 import argparse
-import json
 
 from relay.home import Home
 from relay.session.directory import call, find
-from relay.text import count, visible
+from relay.text import count, printable_json, visible
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     session = find(Home.from_env(), args.name, args.team)
     answer = call(session.socket, {"op": "explain"})
     if args.json:
-        print(json.dumps(answer, indent=2))
+        print(printable_json(answer, indent=2))
         return 0
     print(f"{session.name} is {answer['state']}: {visible(answer['reason'])}.")
     print(f"It is treated as {answer['profile']}, and read as a program that {READS[answer['reader']]}.")

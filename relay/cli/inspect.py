@@ -12,7 +12,6 @@ seconds of the recording. States are not read from recordings yet: the list is e
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from relay.profile import Profile
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
 from relay.recording import Recording
-from relay.text import count, one_line, visible
+from relay.text import count, one_line, printable_json, visible
 
 TICK = 0.02
 """Seconds between two looks at the screen, as in a session (design, section 3)."""
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         chosen = profile.for_command(_words(recorded.command), home)
     found = directives(recorded, chosen)
     if args.json:
-        print(json.dumps({"directives": [_as_json(one) for one in found], "states": []}, indent=2))
+        print(printable_json({"directives": [_as_json(one) for one in found], "states": []}, indent=2))
     else:
         for one in found:
             print(_shown(one))

@@ -13,19 +13,19 @@ may forget it.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import shutil
 import sys
 import time
+from dataclasses import asdict
 
 from relay import names
 from relay.errors import MemoryStoreError
 from relay.home import Home
 from relay.memory import Memory, MemoryStore
 from relay.session import guard
-from relay.text import one_line, visible
+from relay.text import one_line, printable_json, visible
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +96,8 @@ def _text(words: list[str]) -> str:
 
 
 def _json(value: Memory | list[Memory]) -> str:
-    return json.dumps(value, default=dataclasses.asdict)
+    rows = [asdict(memory) for memory in (value if isinstance(value, list) else [value])]
+    return printable_json(rows if isinstance(value, list) else rows[0])
 
 
 def _label(memory: Memory) -> str:

@@ -14,7 +14,6 @@ Inside a wrapped agent the list holds that agent's own messages.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -24,7 +23,7 @@ from functools import partial
 from relay.bus.ledger import Entry, Ledger
 from relay.home import Home
 from relay.session import guard
-from relay.text import count, one_line
+from relay.text import count, one_line, printable_json
 
 _SHOWN = 50
 _FOLLOWED = 500  # the latest messages whose changes are followed
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         found = select()
     entries = _latest(found, args)
     if args.json:
-        print(json.dumps([_public(entry) for entry in entries], indent=2))
+        print(printable_json([_public(entry) for entry in entries], indent=2))
     elif found:
         if left_out := len(found) - len(entries):
             print(f"({count(left_out, 'earlier message')} left out; --all shows all.)", file=sys.stderr)
@@ -94,7 +93,7 @@ def _follow(ledger: Ledger, select: Callable[..., list[Entry]], args: argparse.N
                 else:
                     fresh = [e for e in entries if seen.get(e.message.id) != states[e.message.id]]
                 seen.update(states)
-                for line in (json.dumps(_public(e)) for e in fresh) if args.json else _table(fresh):
+                for line in (printable_json(_public(e)) for e in fresh) if args.json else _table(fresh):
                     print(line, flush=True)
             time.sleep(_POLL)
     except KeyboardInterrupt:

@@ -7,13 +7,12 @@ something), unsafe (it runs what is typed, as a shell does, so that messages wai
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 from relay.home import Home
 from relay.session.directory import SessionInfo, live
-from relay.text import one_line
+from relay.text import one_line, printable_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     sessions = live(Home.from_env(), args.team)
     if args.json:
-        print(json.dumps([session.public() for session in sessions], indent=2))
+        print(printable_json([session.public() for session in sessions], indent=2))
     elif not sessions:
         print("No session is running. Start one with `relay wrap COMMAND`.")
     else:

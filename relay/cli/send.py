@@ -12,7 +12,6 @@ input. Outside of an agent the message is yours; inside a wrapped agent it is th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -26,7 +25,7 @@ from relay.errors import MessageRefused
 from relay.home import Home
 from relay.session import guard
 from relay.session.directory import have_carried
-from relay.text import one_line, visible
+from relay.text import one_line, printable_json, visible
 
 _GLANCE = 0.5  # seconds for which an answer is waited for without --wait, to say where the message is
 _POLL = 0.01
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait)
     if args.json:
-        print(json.dumps(rows, indent=2))
+        print(printable_json(rows, indent=2))
     else:
         for row in rows:
             print(_sentence(row, alone=alone))

@@ -10,6 +10,7 @@ import pytest
 
 from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.journal import Journal
 from support import Relay
 
 
@@ -58,6 +59,37 @@ def test_what_others_wrote_does_not_act_on_the_terminal(relay: Relay, ledger: Le
     assert "first" in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown
+
+
+def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:
+    """Above C0, which JSON itself escapes, there are DEL, C1 (CSI as one character) and bidi controls."""
+    nasty = "\x7f \x9b31m \u202e \u2066"
+    with ledger:
+        ledger.register("default", "Bob")
+        ledger.send("default", "Alice", ["Bob"], nasty)
+        shown = relay("messages", "--json")
+        Journal(relay.home / "state" / "events.jsonl", "session", "Alice").write("notice", text=nasty)
+    sent = relay("send", "--json", "Bob", nasty)
+    assert json.loads(shown.stdout)[-1]["body"] == json.loads(sent.stdout)[0]["body"] == nasty
+    relay("memory", "save", nasty)
+    for done in (shown, sent, relay("events", "--json"), relay("memory", "list", "--json")):
+        assert done.stdout.isascii() and "\x7f" not in done.stdout
+
+
+def test_only_the_latest_are_shown_unless_asked(relay: Relay, home: Path) -> None:
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
+        for number in range(1, 61):
+            ledger.send("default", "Alice", ["Bob"], f"body {number}")
+    done = relay("messages")
+    assert len(done.stdout.splitlines()) == 50
+    assert done.stdout.splitlines()[-1].endswith("body 60")
+    assert done.stderr == "(10 earlier messages left out; --all shows all.)\n"
+    assert len(relay("messages", "-n", "0").stdout.split()) == 0
+    assert relay("messages", "-n", "1").stdout.endswith("body 60\n")
+    all_ = relay("messages", "--all")
+    assert (len(all_.stdout.splitlines()), all_.stderr) == (60, "")
+    assert len(bodies(relay)) == 60
+    assert "not allowed with" in relay("messages", "--all", "-n", "1", check=False).stderr
 
 
 def test_nothing_is_said_as_such(relay: Relay) -> None:
