@@ -43,6 +43,7 @@ import tomli
 from relay import data
 from relay.errors import ConfigError
 from relay.home import Home
+from relay.settings import is_prefix
 
 ReaderKind = Literal["auto", "lines", "screen"]
 InjectPolicy = Literal["auto", "never"]
@@ -257,7 +258,7 @@ class _File:
 
     def _prefix(self, key: str) -> str:
         value = self._string(key)
-        if len(value) != 1 or value.isalnum() or value.isspace() or value in "\\:":
+        if not is_prefix(value):
             raise self._error(
                 key, "prefix must be one character, neither letter, digit, space, ':' nor '\\'."
             )

@@ -21,9 +21,9 @@ from relay.names import suggest
 FILE = "relay.toml"
 
 
-def _setting(default: Any, help: str, *, project: bool = False) -> Any:
-    """A setting; `project`: an untrusted project may set it."""
-    return field(default=default, metadata={"help": help, "project": project})
+def _setting(default: Any, help: str, *, project: bool = False, most: float = 0) -> Any:
+    """A setting; `project`: an untrusted project may set it; `most`: of a number of seconds, the largest."""
+    return field(default=default, metadata={"help": help, "project": project, "most": most})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,19 @@ class Settings:
     """Every setting, its default and what it does (docs/CONFIG.md lists them; a test compares)."""
 
     idle_seconds: float = _setting(
-        30.0, "seconds without output after which the idle event fires", project=True
+        30.0, "seconds without output after which the idle event fires", project=True, most=3600
     )
     closing_seconds: float = _setting(
-        20.0, "seconds that an agent gets to act on a closing prompt when it is stopped", project=True
+        20.0,
+        "seconds that an agent gets to act on a closing prompt when it is stopped",
+        project=True,
+        most=600,
     )
     stop_seconds: float = _setting(
-        5.0, "seconds between the polite and the firm signal when an agent is stopped", project=True
+        5.0, "seconds between the polite and the firm signal when an agent is stopped", project=True, most=60
     )
     handler_seconds: float = _setting(
-        30.0, "seconds after which a handler of relay.config.py is given up", project=True
+        30.0, "seconds after which a handler of relay.config.py is given up", project=True, most=600
     )
     prefix: str = _setting("@", "the character that begins a directive", project=True)
     inject: str = _setting(
@@ -109,7 +112,15 @@ def _read(path: Path) -> dict[str, Any]:
     return {name: float(v) if isinstance(_DEFAULTS[name], float) else v for name, v in values.items()}
 
 
+def is_prefix(value: str) -> bool:
+    """Whether `value` can begin a directive: a printable character that is no part of a directive's words."""
+    return (
+        len(value) == 1 and value.isprintable() and not (value.isalnum() or value.isspace() or value in "\\:")
+    )
+
+
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
+_MOST: dict[str, float] = {f.name: f.metadata["most"] for f in fields(Settings)}
 
 
 def _wrong(name: str, value: object) -> str | None:
@@ -120,12 +131,13 @@ def _wrong(name: str, value: object) -> str | None:
         return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_DEFAULTS))}."
     default = _DEFAULTS[name]
     if isinstance(default, float):
-        if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value < 1e9):
-            return f"{name} is a number of seconds, like {default:g}, not {value!r}."
+        most = _MOST[name]
+        if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value <= most):
+            return f"{name} is a number of seconds, like {default:g}, and at most {most:g}, not {value!r}."
     elif not isinstance(value, str):
         return f"{name} is a string, like {default or 'mqtt://host'!r}, not {value!r}."
-    elif name == "prefix" and (len(value) != 1 or value.isalnum() or not value.isprintable()):
-        return f"prefix is one punctuation character, like '@', not {value!r}."
+    elif name == "prefix" and not is_prefix(value):
+        return f"prefix is one punctuation character, like '@', but neither ':' nor '\\', not {value!r}."
     elif name == "inject" and value not in {"auto", "always", "never"}:
         return f"inject is 'auto', 'always' or 'never', not {value!r}."
     return None

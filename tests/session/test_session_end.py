@@ -74,7 +74,7 @@ def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> Non
 
 def test_an_agent_that_says_nothing_to_the_closing_prompt_is_not_waited_for(relay: Relay) -> None:
     """It has read the prompt and waits for the next line: that is all the answer there will be."""
-    settings(relay, "closing_seconds = 1000\n")
+    settings(relay, "closing_seconds = 600\n")
     listen = "import sys\nfor line in sys.stdin: pass"
     relay("wrap", "-d", "-n", "Alice", sys.executable, "-c", listen, cwd=project(relay, CLOSING))
     assert relay("stop", "Alice").stdout == "Alice has ended.\n"

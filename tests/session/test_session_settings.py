@@ -34,11 +34,16 @@ def test_the_persons_settings_are_taken_and_the_projects_win(relay: Relay) -> No
     [
         ("idle_seconds = 3\nprefix = @\n", ":2:", "(column 10)"),
         ("idel_seconds = 3\n", ":1:", "Did you mean idle_seconds?"),
-        ('\nidle_seconds = "soon"\n', ":2:", "idle_seconds is a number of seconds, like 30, not 'soon'"),
+        (
+            '\nidle_seconds = "soon"\n',
+            ":2:",
+            "idle_seconds is a number of seconds, like 30, and at most 3600, not 'soon'",
+        ),
+        ("stop_seconds = 9e8\n", ":1:", "stop_seconds is a number of seconds, like 5, and at most 60, not 9"),
         ("prefix = 'ab'\n", ":1:", "prefix is one punctuation character"),
         ("inject = 'sometimes'\n", ":1:", "inject is 'auto', 'always' or 'never'"),
     ],
-    ids=["syntax", "name", "type", "prefix", "choice"],
+    ids=["syntax", "name", "type", "most", "prefix", "choice"],
 )
 @pytest.mark.parametrize("whose", ["person", "project"])
 def test_a_mistake_is_said_with_its_line_and_the_session_runs(

@@ -1,0 +1,49 @@
+"""relay.toml: which values a setting may have (what a session makes of them: tests/session)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.profile import load as load_profile
+from relay.settings import FILE, Settings, load
+
+
+def settings(folder: Path, line: str) -> tuple[Settings, list[str]]:
+    home = Home(str(folder / "config"), str(folder / "state"), str(folder / "run"))
+    (folder / FILE).write_text(line + "\n", encoding="utf-8")
+    return load(home, folder, trusted=lambda path: False)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("idle_seconds", 3600), ("closing_seconds", 600), ("handler_seconds", 600), ("stop_seconds", 60)],
+)
+def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
+    """Else a project from anywhere could have `relay stop` wait for years."""
+    assert settings(tmp_path, f"{name} = {most}") == (Settings(**{name: float(most)}), [])
+    for value in (f"{most}.5", "9e8", "inf", "nan", "-1", "true"):
+        taken, (notice,) = settings(tmp_path, f"{name} = {value}")
+        assert taken == Settings()
+        assert f"{name} is a number of seconds, like " in notice and f"and at most {most}, not " in notice
+
+
+@pytest.mark.parametrize("prefix", ["@", "%", "+", "§", "»"])
+def test_a_prefix_is_a_punctuation_character(tmp_path: Path, prefix: str) -> None:
+    assert settings(tmp_path, f"prefix = '{prefix}'") == (Settings(prefix=prefix), [])
+
+
+@pytest.mark.parametrize("prefix", ["", "ab", "a", "7", " ", ":", "\\", "\u00a0", "\u202e", "\u3000"])
+def test_what_is_part_of_a_directive_or_cannot_be_seen_is_no_prefix(tmp_path: Path, prefix: str) -> None:
+    """In relay.toml and in a pattern file alike."""
+    taken, (notice,) = settings(tmp_path, f"prefix = '{prefix}'")
+    assert taken == Settings()
+    assert "prefix is one punctuation character" in notice
+    home = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
+    (home.config / "patterns").mkdir(parents=True)
+    (home.config / "patterns" / "mine.toml").write_text(f"prefix = '{prefix}'\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="prefix must be one character"):
+        load_profile("mine", home)
