@@ -22,6 +22,9 @@ DECORATION = rf"(?:[ \t\u00a0]*[{re.escape(BULLETS)}][ \t\u00a0]+){{0,3}}[ \t\u0
 """What may stand before a directive: indent and bullets; never a quote's `>` or a shell's prompt."""
 
 _NAMESPACE = "[A-Za-z][A-Za-z0-9_-]*"
+PREFIX = "@"
+"""What begins a directive, unless a profile or the settings say otherwise."""
+
 _OPENS = "<<<"
 _CLOSES = ">>>"
 
@@ -29,7 +32,7 @@ _MAX_BLOCK = 256 * 1024
 """Characters in a `<<<` form after which it counts as unclosed; a message has at most 64 KB."""
 
 
-def unescape(text: str, prefix: str = "@") -> str:
+def unescape(text: str, prefix: str = PREFIX) -> str:
     """`text` with one backslash taken from each run of them that stands before `@namespace:` (R65)."""
     if "\\" not in text:
         return text
@@ -45,7 +48,7 @@ class Grammar:
     """
 
     def __init__(
-        self, knows: Callable[[str], bool], *, prefix: str = "@", decoration: str = DECORATION
+        self, knows: Callable[[str], bool], *, prefix: str = PREFIX, decoration: str = DECORATION
     ) -> None:
         self._knows = knows
         self._prefix = prefix

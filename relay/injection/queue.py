@@ -15,14 +15,15 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from relay.errors import MessageRefused, RelayError
 from relay.injection import body, waiting
 from relay.injection.body import Style
-from relay.injection.draft import Draft
+from relay.injection.draft import BORDER, Draft
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.port import Port
-from relay.injection.readiness import Readiness, Sight, Verdict, danger, judge
+from relay.injection.readiness import SCREEN_QUIET, Readiness, Sight, Verdict, danger, judge
 from relay.injection.typist import Typist
 from relay.injection.waiting import Wait
 from relay.profile import Profile
@@ -33,16 +34,31 @@ PERSON_PAUSE = 2.0
 LOOK_MIN, LOOK_MAX = 0.001, 0.25
 """Seconds between two looks at a program that is not ready: a tenth of how long it has been, within these."""
 
+FIRST_RETRY, LAST_RETRY = 0.5, 15.0
+"""Seconds between two tries to begin a text that `on_typing` refuses: doubling."""
+
 _ENDS = 64  # marks remembered: more than fit on a screen, one a row
-_BORDER = " \t│┃|║▏▕>❯›»"  # what input boxes draw around a text
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """`on_typing` refused `injection` for the time being: it is tried again at `until`, after `delay` seconds."""
+
+    injection: Injection
+    reason: str
+    delay: float
+    until: float
 
 
 class Injector:
     """Types injections into the agent behind `port`. All methods belong to the event loop's thread.
 
-    on_typing:  called before the first byte of an injection is written. A RelayError that it raises keeps
-                the injection from being typed (Result.UNTYPED).
-    on_outcome: called once for each injection submitted.
+    on_outcome:  called once for each injection submitted.
+    on_typing:   called before the first byte of an injection is written. It raises MessageRefused when that
+                 is not wanted any more (Result.REJECTED); after another RelayError it is asked again later,
+                 and what is behind the injection waits too.
+    on_deferred: called when after `on_typing` it was not safe any more: the injection waits again.
+    prefix:      what begins a directive of this agent, if not what its profile says.
     """
 
     def __init__(
@@ -52,19 +68,23 @@ class Injector:
         *,
         on_outcome: Callable[[Injection, Outcome], None],
         on_typing: Callable[[Injection], None] = lambda injection: None,
+        prefix: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.on_deferred: Callable[[Injection], None] = lambda injection: None
         self._port = port
         self._profile = profile
         self._on_outcome = on_outcome
         self._on_typing = on_typing
         self._clock = clock
+        self._directive = body.directive_pattern(prefix or profile.prefix, profile.decoration)
+        self._refusal: _Refusal | None = None
         self._queue: deque[Injection] = deque()
         self._wake = asyncio.Event()
         self._draft = Draft()
         self._typist = Typist(port, clock, self._asking)
         self._typing: Injection | None = None
-        self._held = False
+        self._held: Verdict | None = None
         self._closed = False
         self._news = clock()  # when something last happened that may change the verdict
         self._typed = (
@@ -95,8 +115,11 @@ class Injector:
 
     def person(self, data: bytes) -> None:
         """Note what the person typed, after it was written to the agent's terminal."""
+        self._end_draft()
         submitted = self._draft.submitted
-        self._draft.type(data, self._clock(), canonical=self._port.tty().canonical)
+        asking = (self._draft.empty or self._draft.answers) and (self.verdict.state is Readiness.PROMPTING)
+        canonical = self._port.tty().canonical
+        self._draft.type(data, self._clock(), canonical=canonical, asking=asking)
         if self._draft.submitted != submitted:
             self._typist.submitted_by_person()
         if self._queue:
@@ -109,18 +132,16 @@ class Injector:
         if self._queue or self._typing is not None:
             self._notice()
 
-    def hold(self) -> None:
-        """Begin no further injection until `release`; one that is being typed is completed."""
-        self._held = True
-
-    def release(self) -> None:
-        self._held = False
-        self._notice()
+    def hold(self, reason: str) -> None:
+        """Type nothing more, for `reason`; what is being typed is completed."""
+        self._held = Verdict(Readiness.UNSAFE, reason)
 
     @property
     def verdict(self) -> Verdict:
         """Whether the agent can be typed into now, and why."""
-        return judge(self._look()[0], self._profile)
+        if self._held is not None:
+            return self._held
+        return judge(self._look(), self._profile)
 
     @property
     def pending(self) -> int:
@@ -150,21 +171,31 @@ class Injector:
             if not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
-            elif sight := await self._ready():
-                await self._inject(self._queue.popleft(), sight)
+            elif await self._ready():
+                await self._inject(self._queue.popleft())
 
-    async def _inject(self, injection: Injection, sight: Sight) -> None:
-        """Type `injection` now, the verdict on `sight` being ready, and report its outcome."""
-        mark = body.nonce()
+    async def _inject(self, injection: Injection) -> None:
+        """Type `injection` now that the agent is ready, and report its outcome; or put it back."""
         try:
-            parts = body.lay_out(injection, _style(sight), mark)
+            self._on_typing(injection)
         except MessageRefused as error:
             self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
             return
-        try:
-            self._on_typing(injection)
         except RelayError as error:
-            self._on_outcome(injection, Outcome(Result.UNTYPED, str(error)))
+            self._retry(injection, str(error))
+            return
+        self._refusal = None
+        # That may have taken long, and meanwhile the agent may have begun to ask something.
+        sight = self._look()
+        if self._blocked() or judge(sight, self._profile).state is not Readiness.READY:
+            self._queue.appendleft(injection)
+            self.on_deferred(injection)
+            return
+        mark = body.nonce()
+        try:
+            parts = body.lay_out(injection, _style(sight), mark, self._directive)
+        except MessageRefused as error:
+            self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
             return
         self._typing = injection
         outcome = Outcome(Result.UNCERTAIN, "the session ended while it was being typed")
@@ -173,6 +204,14 @@ class Injector:
         finally:
             self._typing = None
             self._on_outcome(injection, outcome)
+
+    def _retry(self, injection: Injection, reason: str) -> None:
+        """Put `injection` back, to be tried again some time later."""
+        last = self._refusal
+        again = last is not None and last.injection is injection
+        delay = min(2 * last.delay, LAST_RETRY) if last is not None and again else FIRST_RETRY
+        self._refusal = _Refusal(injection, reason, delay, self._clock() + delay)
+        self._queue.appendleft(injection)
 
     async def _type(self, parts: list[str], sight: Sight, mark: str) -> Outcome:
         doubts: list[str] = []
@@ -187,6 +226,7 @@ class Injector:
                 sight = again
             self._typed_ends.append(body.closing_mark(mark))
             self._typing_text = " ".join(part.split())
+            self._typed_nap = sight.nap
             doubt = await self._typist.type(part, _style(sight), mark)
             self._typing_text = ""
             self._typed = self._news = self._clock()
@@ -201,10 +241,9 @@ class Injector:
             if blocked := self._blocked():
                 await self._sleep(blocked.wait)
                 continue
-            sight, nap = self._look()
+            sight = self._look()
             verdict = judge(sight, self._profile)
             if verdict.state is Readiness.READY:
-                self._typed_nap = nap
                 return sight
             again = min(max((self._clock() - self._news) / 10, LOOK_MIN), LOOK_MAX)
             # A program may begin to read its terminal before a known quiet period is over.
@@ -213,17 +252,37 @@ class Injector:
 
     def _blocked(self) -> Verdict | None:
         """What keeps any text from being typed, whatever the agent does. `wait` None: until it is told."""
-        if self._held:
-            return Verdict(Readiness.WORKING, "injections are held")
+        if self._held is not None:
+            return self._held
+        refusal = self._refusal
+        if refusal and self._typing is None and self._queue and self._queue[0] is refusal.injection:
+            left = refusal.until - self._clock()
+            if left > 0:
+                return Verdict(Readiness.WORKING, refusal.reason, left)
+        self._end_draft()
         if not self._draft.empty:
-            return Verdict(Readiness.WORKING, "you have a half-typed line in it")
+            left = self._port.last_output() + SCREEN_QUIET - self._clock()
+            return Verdict(Readiness.WORKING, "you have a half-typed line in it", left if left > 0 else None)
         left = self._draft.last_typed + PERSON_PAUSE - self._clock()
         if left > 0:
             return Verdict(Readiness.WORKING, f"you typed within the last {PERSON_PAUSE:g} s", left)
         return None
 
-    def _look(self) -> tuple[Sight, tuple[int, int] | None]:
-        """What the terminal shows now, and the sleep in which the program reads it, if it does."""
+    def _end_draft(self) -> None:
+        """Forget keys that the program took without an Enter, such as the answer to a dialog."""
+        port, draft = self._port, self._draft
+        if draft.empty or port.last_output() + SCREEN_QUIET > self._clock() or port.output_pending():
+            return
+        if draft.taken(
+            canonical=port.tty().canonical,
+            last_output=port.last_output(),
+            unfinished=port.unfinished(),
+            rows=port.screen_text(),
+        ):
+            draft.clear()
+
+    def _look(self) -> Sight:
+        """What the terminal shows now."""
         port = self._port
         tty = port.tty()
         # The kernel's word comes first: what the program printed before it slept is then either
@@ -235,7 +294,7 @@ class Injector:
             and not port.output_pending()
         ):
             looked = waiting.look(tty.foreground)
-        sight = Sight(
+        return Sight(
             tty=tty,
             wait=looked.wait,
             same=looked.nap is not None and looked.nap == self._typed_nap,
@@ -246,8 +305,8 @@ class Injector:
             alternate=port.alternate(),
             unfinished=next(iter(self._others([port.unfinished()])), ""),
             rows=tuple(self._others(port.screen_text())),
+            nap=looked.nap if looked.wait is Wait.READ else None,
         )
-        return sight, looked.nap if looked.wait is Wait.READ else None
 
     def _others(self, rows: list[str]) -> list[str]:
         """`rows` without those that show what relay typed: a question in it is not the program's.
@@ -259,13 +318,13 @@ class Injector:
         return [
             row
             for row in rows
-            if not row.rstrip(_BORDER).endswith(ends)
-            and not (text and row.strip(_BORDER) and " ".join(row.strip(_BORDER).split()) in text)
+            if not row.rstrip(BORDER).endswith(ends)
+            and not (text and row.strip(BORDER) and " ".join(row.strip(BORDER).split()) in text)
         ]
 
     def _asking(self) -> str | None:
         """Why Enter must not be pressed over what was just typed: it would answer something, or run it."""
-        found = danger(self._look()[0], self._profile)
+        found = danger(self._look(), self._profile)
         return found.reason if found else None
 
     def _notice(self) -> None:

@@ -99,6 +99,7 @@ def _be_session(
         claimed.note(os.getpid())  # who the agent's first act descends from, until its own id is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
+        piped = not (options.detached or mode.interactive)
         try:
             pty = Pty.spawn(
                 path,
@@ -110,7 +111,7 @@ def _be_session(
                 attributes=None if options.detached or not foreground else mode.saved,
                 # What comes from a pipe was typed by nobody, and what comes from a terminal that does not
                 # show the agent's output is echoed by that terminal.
-                echo=options.detached or mode.interactive,
+                echo=not piped,
             )
         except RelayError as error:
             _tell_end(channel, str(error), error.exit_code)
@@ -136,9 +137,13 @@ def _be_session(
         import socket
 
         from relay.session.process import main
+        from relay.session.started import Started
 
         channel = socket.socket(fileno=channel.detach())
-        code = main(options, env, home, claimed, session_id, pty, forwarder, (columns, rows), channel)
+        started = Started(
+            options, env, home, claimed, session_id, pty, forwarder, size=(columns, rows), piped=piped
+        )
+        code = main(started, channel)
     except BaseException:  # noqa: BLE001 - a fault of ours; a forked process must not return
         import traceback
 

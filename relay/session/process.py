@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,18 +47,17 @@ from relay.memory.store import MemoryStore
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
 from relay.session.absent import NoBus, NoMemory
-from relay.session.claim import Claim
 from relay.session.control import ControlServer
 from relay.session.mail import Mail
-from relay.session.options import Options
 from relay.session.port import SessionPort
 from relay.session.pump import OutputPump
 from relay.session.requests import Requests
 from relay.session.setup import Setup
+from relay.session.started import Started
+from relay.session.state import AgentState
 from relay.session.terminals import TerminalClient, Terminals
 from relay.session.work import Workers
-from relay.terminal.forward import Forwarder
-from relay.terminal.pty import Pty
+from relay.text import count
 
 _log = logging.getLogger(__name__)
 
@@ -80,28 +79,21 @@ SETTLED = 0.5
 BUS_PATIENCE = 1.0
 """Seconds without the broker after which the person hears of it."""
 
+CONFIG_LOOK = 2.0
+"""Seconds between two looks at whether relay.config.py has changed."""
+
 LONG_QUIET = 2.0
 """Seconds of quiet after which an agent waits for input, where the system does not tell for sure."""
 
 
-def main(
-    options: Options,
-    env: Mapping[str, str],
-    home: Home,
-    claim: Claim,
-    session_id: str,
-    pty: Pty,
-    forwarder: Forwarder,
-    size: tuple[int, int],
-    channel: socket.socket,
-) -> int:
-    """Run the session until its agent has ended; the agent's exit code."""
+def main(started: Started, channel: socket.socket) -> int:
+    """Run the session until its agent has ended; the agent's exit code. `channel` leads to the client."""
     sys.setswitchinterval(SWITCH_INTERVAL)
-    forwarder.hurry()
+    started.forwarder.hurry()
 
     async def run() -> int:
-        client = TerminalClient(channel, owner=not options.detached)
-        return await Session(options, env, home, claim, session_id, pty, forwarder, size).run(client)
+        client = TerminalClient(channel, owner=not started.options.detached)
+        return await Session(started).run(client)
 
     return asyncio.run(run())
 
@@ -109,23 +101,13 @@ def main(
 class Session:
     """One wrapped agent. All of it happens on one event loop's thread."""
 
-    def __init__(
-        self,
-        options: Options,
-        env: Mapping[str, str],
-        home: Home,
-        claim: Claim,
-        session_id: str,
-        pty: Pty,
-        forwarder: Forwarder,
-        size: tuple[int, int],
-    ) -> None:
+    def __init__(self, started: Started) -> None:
         self.loop = asyncio.get_running_loop()
-        self.claim = claim
-        self.id = session_id
-        self.pty = pty
-        self._detached = options.detached
-        self._forwarder = forwarder
+        self.claim = claim = started.claim
+        self.id = started.id
+        self.pty = pty = started.pty
+        self._detached = started.options.detached
+        self._forwarder = forwarder = started.forwarder
         self._tasks = asyncio.TaskGroup()
         self._exited: asyncio.Future[int] = self.loop.create_future()
         self._output_over = asyncio.Event()
@@ -133,21 +115,20 @@ class Session:
         self._stopping: asyncio.Task[None] | None = None
         self._closing: dict[str, asyncio.Event] = {}
         self._idle_since = 0.0
-        self._told_of_change = False
         self._bus_trouble = False
-        self._state: tuple[str, float] = ("starting", time.time())
 
-        self.journal = Journal(home.journal, session_id, claim.name, self._journal_failed)
-        self.setup = setup = Setup.load(options, home, Path.cwd())
+        self.journal = Journal(started.home.journal, self.id, claim.name, self._journal_failed)
+        self.setup = setup = Setup.load(started.options, started.home, Path.cwd())
         self.settings = setup.settings
         self._notices = list(setup.notices)  # told as soon as there is a terminal to tell them on
         self.workers = Workers(self._tasks, self.tell_person)
         self.runner = Runner(
             setup.registry, report=self.report, note=self._printed, timeout=setup.settings.handler_seconds
         )
-        prefix = setup.settings.prefix
-        self.reader = AutoReader(*size, kind=setup.profile.reader, marker=prefix.encode())
-        grammar = Grammar(setup.registry.knows, prefix=prefix, decoration=setup.decoration)
+        self.reader = AutoReader(*started.size, kind=setup.profile.reader, marker=setup.prefix.encode())
+        if self.reader.unavailable is not None:
+            self._notices.append(f"{self.reader.unavailable} Only what the agent prints as lines is read.")
+        grammar = Grammar(setup.registry.knows, prefix=setup.prefix, decoration=setup.decoration)
         self.pump = OutputPump(forwarder, pty, self.reader, grammar, self)
         self.terminals = Terminals(forwarder, pty, self.reader, self.workers, claim.name)
         self.injector = Injector(
@@ -156,18 +137,23 @@ class Session:
             on_outcome=self._on_typed,
             on_typing=self._on_typing,
         )
-        self.courier = self._open_bus(home, options.broker or setup.settings.broker or None)
-        self._memory = self._open_memory(home)
+        if started.piped:
+            self.injector.hold("its input is not a terminal of its own, so nothing is typed into it")
+        self.state = AgentState(
+            lambda: self.injector.verdict, lambda: time.monotonic() - self.pump.last_output
+        )
+        self.courier = self._open_bus(started.home, started.options.broker or setup.settings.broker or None)
+        self._memory = self._open_memory(started.home)
         self._lines: deque[str] = deque(maxlen=MAX_OUTPUT)
         self._unheard: deque[str] = deque(maxlen=MAX_OUTPUT)
         self._messages: deque[Message] = deque(maxlen=MAX_MESSAGES)
         self.context = Context(
             agent_id=f"{claim.team}/{claim.name}",
             agent_name=claim.name,
-            session_id=session_id,
+            session_id=self.id,
             working_dir=setup.directory,
-            env=dict(env),
-            task=options.task or None,
+            env=dict(started.env),
+            task=started.options.task or None,
             services=self,
             memory=MemoryService(self._memory, setup.memory),
             output=self._lines,
@@ -247,20 +233,26 @@ class Session:
             self.tell_person(notice)
         self.workers.queue(events.SessionStart.name, self._start())
         self.loop.call_later(self.settings.idle_seconds, self._watch_idle)
+        if self.setup.config is not None:
+            self.loop.call_later(CONFIG_LOOK, self._watch_config, self.setup.config)
 
     def _wait_for_agent(self) -> None:
         """On a thread of its own: every stop, and the end, of the agent."""
         while True:
             _, status = os.waitpid(self.pty.pid, os.WUNTRACED)
             if os.WIFSTOPPED(status):
-                self.loop.call_soon_threadsafe(self.terminals.agent_stopped)
+                self.loop.call_soon_threadsafe(self._on_suspended)
                 continue
             code = os.waitstatus_to_exitcode(status)
             self.loop.call_soon_threadsafe(self._exited.set_result, 128 - code if code < 0 else code)
             return
 
+    def _on_suspended(self) -> None:
+        self.state.suspended = self.terminals.agent_stopped()
+
     async def _end(self, code: int) -> None:
         """The agent has ended: forward its last words, act on them, and leave no process behind."""
+        self.state.ended = True
         self.pty.hang_up(signal.SIGHUP)
         self._forwarder.finish()
         # A slow terminal is waited for, as the agent itself would have, but not by `relay stop`.
@@ -272,6 +264,8 @@ class Session:
         await self.terminals.goodbye(code)
         await self._sweep()
         await asyncio.wait({heard}, timeout=AFTERTHOUGHT)
+        if left := self.workers.waiting:
+            self.tell_person(f"{count(left, 'directive')} of {self.claim.name}'s last words came to nothing.")
         self.pump.stop()
 
     async def _hear_out(self) -> None:
@@ -340,7 +334,7 @@ class Session:
     # What the pump tells (pump.Listener).
 
     def on_lines(self, lines: list[Line]) -> None:
-        said = [unescape(line.text, self.settings.prefix) for line in lines]
+        said = [unescape(line.text, self.setup.prefix) for line in lines]
         self._lines.extend(said)
         if self.runner.registry.for_event(events.Output):
             # A handler that is slower than the agent gets more lines at once, not a longer queue.
@@ -358,6 +352,7 @@ class Session:
             self.workers.queue(f"@{directive.namespace}", self._act_on(directive))
 
     def on_output(self, data: bytes) -> None:
+        self.state.suspended = False
         self.injector.output(data)
 
     def on_typed(self, data: bytes) -> None:
@@ -377,6 +372,9 @@ class Session:
         self.tell_person(
             f"reading the agent's output failed ({why}); it runs on, its directives are not seen."
         )
+
+    def on_quiet(self) -> None:
+        self.state.look()
 
     def on_detach(self) -> None:
         self.terminals.detach()
@@ -454,18 +452,17 @@ class Session:
         if quiet >= seconds and self._idle_since != last:
             self._idle_since = last
             self.fire(events.Idle(seconds=quiet))
-        config = self.setup.config
-        if (
-            config is not None
-            and not self._told_of_change
-            and config_file.changed(config.path, config.digest)
-        ):
-            self._told_of_change = True
-            self.tell_person(
-                f"{config.path} has changed; this session keeps the version it started with. "
-                "Read it, `relay trust` it, and start again to use it."
-            )
         self.loop.call_later(max(seconds - quiet, 1.0), self._watch_idle)
+
+    def _watch_config(self, config: config_file.ConfigFile) -> None:
+        """Tell, once, that relay.config.py is no longer what runs here."""
+        if not config_file.changed(config.path, config.digest):
+            self.loop.call_later(CONFIG_LOOK, self._watch_config, config)
+            return
+        self.tell_person(
+            f"{config.path} has changed; this session keeps the version it started with. "
+            "Read it, `relay trust` it, and start again to use it."
+        )
 
     # What is typed into the agent.
 
@@ -551,12 +548,3 @@ class Session:
             "handler_problem", handler=problem.handler, kind=problem.kind, problem=str(problem)
         )
         self.terminals.tell(str(problem))
-
-    # What others ask about it.
-
-    def state(self) -> tuple[str, float]:
-        """What the agent does now, and since when (seconds since the epoch)."""
-        now = str(self.injector.verdict.state)
-        if now != self._state[0]:
-            self._state = (now, time.time())
-        return self._state

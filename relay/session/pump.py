@@ -58,6 +58,7 @@ class Listener(Protocol):
     def on_held(self) -> None: ...
     def on_settled(self) -> None: ...
     def on_input_over(self) -> None: ...
+    def on_quiet(self) -> None: ...
     def on_reader_failed(self, why: str) -> None: ...
     def waits_for_input(self) -> bool: ...
 
@@ -180,6 +181,9 @@ class OutputPump:
             self._listener.on_reader_failed(f"{type(error).__name__}: {error}")
         else:
             self._said(lines)
+            if self._reader.failed is not None:
+                self._failed = True
+                self._listener.on_reader_failed(self._reader.failed)
 
     def _joined(self, data: bytes) -> bytes:
         """`data` and the output that follows it at once: a reader that is behind takes large pieces fast."""
@@ -209,6 +213,7 @@ class OutputPump:
             self._ticking = self._loop.call_later(TICK, self._tick)
 
     def _check(self) -> None:
+        self._listener.on_quiet()
         if self._ended or self._forwarder.tee or not self._listener.waits_for_input():
             return
         for timer in self._checks:

@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Protocol
 
+from relay.bus.courier import Courier
+from relay.bus.message import Message
 from relay.errors import UsageError
 from relay.home import Home
+from relay.hooks.services import Member
+from relay.injection.queue import Injector
 from relay.injection.readiness import Readiness
+from relay.journal import Journal
+from relay.readers.auto import AutoReader
 from relay.session import guard
+from relay.session.absent import NoBus
 from relay.session.caller import agents
+from relay.session.claim import Claim
 from relay.session.control import Answer, Request
-from relay.session.terminals import TerminalClient
+from relay.session.setup import Setup
+from relay.session.state import AgentState
+from relay.session.terminals import TerminalClient, Terminals
 from relay.terminal.lend import Lent
+from relay.terminal.pty import Pty
 
-if TYPE_CHECKING:
-    from relay.session.process import Session
+
+class Subject(Protocol):
+    """The session, as far as others may ask about it or of it."""
+
+    id: str
+    claim: Claim
+    pty: Pty
+    setup: Setup
+    reader: AutoReader
+    injector: Injector
+    courier: Courier | NoBus
+    terminals: Terminals
+    journal: Journal
+    state: AgentState
+
+    @property
+    def patience(self) -> float: ...
+    def stop(self) -> None: ...
+    async def send(self, to: str, body: str, *, thread: str | None = None) -> Sequence[Message]: ...
+    def roster(self) -> Sequence[Member]: ...
 
 
 class Requests:
     """Answers for one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Subject) -> None:
         self._session = session
 
     async def answer(self, request: Request) -> Answer:
@@ -40,7 +70,7 @@ class Requests:
 
     async def _on_info(self, _: Request) -> Answer:
         session = self._session
-        state, since = session.state()
+        state = session.state.look()
         return {
             "info": {
                 "name": session.claim.name,
@@ -49,21 +79,18 @@ class Requests:
                 "pid": os.getpid(),
                 "agent_pid": session.pty.pid,
                 "state": state,
-                "prompt": "other"
-                if state == Readiness.PROMPTING
-                else None,  # which kind is not told apart yet
-                "since": since,
+                "prompt": "other" if state == Readiness.PROMPTING else None,  # kinds are not told apart yet
+                "since": session.state.since,
                 "cwd": str(session.setup.directory),
                 "id": session.id,
             }
         }
 
     async def _on_explain(self, _: Request) -> Answer:
-        injector = self._session.injector
-        verdict = injector.verdict
+        injector, state = self._session.injector, self._session.state
         return {
-            "state": str(verdict.state),
-            "reason": verdict.reason,
+            "state": state.look(),
+            "reason": state.reason,
             "profile": self._session.setup.profile.name,
             "reader": self._session.reader.kind,
             "waiting": injector.pending,
@@ -75,7 +102,7 @@ class Requests:
         if not isinstance(to, str) or not isinstance(body, str) or not isinstance(thread, str | None):
             raise UsageError("a message has a receiver and a text, and its thread, if it has one, is a word.")
         sent = await self._session.send(to, body, thread=thread)
-        return {"messages": [_row(message) for message in sent]}
+        return {"messages": [message.public() for message in sent]}
 
     async def _on_drain(self, _: Request) -> Answer:
         self._session.courier.drain()
@@ -100,15 +127,3 @@ class Requests:
         client = TerminalClient(request.channel, owner=False)
         await self._session.terminals.take_over(client, lent)
         return {"event": "agent", "group": self._session.pty.pid}
-
-
-def _row(message: Any) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "from": message.sender,
-        "to": message.to,
-        "body": message.body,
-        "state": str(message.state),
-        "time": message.time,
-        "thread": message.thread,
-    }

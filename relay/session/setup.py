@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relay import namespaces
 from relay import settings as settings_file
-from relay.directives.grammar import DECORATION
+from relay.directives.grammar import DECORATION, PREFIX
 from relay.errors import RelayError
 from relay.home import Home
 from relay.hooks import config_file
@@ -32,6 +32,12 @@ class Setup:
     memory: MemoryConfig
     config: config_file.ConfigFile | None
     notices: tuple[str, ...]
+
+    @property
+    def prefix(self) -> str:
+        """The character that begins this agent's directives: its profile's, where that has one of its own."""
+        own = self.profile.prefix
+        return own if own != PREFIX else self.settings.prefix
 
     @property
     def decoration(self) -> str:

@@ -175,13 +175,17 @@ class Terminals:
                 raw_ends += not canonical
                 self._forwarder.end_of_file()
 
-    def agent_stopped(self) -> None:
-        """Ctrl-Z: the person's job stops with the agent; where nobody is, nobody could continue it."""
+    def agent_stopped(self) -> bool:
+        """Ctrl-Z: the person's job stops with the agent; where nobody is, nobody could continue it.
+
+        Whether the agent stays stopped.
+        """
         if self._client is None:
             self._pty.signal(signal.SIGCONT)
-        else:
-            self._forwarder.pause(True)
-            self._forwarder.settle()
+            return False
+        self._forwarder.pause(True)
+        self._forwarder.settle()
+        return True
 
     def settled(self) -> None:
         """What the agent said before it stopped is on the screen: now the person's job may stop."""

@@ -61,6 +61,12 @@ class Workers:
                 await self._contained(work, kind)
             finally:
                 queue.task_done()
+            await asyncio.sleep(0)  # work that never waits must not keep the loop from everything else
+
+    @property
+    def waiting(self) -> int:
+        """How much queued work has not begun."""
+        return sum(queue.qsize() for queue in self._queues.values())
 
     async def _contained(self, work: Work, what: str) -> None:
         try:

@@ -99,7 +99,7 @@ class PtyAgent:
     def rest(self) -> None:
         """The person has not touched the keyboard for long."""
         self.injector._draft.last_typed = float("-inf")
-        self.injector.release()
+        self.injector.output(b"")
 
     def received(self) -> str:
         """What the program logged as read."""

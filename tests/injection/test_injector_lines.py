@@ -68,10 +68,8 @@ def test_the_closing_prompt_goes_before_what_waits(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
-            agent.injector.hold()
             agent.submit("one", id="one")
             agent.submit("Save what you learnt.", id="closing", kind="closing", source="relay")
-            agent.injector.release()
             await agent.ended(2)
             assert agent.typing == ["closing", "one"]
 
