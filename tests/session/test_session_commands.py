@@ -44,6 +44,7 @@ def test_ps_lists_who_runs_where(relay: Relay) -> None:
 def test_the_states_of_ps(relay: Relay, arguments: tuple[str, ...], state: str) -> None:
     alice = Puppet(relay, "Alice").wrap(*arguments)
     wait_until(lambda: alice.state() == state, message=lambda: alice.state())
+    assert ps(relay)[0]["prompt"] == ("other" if state == "prompting" else None)
 
 
 def test_a_session_that_was_killed_is_not_listed(relay: Relay) -> None:
