@@ -16,8 +16,9 @@ from typing import Any
 from relay import settings
 from relay.bus import broker
 from relay.bus.broker import Endpoint
-from relay.errors import RelayError
+from relay.errors import BrokerError, RelayError
 from relay.home import Home
+from relay.session import guard
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +38,14 @@ def run(args: argparse.Namespace) -> int:
     match args.action:
         case "start":
             endpoint = broker.ensure(home.ensure(), port=args.port, keep=True)
+            if args.port is not None and endpoint.port != args.port:
+                raise BrokerError(
+                    f"a broker runs already, at {endpoint.url}. "
+                    "Stop it first (`relay broker stop`), then start it at the other port."
+                )
             _show(args, endpoint, running=True)
         case "stop":
+            guard.person_only(home, "broker stop", "an agent may not stop the broker. The person can.")
             stopped = broker.stop(home)
             if args.json:
                 print(json.dumps({"stopped": stopped}))

@@ -56,11 +56,19 @@ class Greeting:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=seconds,
         default=_PATIENCE,
         metavar="SECONDS",
         help="give up after (default: %(default)g)",
     )
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0, for argparse."""
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise ValueError(text)
+    return value
 
 
 def run(args: argparse.Namespace) -> int:

@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     search.add_argument("words", nargs="+", metavar="QUERY")
     newest = action("list", "Show the newest memories.")
     newest.add_argument("--limit", type=int, default=20, metavar="N", help="at most N (default: %(default)s)")
-    forget = action("forget", "Delete a memory, named by its id or the beginning of its id.")
+    forget = action("forget", "Delete a memory, named by its id or at least three letters of its beginning.")
     forget.add_argument("id", metavar="ID")
 
 

@@ -4,7 +4,8 @@
   sent       taken by the broker; the receiver's relay has not confirmed it
   stored     at the receiver, waiting until it is safe to type
   injected   given to the agent, and seen to be
-  uncertain  the receiver ended while it was being typed: look there, then `relay retry` or `relay drop`
+  uncertain  typed and not seen to arrive, or the receiver ended meanwhile: look there, then
+             `relay retry` or `relay drop`
   rejected   could not be typed
   expired    given up
 
@@ -36,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--team", help="only those of this team (default: RELAY_TEAM, else all teams)")
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
-        "-n", "--limit", type=int, metavar="N", help=f"the latest N (default: {_SHOWN}, with --json all)"
+        "-n", "--limit", type=positive, metavar="N", help=f"the latest N (default: {_SHOWN}, with --json all)"
     )
     length.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what is new or changes")
@@ -74,7 +75,7 @@ def _latest(entries: list[Entry], args: argparse.Namespace) -> list[Entry]:
     """Those of `entries` that are to be shown at once."""
     if args.all or (args.limit is None and args.json and not args.follow):
         return entries
-    limit = _SHOWN if args.limit is None else max(args.limit, 0)
+    limit = _SHOWN if args.limit is None else args.limit
     return entries[max(len(entries) - limit, 0) :]
 
 
@@ -117,3 +118,11 @@ def _table(entries: Iterable[Entry]) -> list[str]:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
         for row in rows
     ]
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, for argparse."""
+    value = int(text)
+    if value <= 0:
+        raise ValueError(text)
+    return value

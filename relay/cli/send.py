@@ -35,7 +35,7 @@ Row = dict[str, Any]
 _SAYS = {
     State.QUEUED: "is queued",
     State.SENT: "is on its way; it waits until {to} is there",
-    State.STORED: "has arrived; {to} gets it when it is ready",
+    State.STORED: "has arrived, and is typed when that is safe: `relay explain {to}`",
     State.INJECTED: "was given to {to}",
     State.UNCERTAIN: "may or may not have been given to {to}",
     State.REJECTED: "could not be given to {to}",
@@ -128,17 +128,21 @@ def _sentence(row: Row, *, alone: bool) -> str:
     return text + "."
 
 
+def _too_large() -> MessageRefused:
+    return MessageRefused(
+        f"the message is larger than {MAX_BODY} bytes. Write it to a file and send that file's path."
+    )
+
+
 def _body(words: list[str]) -> str:
     if words != ["-"]:
         return " ".join(words)
     data = sys.stdin.buffer.read(MAX_BODY + 2)
+    if len(data) > MAX_BODY + 1:
+        raise _too_large()
     try:
         return data.decode().removesuffix("\n")
     except UnicodeDecodeError as error:
-        if error.start > MAX_BODY - 4:
-            raise MessageRefused(
-                f"the message is larger than {MAX_BODY} bytes. Send the path of a file instead."
-            ) from None
         raise MessageRefused(
             f"the message is not UTF-8 (byte {error.start + 1}); convert it first, as with iconv."
         ) from None

@@ -49,5 +49,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"{number:4}  {line}")
     value = Trust(home).grant(path, content)
     print(f"Trusted {visible(str(path.resolve()))} ({count(len(lines), 'line')}, sha256 {value[:12]}).")
-    print("It runs from the next `relay wrap` on, until it changes. Modules that it imports are not covered.")
+    code = path.suffix == ".py"
+    print(f"It {'runs' if code else 'holds'} from the next `relay wrap` on, until it changes.")
+    if code:
+        print("Modules that it imports are not covered.")
     return 0

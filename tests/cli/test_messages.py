@@ -84,7 +84,8 @@ def test_only_the_latest_are_shown_unless_asked(relay: Relay, home: Path) -> Non
     assert len(done.stdout.splitlines()) == 50
     assert done.stdout.splitlines()[-1].endswith("body 60")
     assert done.stderr == "(10 earlier messages left out; --all shows all.)\n"
-    assert len(relay("messages", "-n", "0").stdout.split()) == 0
+    for wrong in ("0", "-3"):
+        assert relay("messages", f"--limit={wrong}", check=False).returncode == 2
     assert relay("messages", "-n", "1").stdout.endswith("body 60\n")
     all_ = relay("messages", "--all")
     assert (len(all_.stdout.splitlines()), all_.stderr) == (60, "")

@@ -1,0 +1,20 @@
+"""`relay broker start` and `stop`, where somebody else has a say."""
+
+from __future__ import annotations
+
+from support import Relay
+
+
+def test_another_port_than_the_running_brokers_is_refused(relay: Relay) -> None:
+    relay("broker", "start")
+    refused = relay("broker", "start", "--port", "1", check=False)
+    assert refused.returncode == 1
+    assert "a broker runs already, at mqtt://127.0.0.1:" in refused.stderr
+    assert "relay broker stop" in refused.stderr
+
+
+def test_an_agent_may_not_stop_the_broker(relay: Relay) -> None:
+    relay("broker", "start")
+    inside = relay("wrap", "--", *relay.command, "broker", "stop", check=False)
+    assert "an agent may not stop the broker" in inside.stdout
+    assert relay("broker", "status").stdout.startswith("The embedded broker runs")
