@@ -1,7 +1,8 @@
 """List the running sessions and what their agents do.
 
 States: starting, working, ready (it waits for input and may be typed into), prompting (it asks a person
-something), unsafe (it runs what is typed, as a shell does, so that messages wait).
+something), unsafe (it runs what is typed, as a shell does, so that messages wait), stopped (with Ctrl-Z),
+ending (it has ended, and what it said last is still acted on).
 """
 
 from __future__ import annotations
