@@ -135,11 +135,17 @@ class Courier:
         return self._ledger.waiting(self.team, self.name)
 
     def injecting(self, id: str) -> None:
-        """Note that typing message `id` begins: if this process dies now, it counts as uncertain."""
+        """Note that typing message `id` begins: if this process dies now, it counts as uncertain.
+
+        Raises MessageRefused when it must not be typed any more (the person dropped it).
+        """
         self._ledger.injecting(self.team, self.name, id)
 
     def settle(self, id: str, state: State, detail: str | None = None) -> None:
-        """Note what became of message `id`: injected, uncertain or rejected. Its sender is told."""
+        """Note what became of message `id`: injected, uncertain or rejected. Its sender is told.
+
+        Or stored: it was not typed after `injecting`, and waits again.
+        """
         self._ledger.settle(self.team, self.name, id, state, detail)
         self._receipts.set()
 

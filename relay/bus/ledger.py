@@ -25,7 +25,7 @@ from relay import names
 from relay.bus import schema
 from relay.bus.envelope import Parcel, Receipt
 from relay.bus.message import Message, State
-from relay.errors import LedgerError
+from relay.errors import LedgerError, MessageRefused
 
 BUSY_SECONDS = 2.0
 KEEP_DAYS = 30
@@ -283,19 +283,31 @@ class Ledger:
         return [_message(row) for row in rows]
 
     def injecting(self, team: str, name: str, id: str) -> None:
-        """Note that typing message `id` into `name` begins."""
+        """Note that typing message `id` into `name` begins; MessageRefused if it waits no more."""
         with self._transaction() as db:
-            db.execute(
+            marked = db.execute(
                 "UPDATE inbox SET injecting = 1 WHERE team = ? AND to_key = ? AND id = ? "
                 "AND state = 'stored'",
                 (names.key(team), names.key(name), id),
             )
+            if not marked.rowcount:
+                raise MessageRefused("it was dropped before it could be typed.")
 
     def settle(self, team: str, name: str, id: str, state: State, detail: str | None = None) -> None:
-        """Note what became of message `id` at `name`: injected, uncertain or rejected."""
-        if state not in {State.INJECTED, State.UNCERTAIN, State.REJECTED}:
+        """Note what became of message `id` at `name`: injected, uncertain or rejected.
+
+        Or stored: typing it, which `injecting` announced, has not begun after all, and it waits again.
+        """
+        if state not in {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED}:
             raise ValueError(f"a receiver cannot settle a message as {state}")
         with self._transaction() as db:
+            if state is State.STORED:
+                db.execute(
+                    "UPDATE inbox SET injecting = 0 WHERE team = ? AND to_key = ? AND id = ? "
+                    "AND state = 'stored'",
+                    (names.key(team), names.key(name), id),
+                )
+                return
             db.execute(
                 "UPDATE inbox SET state = ?, detail = ? WHERE team = ? AND to_key = ? AND id = ? "
                 "AND state IN ('stored', 'uncertain')",
@@ -426,20 +438,25 @@ class Ledger:
         """Give up message `id`: what waits will not be typed, what is settled is no longer listed.
 
         Returns it as it was. One that the broker has may still arrive elsewhere, and its state then says so.
+        LedgerError, and nothing is changed, when it is too late for that.
         """
-        message = self.find(id).message
         with self._transaction() as db:
+            message = self.find(id).message
             detail = "dropped by the person"
             if message.state.final:
                 for table in ("outbox", "inbox"):
                     db.execute(f"UPDATE {table} SET hidden = 1 WHERE id = ?", (message.id,))
-            elif message.state is State.STORED:
-                db.execute(
-                    "UPDATE inbox SET state = 'rejected', detail = ? WHERE id = ? AND state = 'stored' "
-                    "AND NOT injecting",
-                    (detail, message.id),
-                )
+            elif db.execute(
+                "UPDATE inbox SET state = 'rejected', detail = ? WHERE id = ? AND state = 'stored' "
+                "AND NOT injecting",
+                (detail, message.id),
+            ).rowcount:
                 self._advance("id = ?", (message.id,), State.REJECTED, detail)
+            elif message.state is State.STORED:
+                raise LedgerError(
+                    f"message {message.id} cannot be dropped any more: it is being typed into {message.to}, "
+                    "or has arrived in another home. `relay messages` shows what becomes of it."
+                )
             else:
                 self._advance("id = ?", (message.id,), State.EXPIRED, detail)
                 # Those behind it must no longer wait for it: publish them again, with a new base.
@@ -497,7 +514,8 @@ class Ledger:
                 "UPDATE inbox SET place = (SELECT ifnull(max(place), 0) + 1 FROM inbox) WHERE arrival = ?",
                 (arrival,),
             )
-        return [_message(fields) for _, *fields in held]
+        messages = [_message(fields) for _, *fields in held]
+        return [message for message in messages if message.state is State.STORED]  # the others were dropped
 
     def _prepare(self) -> None:
         db = self._db

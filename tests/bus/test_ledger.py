@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from relay.bus.envelope import Parcel, Receipt
 from relay.bus.ledger import KEEP_DAYS, Ledger
 from relay.bus.message import Message, State
-from relay.errors import LedgerError
+from relay.errors import LedgerError, MessageRefused
 
 TEAM = "default"
 
@@ -238,6 +238,66 @@ def test_a_dropped_message_is_not_typed_and_a_settled_one_not_listed(ledger: Led
     assert ledger.messages() == []
     assert ledger.store(TEAM, parcel) == []
     assert ledger.waiting(TEAM, "Bob") == []
+
+
+def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
+    """The receiver's session holds it already when the person drops it."""
+    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
+    ledger.store(TEAM, claim(ledger)[0])
+    ledger.drop(sent.id)
+    with pytest.raises(MessageRefused, match="dropped"):
+        ledger.injecting(TEAM, "Bob", sent.id)
+    ledger.settle(TEAM, "Bob", sent.id, State.STORED)
+    assert ledger.waiting(TEAM, "Bob") == []
+    assert state(ledger, sent.id) is State.REJECTED
+
+
+def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
+    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
+    ledger.store(TEAM, claim(ledger)[0])
+    ledger.injecting(TEAM, "Bob", sent.id)
+    with pytest.raises(LedgerError, match="cannot be dropped any more"):
+        ledger.drop(sent.id)
+    assert state(ledger, sent.id) is State.STORED
+    ledger.settle(TEAM, "Bob", sent.id, State.INJECTED)
+    assert state(ledger, sent.id) is State.INJECTED
+
+
+def test_what_has_arrived_in_another_home_cannot_be_dropped_here(ledger: Ledger, far: Ledger) -> None:
+    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
+    far.store(TEAM, claim(ledger)[0])
+    for receipt in far.receipts(TEAM, "Bob", 10):
+        ledger.receipt(TEAM, receipt)
+    with pytest.raises(LedgerError, match="another home"):
+        ledger.drop(sent.id)
+    far.settle(TEAM, "Bob", sent.id, State.INJECTED)
+    for receipt in far.receipts(TEAM, "Bob", 10):
+        ledger.receipt(TEAM, receipt)
+    assert state(ledger, sent.id) is State.INJECTED
+
+
+def test_what_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
+    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
+    ledger.store(TEAM, claim(ledger)[0])
+    ledger.injecting(TEAM, "Bob", sent.id)
+    assert ledger.waiting(TEAM, "Bob") == []
+    ledger.settle(TEAM, "Bob", sent.id, State.STORED)
+    assert bodies(ledger.waiting(TEAM, "Bob")) == ["text"]
+    assert ledger.recover(TEAM, "Bob") == []
+    ledger.drop(sent.id)
+    assert ledger.waiting(TEAM, "Bob") == []
+
+
+def test_one_that_is_dropped_while_it_is_held_back_is_never_released(ledger: Ledger) -> None:
+    for number in range(3):
+        ledger.send(TEAM, "Alice", ["Bob"], str(number))
+    first, second, third = claim(ledger)
+    assert ledger.store(TEAM, second) == []
+    ledger.drop(second.message.id)
+    assert bodies(ledger.store(TEAM, first)) == ["0"]
+    assert bodies(ledger.store(TEAM, third)) == ["2"]
+    assert bodies(ledger.waiting(TEAM, "Bob")) == ["0", "2"]
+    assert state(ledger, second.message.id) is State.REJECTED
 
 
 def test_a_dropped_message_is_not_taken_within_its_home(ledger: Ledger) -> None:
