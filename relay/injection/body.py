@@ -6,6 +6,13 @@ The four characters are random for each injection, and what looks like such a ma
 defaced, so that no text can pretend to end early or to come from someone else.  The marks also see to
 it that a line never begins with `!`, `/` or `@` and never ends with `@word` or a backslash, all of which
 agents' input boxes act on (docs/INJECTION.md).
+
+A line of it that reads as a directive is quoted:
+
+    > @memory:save this
+
+The agent may show a text much later than it was typed, or unfold it then, and it would be taken for the
+agent's own words.
 """
 
 from __future__ import annotations
@@ -52,6 +59,8 @@ _CONTROL = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]")
+_QUOTE = "> "  # what no directive begins with (relay/directives/grammar.py, DECORATION)
 # `[relay` and `[/relay`, also with blanks, joiners or another alphabet's bracket or slash between.
 _MARK = re.compile(
     r"[\[［⁅【〔〖⟦❲﹝](?=[\s\u200c\u200d\ufe0e\ufe0f]*[/／⁄∕]?[\s\u200c\u200d\ufe0e\ufe0f]*relay)",
@@ -76,6 +85,30 @@ def sanitise(text: str) -> str:
 def deface(text: str) -> str:
     """`text` in which nothing reads as the beginning or the end of an injection."""
     return _MARK.sub("(", text)
+
+
+def directive_pattern(prefix: str = "@", decoration: re.Pattern[str] | None = None) -> re.Pattern[str]:
+    """What a line begins with that reads as a directive, whatever its namespace, by itself or in a text.
+
+    prefix: what begins a directive for this agent; decoration: what the agent puts before it, if not signs.
+    """
+    directive = rf"(?:{re.escape(prefix)}|@)[A-Za-z][\w-]*:"
+    # More signs than the grammar's bullets: what draws the text may draw, or drop, some of its own.
+    leads = [r"[^\w>\\]*", *([] if decoration is None else [f"(?:{decoration.pattern})"])]
+    return re.compile("|".join(lead + directive for lead in leads))
+
+
+DIRECTIVE = directive_pattern()
+
+
+def quote(text: str, directive: re.Pattern[str] = DIRECTIVE) -> str:
+    """`text` whose lines that begin with `directive` are quoted, so that nobody can take them for one."""
+    return "\n".join(
+        line[: -len(said)] + _QUOTE + said
+        if ":" in line and (said := line.lstrip()) and directive.match(_JOINERS.sub("", line))
+        else line
+        for line in text.split("\n")
+    )
 
 
 def nonce() -> str:
@@ -103,7 +136,9 @@ def check(injection: Injection) -> str:
     return text
 
 
-def lay_out(injection: Injection, style: Style, mark: str) -> list[str]:
+def lay_out(
+    injection: Injection, style: Style, mark: str, directive: re.Pattern[str] = DIRECTIVE
+) -> list[str]:
     """The texts to type and submit one after another, each marked with `mark` (from `nonce`).
 
     Under PASTE that is one text, which may hold newlines; otherwise one per line, and more where a line
@@ -113,13 +148,16 @@ def lay_out(injection: Injection, style: Style, mark: str) -> list[str]:
     label = _label(injection)
     end = closing_mark(mark)
     if style is Style.PASTE:
+        text = quote(text, directive)
         glue = "\n" if "\n" in text else " "
         return [f"[relay {mark}{label}]{glue}{text}{glue}{end}"]
     if style is Style.KEYS:
         text = text.expandtabs(4)
     # The widest numbering, so that every part fits whatever its number.
-    room = LINE_BYTES - len(f"[relay {mark} {MAX_PARTS}/{MAX_PARTS}{label}]  {end}".encode())
-    parts = [part for line in text.split("\n") if line.strip() for part in _split(line, room)]
+    room = LINE_BYTES - len(f"[relay {mark} {MAX_PARTS}/{MAX_PARTS}{label}] {_QUOTE} {end}".encode())
+    parts = [
+        quote(part, directive) for line in text.split("\n") if line.strip() for part in _split(line, room)
+    ]
     if len(parts) > MAX_PARTS:
         raise MessageRefused(
             f"it would take {count(len(parts), 'line')}, and at most {MAX_PARTS:,} can be typed into "

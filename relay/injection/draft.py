@@ -3,12 +3,16 @@
 Typing into an agent while the person has a draft there would merge the two, so the injector waits.  What
 is followed is what a line editor would make of the keys: text, erasing, submitting, pastes.  Arrow keys,
 the mouse and focus reports count as activity only; answers of the terminal to queries count as nothing.
+
+Some programs take a key without an Enter: `y` at a question, a digit in a dialog.  Such keys are no draft any
+more once they are not to be seen (`taken`).
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Sequence
 
 ESCAPE_TIMEOUT = 0.05
 """Seconds after which an ESC alone was the Esc key and not the start of a sequence (vim's ttimeoutlen)."""
@@ -16,6 +20,10 @@ ESCAPE_TIMEOUT = 0.05
 MAX_DRAFT = 4_096
 """Characters remembered; a longer draft is as much a draft."""
 
+BORDER = " \t│┃|║▏▕>❯›»"
+"""What input boxes draw around a text."""
+
+_INPUT = re.compile(r"[\s│┃|║▏▕]*[>❯›»]")  # how the row of an input begins
 _PASTE_END = "\x1b[201~"
 _CSI = re.compile("\x1b\\[([0-?]*)[ -/]*([@-~])")
 _SS3 = re.compile("\x1bO.", re.DOTALL)
@@ -39,6 +47,10 @@ class Draft:
         self._pending = ""  # an unfinished escape sequence
         self._text = ""
         self._pasting = False
+        self._raw = False  # whether all of the text was typed while the terminal was not canonical
+        self._edited = float("-inf")  # when the text last changed
+        self.answers = False
+        """Whether all of the draft was typed while the program asked something."""
         self.last_typed = float("-inf")
         """When the person last pressed a key or moved the mouse (seconds, on the clock of `type`)."""
         self.submitted = 0
@@ -48,8 +60,51 @@ class Draft:
     def empty(self) -> bool:
         return not self._text
 
-    def type(self, data: bytes, now: float, *, canonical: bool) -> None:
-        """Take bytes that were typed at `now` (seconds); `canonical`: the terminal edits the line itself."""
+    def type(self, data: bytes, now: float, *, canonical: bool, asking: bool = False) -> None:
+        """Take bytes that were typed at `now` (seconds).
+
+        canonical: the terminal edits the line itself; asking: the program asks for a decision or a secret.
+        """
+        before = self._text
+        self._keys(data, now, canonical)
+        if self._text != before:
+            self._edited = now
+        self._raw = not canonical and (not before or self._raw)
+        self.answers = asking and (not before or self.answers)
+
+    def clear(self) -> None:
+        """Forget the draft: it is none any more."""
+        self._text = ""
+
+    def taken(self, *, canonical: bool, last_output: float, unfinished: str, rows: Sequence[str]) -> bool:
+        """Whether the program has taken the keys of the draft one by one: since then it has put something
+        out, and they are not to be seen.
+
+        canonical, last_output (seconds), unfinished (the cursor's row), rows (the screen's): what is now.
+
+        More than one key in a row are only believed to be taken where the program reads single keys before
+        and after: in canonical mode the kernel might still hold the rest of them.
+        """
+        if last_output <= self._edited or self._shown(unfinished, [] if canonical else rows):
+            return False
+        if len(self._text) == 1:
+            return self.answers or self._raw
+        return self.answers and self._raw and not canonical
+
+    def _shown(self, unfinished: str, rows: Sequence[str]) -> bool:
+        """Whether the end of the draft stands before the cursor, or alone in a row, as in an input box."""
+        last = self._text.strip().rpartition("\n")[2].strip()
+        if not last:
+            return False
+        if unfinished.rstrip(BORDER).endswith(last):
+            return True
+        texts = [text for row in rows if (text := row.strip(BORDER))]
+        if any(last.endswith(text) or (len(last) > 2 and last in text) for text in texts):
+            return True
+        box = next((row for row in reversed(rows) if _INPUT.match(row)), "")
+        return box.strip(BORDER).startswith(last)  # with a suggestion after it
+
+    def _keys(self, data: bytes, now: float, canonical: bool) -> None:
         if self._pending == "\x1b" and now - self.last_typed > ESCAPE_TIMEOUT:
             self._pending = ""
         text = self._pending + self._decoder.decode(data)

@@ -32,7 +32,7 @@ class Result(StrEnum):
 
     INJECTED = "injected"  # submitted, and the terminal showed it
     UNCERTAIN = "uncertain"  # written, in whole or in part, and not verified; never typed again by itself
-    REJECTED = "rejected"  # cannot be typed; nothing was written
+    REJECTED = "rejected"  # cannot be typed, or was withdrawn; nothing was written
     UNTYPED = "untyped"  # the session ended first; nothing was written
 
 

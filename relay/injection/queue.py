@@ -42,7 +42,7 @@ _ENDS = 64  # marks remembered: more than fit on a screen, one a row
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """`on_typing` refused `injection` for the time being: it is tried again at `until`, after `delay` seconds."""
+    """`on_typing` refused `injection`, for `reason`; it is tried again after `delay` seconds, at `until`."""
 
     injection: Injection
     reason: str

@@ -55,6 +55,7 @@ class Sight:
     unfinished, rows: without what relay itself has typed.
     same:    it is the sleep in which the last typed text already found it.
     quiet:   seconds since the program's last output and since the last typing.
+    nap:     the sleep in which the program reads the terminal, if it does (relay.injection.waiting).
     """
 
     tty: TtyState
@@ -67,6 +68,7 @@ class Sight:
     alternate: bool
     unfinished: str
     rows: tuple[str, ...]
+    nap: tuple[int, int] | None = None
 
 
 def judge(sight: Sight, profile: Profile) -> Verdict:

@@ -31,6 +31,9 @@ The slowest of the agents measured (gemini) needs 200 ms between a paste and Ent
 SETTLE = 0.05
 """Seconds without output after which a program has drawn what it was sent, if it drew anything."""
 
+PRINT_TIMEOUT = 2.0
+"""Seconds to wait for a moment in which all that was printed has been looked at."""
+
 SUBMIT_TIMEOUT = 0.5
 """Seconds for a submitted text to leave the input."""
 
@@ -94,6 +97,9 @@ class Typist:
             return "the program did not read what was typed"
         await self._until(lambda: self._drawn(offset), ECHO_TIMEOUT)
         for _ in range(2):
+            # What has been printed but not looked at yet may be a question, which Enter would answer.
+            if not await self._until(lambda: not self._port.output_pending(), PRINT_TIMEOUT):
+                return "Enter was not pressed: the program prints without a pause"
             if self._submitted_by_person:
                 return "you pressed Enter while it was being typed"
             if reason := self._asking():

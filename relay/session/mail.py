@@ -5,6 +5,7 @@ Courier ── message ──→ Injector ── typed, verified ──→ Couri
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -25,11 +26,15 @@ STATES = {
 }
 """What the receiver's ledger says for each end of an injection; one that was never typed stays stored."""
 
+FIRST_RETRY, LAST_RETRY = 1.0, 30.0
+"""Seconds between two looks for what waits, where the ledger cannot be read: doubling."""
+
 
 class Mail:
     """The messages of one agent.
 
     fire: told of message events; tell_agent: what a sender must know; tell_person: what the ledger refuses.
+    It listens to `injector` for texts that are put off.
     """
 
     def __init__(
@@ -52,15 +57,25 @@ class Mail:
         self._tell_person = tell_person
         self._told_why = ""  # why messages wait
         self._collecting = False
+        self._told_trouble = False  # that the ledger cannot be used
+        injector.on_deferred = self._deferred
 
     def collect(self) -> None:
         """Have everything typed that has come so far, and from now on what comes."""
-        self._collecting = True
+        self._collect(FIRST_RETRY)
+
+    def _collect(self, retry: float) -> None:
+        """`collect`, which the ledger may refuse for now: then again in `retry` seconds."""
         try:
             waiting = self._courier.waiting()
         except LedgerError as error:
-            self._tell_person(f"{error} What waited for this agent is not given to it.")
+            self._trouble(error)
+            again = min(2 * retry, LAST_RETRY)
+            asyncio.get_running_loop().call_later(retry, self._collect, again)
             return
+        # Not before: what comes meanwhile is among what waits, and must not overtake the rest.
+        self._collecting = True
+        self._told_trouble = False
         for message in waiting:
             self.arrived(message)
 
@@ -91,9 +106,33 @@ class Mail:
             )
 
     def typing(self, injection: Injection) -> None:
-        """It is about to be typed: should we die now, nobody may type it again by himself."""
-        if injection.kind == "message":
+        """It is about to be typed: should we die now, nobody may type it again by himself.
+
+        Raises MessageRefused when it was dropped, and LedgerError when it must be tried again.
+        """
+        if injection.kind != "message":
+            return
+        try:
             self._courier.injecting(injection.id)
+        except LedgerError as error:
+            self._trouble(error)
+            raise
+        self._told_trouble = False
+
+    def _deferred(self, injection: Injection) -> None:
+        """It was about to be typed, and is not: it waits again."""
+        if injection.kind != "message":
+            return
+        try:
+            self._courier.settle(injection.id, State.STORED)
+        except LedgerError as error:
+            self._trouble(error)  # it is typed later all the same; should we die first, it is uncertain
+
+    def _trouble(self, error: LedgerError) -> None:
+        """Tell the person once that the ledger holds messages up."""
+        if not self._told_trouble:
+            self._told_trouble = True
+            self._tell_person(f"{error} Messages for this agent wait until then.")
 
     def typed(self, injection: Injection, outcome: Outcome) -> None:
         """It was typed, or never will be: the sender learns it."""

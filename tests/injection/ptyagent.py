@@ -58,7 +58,11 @@ class PtyAgent:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.master, self._read)
         self.refuse: RelayError | None = None  # what on_typing raises
+        self.begin: Callable[[Injection], None] = lambda injection: None  # what on_typing does besides
+        self.end_of: Callable[[Injection, Outcome], None] = lambda injection, outcome: None
+        self.deferred: list[str] = []
         self.injector = Injector(self, profile, on_outcome=self._outcome, on_typing=self._begin)
+        self.injector.on_deferred = lambda injection: self.deferred.append(injection.id)
 
     def submit(self, text: str, *, source: str = "Alice", kind: Kind = "message", id: str = "") -> None:
         self.injector.submit(Injection(id or f"i{len(self.typing)}", text, source, kind))
@@ -156,9 +160,11 @@ class PtyAgent:
     def _begin(self, injection: Injection) -> None:
         if self.refuse is not None:
             raise self.refuse
+        self.begin(injection)
         self.typing.append(injection.id)
 
     def _outcome(self, injection: Injection, outcome: Outcome) -> None:
+        self.end_of(injection, outcome)
         self.outcomes.append((injection.id, outcome))
         self._changed.set()
 

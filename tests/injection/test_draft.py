@@ -88,6 +88,54 @@ def test_answers_of_the_terminal_are_no_activity_and_keys_are() -> None:
     assert draft.last_typed == 6.0
 
 
+BEFORE, AFTER = 0.5, 2.0
+CHOICE = "Continue? [y/N] "
+
+
+@pytest.mark.parametrize(
+    ("keys", "asking", "raw", "now_raw", "last_output", "unfinished", "rows", "taken"),
+    [
+        (b"y", True, True, False, AFTER, "> ", [], True),  # read -n1
+        (b"y", True, False, False, AFTER, "> ", [], True),  # the terminal was canonical again too soon
+        (b"y", True, True, False, BEFORE, "> ", [], False),  # nothing was put out since
+        (b"y", True, False, False, AFTER, CHOICE + "y", [], False),  # it stands before the cursor
+        (b"n", False, False, False, AFTER, "> ", [], False),  # the kernel holds it
+        (b"yes", True, True, False, AFTER, "> ", [], False),  # the kernel may hold the rest
+        (b"1", True, True, True, AFTER, "", ["> "], True),  # a dialog that is gone
+        (b"11", True, True, True, AFTER, "", ["> "], True),  # two of them
+        (b"1", True, True, True, AFTER, "", ["❯ 1. Yes", "  2. No"], False),  # it is still there
+        (b"no", True, True, True, AFTER, "", ["│ > no      │"], False),  # an input box
+        (b"no, use x", True, True, True, AFTER, "", ["❯ 3. no, use x"], False),
+        (b"two words", True, True, True, AFTER, "", ["> two", "  words"], False),  # wrapped
+        (b"j", False, True, True, AFTER, "", ["a menu"], True),
+        (b"h", False, True, True, AFTER, "", ["> hello world"], False),  # with a suggestion
+        (b"fo\t", False, True, True, AFTER, "$ foobar", [], False),  # completed
+        (b" ", True, True, True, AFTER, "", ["more"], True),
+    ],
+)
+def test_keys_that_the_program_took_without_an_enter(
+    keys: bytes,
+    asking: bool,
+    raw: bool,
+    now_raw: bool,
+    last_output: float,
+    unfinished: str,
+    rows: list[str],
+    taken: bool,
+) -> None:
+    draft = Draft()
+    draft.type(keys, 1.0, canonical=not raw, asking=asking)
+    found = draft.taken(canonical=not now_raw, last_output=last_output, unfinished=unfinished, rows=rows)
+    assert found is taken
+
+
+def test_keys_after_an_answer_are_a_draft() -> None:
+    draft = Draft()
+    draft.type(b"1", 1.0, canonical=RAW, asking=True)
+    draft.type(b"dear", 2.0, canonical=RAW, asking=False)
+    assert not draft.taken(canonical=RAW, last_output=3.0, unfinished="", rows=["nothing of it"])
+
+
 def test_escape_alone_is_a_key_once_time_has_passed() -> None:
     draft = Draft()
     draft.type(b"\x1b", 1.0, canonical=RAW)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ptyagent import fake, running, shipped
 
-from relay.errors import LedgerError
+from relay.errors import LedgerError, MessageRefused
 from relay.injection.body import LINE_BYTES
+from relay.injection.injection import Injection
+from relay.injection.readiness import SCREEN_QUIET
 
 
 def _bodies(received: str) -> list[str]:
@@ -264,18 +268,138 @@ def test_a_cancelled_typing_is_uncertain(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_the_ledger_cannot_mark_is_not_typed(tmp_path: Path) -> None:
+def test_what_the_ledger_cannot_mark_is_typed_later_and_nothing_overtakes_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
             agent.refuse = LedgerError("the disk is full")
-            agent.submit("one")
-            assert await agent.ended() == ["untyped"]
-            assert agent.outcomes[0][1].detail == "the disk is full"
+            agent.submit("one", id="one")
+            agent.submit("two", id="two")
+            await agent.until(lambda: agent.injector.obstacle == "the disk is full")
+            assert not agent.outcomes
             agent.refuse = None
-            agent.submit("two")
-            assert await agent.ended(2) == ["untyped", "injected"]
+            assert await agent.ended(2) == ["injected"] * 2
+            assert agent.typing == ["one", "two"]
+
+    asyncio.run(main())
+
+
+def test_the_closing_prompt_does_not_wait_for_the_ledger(tmp_path: Path) -> None:
+    """R52."""
+
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            agent.refuse = LedgerError("the disk is full")
+            agent.submit("one", id="one")
+            await agent.until(lambda: agent.injector.obstacle == "the disk is full")
+            agent.refuse = None
+            agent.submit("Save what you learnt.", id="closing", kind="closing", source="relay")
+            assert await agent.ended(2) == ["injected"] * 2
+            assert agent.typing == ["closing", "one"]
+
+    asyncio.run(main())
+
+
+def test_what_is_withdrawn_at_the_last_moment_is_skipped(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+
+            def begin(injection: Injection) -> None:
+                if injection.id == "one":
+                    raise MessageRefused("it was dropped.")
+
+            agent.begin = begin
+            agent.submit("one", id="one")
+            agent.submit("two", id="two")
+            assert await agent.ended(2) == ["rejected", "injected"]
+            assert agent.outcomes[0][1].detail == "it was dropped."
             await agent.until(agent.received)
             assert "one" not in agent.received()
+
+    asyncio.run(main())
+
+
+SUDDEN = """
+import os, signal, termios
+def echo(on):
+    modes = termios.tcgetattr(0)
+    modes[3] = modes[3] | termios.ECHO if on else modes[3] & ~termios.ECHO
+    termios.tcsetattr(0, termios.TCSANOW, modes)
+def ask(*_):
+    echo(False)
+    os.write(1, b"Password: ")
+signal.signal(signal.SIGUSR1, ask)
+os.write(1, b"up> ")
+with open(os.environ["AGENT_LOG"], "ab", buffering=0) as log:
+    while line := os.read(0, 4096):
+        echo(True)
+        log.write(line)
+        os.write(1, b"ok\\n")
+"""
+
+
+def test_what_the_program_asks_while_the_ledger_is_written_is_not_answered(tmp_path: Path) -> None:
+    """The last look comes after the ledger, which may take seconds."""
+
+    async def main() -> None:
+        async with running([sys.executable, "-c", SUDDEN], tmp_path) as agent:
+
+            def slowly(injection: Injection) -> None:
+                if not agent.typing:
+                    os.kill(agent.pid, signal.SIGUSR1)
+                    select.select([agent.master], [], [])  # until it has asked
+
+            agent.begin = slowly
+            await agent.shows("up> ")
+            agent.submit("hello", id="one")
+            await agent.verdict("prompting", "password")
+            assert agent.deferred == ["one"] and not agent.received()
+            agent.press(b"hunter2\r")
+            agent.rest()
+            assert await agent.ended() == ["injected"]
+            await agent.until(lambda: "hello" in agent.received())
+            assert agent.received().startswith("hunter2\n[relay ")
+
+    asyncio.run(main())
+
+
+ONE_KEY = """
+read -n1 -p "Continue? [y/N] " answer
+printf '\\nanswer: %s\\n' "$answer" | tee "$AGENT_LOG"
+while read -p "> " line; do echo "$line" >> "$AGENT_LOG"; done
+"""
+
+
+def test_a_key_that_answered_a_question_is_no_draft(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(["bash", "-c", ONE_KEY], tmp_path) as agent:
+            agent.submit("hello")
+            await agent.verdict("prompting", "reads as a question")
+            agent.press(b"y")
+            agent.rest()
+            assert await agent.ended() == ["injected"]
+            await agent.until(lambda: "hello" in agent.received())
+            assert agent.received().lstrip().startswith("answer: y\n[relay ")
+
+    asyncio.run(main())
+
+
+def test_a_half_typed_line_stays_one_when_the_program_prints(tmp_path: Path) -> None:
+    """The kernel still holds it."""
+    program = "import os, signal\nsignal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'\\nnews\\n> '))\n"
+    program += "os.write(1, b'> ')\nos.read(0, 4096)"
+
+    async def main() -> None:
+        async with running([sys.executable, "-c", program], tmp_path) as agent:
+            await agent.verdict("ready")
+            agent.press(b"n")
+            await agent.shows("> n")
+            os.kill(agent.pid, signal.SIGUSR1)
+            await agent.shows("news")
+            agent.rest()
+            agent.submit("hello")
+            await agent.until(lambda: time.monotonic() - agent.last_output() > SCREEN_QUIET)
+            assert agent.injector.obstacle == "you have a half-typed line in it"
+            assert not agent.typing
 
     asyncio.run(main())
 

@@ -8,7 +8,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from ptyagent import PtyAgent, fake, running, shipped
+import pytest
+from ptyagent import FAKES, PtyAgent, fake, running, shipped
+
+from relay.injection import typist
 
 TEXT = "line one\n@relay:Bob not said\n\n\ttab \\"
 
@@ -29,7 +32,7 @@ def test_a_paste_arrives_as_one_exact_text(tmp_path: Path) -> None:
             (text,) = _submitted(agent)
             first, *middle, last = text.split("\n")
             assert first.startswith("[relay ") and first.endswith(" from Alice]")
-            assert "\n".join(middle) == TEXT
+            assert "\n".join(middle) == TEXT.replace("@relay", "> @relay")
             assert last == "[/relay " + first.split()[1] + "]"
             assert len(_log(agent)) == 1  # no second Enter
 
@@ -139,6 +142,64 @@ def test_a_dialog_is_never_answered(tmp_path: Path) -> None:
             agent.submit("hello")
             await agent.verdict("prompting", "reads as a dialog")
             assert not agent.typing and not agent.received()
+
+    asyncio.run(main())
+
+
+DIGIT = f"""
+import os, sys, tty
+tty.setraw(0)
+os.write(1, "\x1b[?2004hRun rm -rf build?\\r\\n❯ 1. Yes\\r\\n  2. No\\r\\n\\r\\nEsc to cancel\\r\\n".encode())
+while os.read(0, 1) != b"1":
+    pass
+os.write(1, b"\x1b[2J\x1b[H")
+os.execv(sys.executable, [sys.executable, "-S", "{FAKES}/agent_tui.py", "paste"])
+"""
+
+
+def test_a_digit_that_answered_a_dialog_is_no_draft(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running([sys.executable, "-c", DIGIT], tmp_path) as agent:
+            agent.submit("hello")
+            await agent.verdict("prompting", "reads as a dialog")
+            agent.press(b"1")
+            agent.rest()
+            assert await agent.ended() == ["injected"]
+            assert "hello" in _submitted(agent)[0]
+
+    asyncio.run(main())
+
+
+def test_a_draft_in_an_input_box_stays_one_whatever_the_program_draws(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path) as agent:
+            await agent.verdict("ready")
+            for keys in (b"d", b"ear"):
+                agent.press(keys)
+                agent.rest()
+                await agent.shows(keys.decode())
+                await agent.verdict("ready")  # quiet for long enough to look again
+                agent.submit("hello")
+                assert agent.injector.obstacle == "you have a half-typed line in it"
+            agent.press(b"\x03")
+
+    asyncio.run(main())
+
+
+def test_enter_is_not_pressed_over_what_nobody_has_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typist, "PRINT_TIMEOUT", 0.05)
+
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path) as agent:
+            pending = agent.output_pending
+            # More and more is printed once the text stands in the input.
+            monkeypatch.setattr(agent, "output_pending", lambda: b"[/relay" in agent.everything or pending())
+            agent.submit("hello")
+            assert await agent.ended() == ["uncertain"]
+            assert "Enter was not pressed" in agent.outcomes[0][1].detail
+            assert not _submitted(agent)
 
     asyncio.run(main())
 
