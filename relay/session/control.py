@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import struct
@@ -18,8 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay.errors import RelayError
+from relay.errors import RelayError, UsageError
 from relay.session.directory import MAX_LINE
+
+_log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
 
@@ -78,27 +81,42 @@ class ControlServer:
             self._listener.close()
 
     async def _serve(self, channel: socket.socket) -> None:
+        """Answer one connection's requests; whatever goes wrong with it is no other's trouble."""
         channel.setblocking(False)
-        keep = False
+        kept = False
         try:
             async for fields, fds in lines(channel):
                 request = Request(fields, fds, peer(channel), channel)
-                try:
-                    answer = await self._handle(request)
-                except RelayError as error:
-                    answer = {"error": str(error), "type": type(error).__name__}
-                finally:
-                    for fd in request.fds:
-                        os.close(fd)
+                answer = await self._answer(request)
+                kept = request.keep and "error" not in answer  # whoever keeps it sees that it was closed
                 await send(channel, answer)
-                if request.keep:
-                    keep = True
+                if kept:
                     return
-        except (OSError, ValueError):
-            pass  # the other side has gone, or does not speak our language: it gets no answer
+        except ValueError as error:
+            with suppress(OSError):
+                await send(channel, _refusal(UsageError(f"a session understands JSON lines: {error}.")))
+        except OSError:
+            pass  # the other side has gone
         finally:
-            if not keep:
+            if not kept:
                 channel.close()
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            return await self._handle(request)
+        except RelayError as error:
+            return _refusal(error)
+        except Exception as error:  # noqa: BLE001 (logged with its traceback, answered, contained)
+            _log.exception("the request %r failed", request.fields.get("op"))
+            why = f"the session failed at that ({type(error).__name__}); its log says more."
+            return _refusal(RelayError(why))
+        finally:
+            for fd in request.fds:
+                os.close(fd)
+
+
+def _refusal(error: RelayError) -> Answer:
+    return {"error": str(error), "type": type(error).__name__}
 
 
 async def lines(channel: socket.socket) -> Any:
@@ -116,7 +134,10 @@ async def lines(channel: socket.socket) -> Any:
                 return
             received += data
             while (end := received.find(b"\n")) >= 0:
-                fields = json.loads(received[:end])
+                try:
+                    fields = json.loads(received[:end])
+                except RecursionError:
+                    raise ValueError("a request is nested too deeply") from None
                 del received[: end + 1]
                 if not isinstance(fields, dict):
                     raise ValueError("a request is a JSON object")
