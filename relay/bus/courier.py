@@ -40,6 +40,9 @@ FIRST_RECONNECT = 0.2
 LAST_RECONNECT = 30.0
 """Seconds between two tries to reach the broker: doubling, with jitter."""
 
+SEEN_EVERY = 3600.0
+"""Seconds between two notes in the ledger that somebody is still there."""
+
 _GOODBYE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -87,7 +90,7 @@ class Courier:
         self._substitutes: Substitutes | None = None
         self._receipts = asyncio.Event()
         self._reannounce = asyncio.Event()
-        self._registered: set[str] = set()
+        self._seen: dict[str, float] = {}  # when the ledger last heard of whom
         self._last_status = ""
         self._ledger.register(self.team, self.name)
 
@@ -227,6 +230,7 @@ class Courier:
         while True:
             self._reannounce.clear()
             await transport.publish(*self._announcement(online=True), retain=True)
+            self._note_seen(self.name, time.time())
             self._tell_outcomes()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(presence.HEARTBEAT):
@@ -275,13 +279,17 @@ class Courier:
             else:
                 self._reannounce.set()  # the will of an earlier connection came late
             return
-        if names.key(heard.name) not in self._registered:
-            self._ledger.register(self.team, heard.name)
-            self._registered.add(names.key(heard.name))
+        self._note_seen(heard.name, time.time() if heard.online and not inbound.retained else heard.seen)
         if self._roster.hear(heard, retained=inbound.retained):
             self._ledger.appeared(self.team, heard.name, self.name)
             if self._publisher is not None:
                 self._publisher.wake()
+
+    def _note_seen(self, name: str, seen: float) -> None:
+        """Keep in the ledger who was here when, to the hour."""
+        if seen - self._seen.get(names.key(name), float("-inf")) >= SEEN_EVERY:
+            self._ledger.register(self.team, name, seen)
+            self._seen[names.key(name)] = seen
 
     async def _send_receipts(self, transport: Transport) -> None:
         while True:

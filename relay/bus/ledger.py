@@ -79,20 +79,23 @@ class Ledger:
 
     # The registry: every name that was ever in a team.
 
-    def register(self, team: str, name: str) -> None:
-        """Note that `name` is in `team`; its latest spelling is kept."""
+    def register(self, team: str, name: str, seen: float | None = None) -> None:
+        """Note that `name` was in `team` at `seen` (default: now); its latest spelling is kept."""
+        now = self._clock()
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO registry VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET name = excluded.name, "
-                "seen = excluded.seen",
-                (names.key(team), names.key(name), name, self._clock()),
+                "seen = max(seen, excluded.seen)",
+                (names.key(team), names.key(name), name, now if seen is None else min(seen, now)),
             )
 
-    def known(self, team: str) -> list[str]:
-        """The names ever seen in `team`, sorted."""
+    def known(self, team: str, within: float | None = None) -> list[str]:
+        """The names ever seen in `team`, or those seen `within` so many seconds, sorted."""
+        since = float("-inf") if within is None else self._clock() - within
         with self._guard():
             rows = self._db.execute(
-                "SELECT name FROM registry WHERE team = ? ORDER BY key", (names.key(team),)
+                "SELECT name FROM registry WHERE team = ? AND seen >= ? ORDER BY key",
+                (names.key(team), since),
             ).fetchall()
         return [name for (name,) in rows]
 

@@ -9,11 +9,14 @@ from relay.errors import MessageRefused, UnknownRecipient
 
 EVERYBODY = "*"
 
+LATELY = 24 * 3600.0
+"""Seconds within which somebody was seen whom a broadcast still reaches: names are known for ever."""
+
 
 def post(
     ledger: Ledger, team: str, sender: str, to: str, body: str, thread: str | None = None
 ) -> list[Message]:
-    """Commit a message from `sender` to `to`: an agent, the person, or `*`, everybody but the sender.
+    """Commit a message from `sender` to `to`: an agent, the person, or `*`, all others seen lately.
 
     Returns one message per receiver, names spelled as they spell them.  Raises UnknownRecipient (with a
     suggestion), MessageRefused and LedgerError; nothing was committed then.
@@ -21,11 +24,14 @@ def post(
     _check(body)
     if names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
         return ledger.send(team, sender, [names.PERSON], body, thread, arrived=True)
-    others = [name for name in ledger.known(team) if not names.same(name, sender)]
     if to == EVERYBODY:
-        if not others:
-            raise UnknownRecipient(f"nobody else is in team {team!a} yet; `relay wrap` starts an agent.")
-        return ledger.send(team, sender, others, body, thread)
+        present = [name for name in ledger.known(team, LATELY) if not names.same(name, sender)]
+        if not present:
+            raise UnknownRecipient(
+                f"nobody else is in team {team!a}, or was within a day; `relay wrap` starts an agent."
+            )
+        return ledger.send(team, sender, present, body, thread)
+    others = [name for name in ledger.known(team) if not names.same(name, sender)]
     if to.startswith("#"):
         raise MessageRefused(f"{to!a} is a channel, and there are none yet; send to a name or to '*'.")
     if names.same(to, sender):

@@ -18,7 +18,7 @@ from relay.directives.directive import Directive
 from relay.readers.line import Line
 
 BULLETS = "-*+•●◦○∙·▪▫■□◆◇►▸‣⁃⏺✦✧"
-DECORATION = rf"(?:[ \t\u00a0]*[{re.escape(BULLETS)}][ \t\u00a0]+){{0,3}}[ \t\u00a0]*"
+DECORATION = rf"(?:[ \t\u00a0]*+[{re.escape(BULLETS)}][ \t\u00a0]++){{0,3}}[ \t\u00a0]*+"
 """What may stand before a directive: indent and bullets; never a quote's `>` or a shell's prompt."""
 
 _NAMESPACE = "[A-Za-z][A-Za-z0-9_-]*"

@@ -18,12 +18,12 @@ class NoBus:
     connected = False
 
     def __init__(self, why: RelayError) -> None:
-        self._why = why
+        self.why = why
 
     async def run(self) -> None: ...
 
     def send(self, to: str, body: str, *, thread: str | None = None) -> NoReturn:
-        raise self._why
+        raise self.why
 
     def drain(self) -> None: ...
 

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from relay import names
 from relay.bus.courier import Courier
 from relay.bus.message import Message, State
 from relay.errors import LedgerError
@@ -25,6 +26,9 @@ STATES = {
     Result.REJECTED: State.REJECTED,
 }
 """What the receiver's ledger says for each end of an injection; one that was never typed stays stored."""
+
+THE_PERSON = "the person"
+"""What agents know the person by: `you` would be themselves."""
 
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 """Seconds between two looks for what waits, where the ledger cannot be read: doubling."""
@@ -58,7 +62,14 @@ class Mail:
         self._told_why = ""  # why messages wait
         self._collecting = False
         self._told_trouble = False  # that the ledger cannot be used
+        self._given: set[str] = set()  # the messages that the injector has
         injector.on_deferred = self._deferred
+
+    def use(self, courier: Courier | NoBus) -> None:
+        """Go on with another courier, and take up what waits in its ledger."""
+        self._courier = courier
+        if self._collecting:
+            self.collect()
 
     def collect(self) -> None:
         """Have everything typed that has come so far, and from now on what comes."""
@@ -85,19 +96,21 @@ class Mail:
         for message in sent:
             self._messages.append(message)
             self._record("message_sent", message)
+            if names.same(message.to, names.PERSON):
+                self._tell_person(f"{message.sender} says to you: {message.body}")
             self._fire(events.MessageSent(to=message.to, body=message.body, id=message.id))
         return sent
 
     def arrived(self, message: Message) -> None:
         """A message is in the ledger: have it typed as soon as that is safe, unless `collect` will."""
-        if not self._collecting:
+        if not self._collecting or message.id in self._given:
             return
+        self._given.add(message.id)
         self._messages.append(message)
         self._record("message_received", message)
         self._fire(events.MessageReceived(sender=message.sender, body=message.body, id=message.id))
-        self._injector.submit(
-            Injection(id=message.id, text=message.body, source=message.sender, kind="message")
-        )
+        source = THE_PERSON if names.same(message.sender, names.PERSON) else message.sender
+        self._injector.submit(Injection(id=message.id, text=message.body, source=source, kind="message"))
         verdict = self._injector.verdict
         if verdict.state is Readiness.UNSAFE and verdict.reason != self._told_why:
             self._told_why = verdict.reason
@@ -136,6 +149,7 @@ class Mail:
 
     def typed(self, injection: Injection, outcome: Outcome) -> None:
         """It was typed, or never will be: the sender learns it."""
+        self._given.discard(injection.id)
         if injection.kind == "message" and (state := STATES.get(outcome.result)):
             try:
                 self._courier.settle(injection.id, state, outcome.detail or None)

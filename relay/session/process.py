@@ -29,7 +29,7 @@ from relay.bus.courier import Courier
 from relay.bus.message import Message
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, unescape
-from relay.errors import MessageRefused, RelayError
+from relay.errors import LedgerError, MessageRefused, RelayError
 from relay.home import Home
 from relay.hooks import config_file, events
 from relay.hooks.context import MAX_MESSAGES, MAX_OUTPUT, Context, MemoryService
@@ -70,11 +70,17 @@ FAREWELL = 2.0
 AFTERTHOUGHT = 10.0
 """Seconds after the person's next prompt in which what the agent said last is still read and acted on."""
 
+ORDERED_WITH = {"broadcast": "relay"}
+"""Namespaces whose directives keep one order: both send messages to the same receivers."""
+
 LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
 """Seconds until processes that the agent left in its terminal are killed, and looks at them meanwhile."""
 
 SETTLED = 0.5
 """Seconds of quiet, with the agent waiting for input, after which it has acted on a closing prompt."""
+
+BUS_RETRY = 3.0
+"""Seconds between two tries to open a ledger that could not be used."""
 
 BUS_PATIENCE = 1.0
 """Seconds without the broker after which the person hears of it."""
@@ -136,13 +142,21 @@ class Session:
             setup.profile,
             on_outcome=self._on_typed,
             on_typing=self._on_typing,
+            prefix=setup.prefix,
         )
         if started.piped:
             self.injector.hold("its input is not a terminal of its own, so nothing is typed into it")
         self.state = AgentState(
             lambda: self.injector.verdict, lambda: time.monotonic() - self.pump.last_output
         )
-        self.courier = self._open_bus(started.home, started.options.broker or setup.settings.broker or None)
+        self._home = started.home
+        self._broker_url = started.options.broker or setup.settings.broker or None
+        self.courier: Courier | NoBus
+        try:
+            self.courier = self._open_bus()
+        except RelayError as error:
+            self._notices.append(f"{error} The agent runs on without messages.")
+            self.courier = NoBus(error)
         self._memory = self._open_memory(started.home)
         self._lines: deque[str] = deque(maxlen=MAX_OUTPUT)
         self._unheard: deque[str] = deque(maxlen=MAX_OUTPUT)
@@ -169,20 +183,16 @@ class Session:
             tell_person=self.tell_person,
         )
 
-    def _open_bus(self, home: Home, url: str | None) -> Courier | NoBus:
-        try:
-            return Courier(
-                home,
-                self.claim.team,
-                self.claim.name,
-                broker_url=url,
-                on_message=lambda message: self.mail.arrived(message),
-                on_outcome=lambda message: self.mail.settled(message),
-                on_status=self._on_bus_status,
-            )
-        except RelayError as error:
-            self._notices.append(f"{error} The agent runs on without messages.")
-            return NoBus(error)
+    def _open_bus(self) -> Courier:
+        return Courier(
+            self._home,
+            self.claim.team,
+            self.claim.name,
+            broker_url=self._broker_url,
+            on_message=lambda message: self.mail.arrived(message),
+            on_outcome=lambda message: self.mail.settled(message),
+            on_status=self._on_bus_status,
+        )
 
     def _open_memory(self, home: Home) -> MemoryStore | NoMemory:
         try:
@@ -202,7 +212,7 @@ class Session:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # launch blocked it until now
         async with self._tasks:
             self.workers.spawn(control.run(), "the control socket")
-            self.workers.spawn(self.courier.run(), "the bus")
+            self.workers.spawn(self._run_bus(), "the bus")
             self.workers.spawn(self.injector.run(), "the injection queue")
             self._begin(client)
             code = await self._exited
@@ -212,6 +222,25 @@ class Session:
         self._memory.close()
         self.claim.release()
         return code
+
+    async def _run_bus(self) -> None:
+        """Be on the bus; while the ledger cannot be used, try again and again."""
+        while True:
+            try:
+                await self.courier.run()
+            except LedgerError as error:
+                self.tell_person(f"{error} Messages wait until then.")
+                self._use(NoBus(error))
+            if not (isinstance(self.courier, NoBus) and isinstance(self.courier.why, LedgerError)):
+                return
+            await asyncio.sleep(BUS_RETRY)
+            with suppress(LedgerError):
+                self._use(self._open_bus())
+                self.terminals.tell("The ledger can be used again; messages travel.")
+
+    def _use(self, courier: Courier | NoBus) -> None:
+        self.courier = courier
+        self.mail.use(courier)
 
     def _begin(self, client: TerminalClient) -> None:
         self.journal.write(
@@ -349,7 +378,8 @@ class Session:
 
     def on_directives(self, directives: list[Directive]) -> None:
         for directive in directives:
-            self.workers.queue(f"@{directive.namespace}", self._act_on(directive))
+            kind = ORDERED_WITH.get(directive.namespace, directive.namespace)
+            self.workers.queue(f"@{kind}", self._act_on(directive))
 
     def on_output(self, data: bytes) -> None:
         self.state.suspended = False

@@ -62,7 +62,7 @@ async def second(event, ctx):
         "--ready", "@memory:save the mat hides a key\n", cwd=folder, options=("--task", "tidy up")
     )
     alice.hears("Saved to memory")
-    alice.hears("from you] mail")
+    alice.hears("from the person] mail")
     assert [text for _, text in alice.texts()][:3] == ["You are on call.", "Be brief.", "The task is tidy up"]
     assert [source for source, _ in alice.texts()][:3] == [
         "hook first (on session_start)",

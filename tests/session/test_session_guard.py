@@ -174,7 +174,7 @@ def test_what_a_dead_session_left_names_no_caller(relay: Relay) -> None:
     claim.write_text(str(os.getpid()))
     bob = Puppet(relay, "Bob").wrap()
     relay("send", "Bob", "from the person")
-    bob.hears("from you] from the person")
+    bob.hears("from the person] from the person")
 
 
 def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> 
     alice.hears("from a peer")
     first, second = alice.heard.splitlines()
     assert first == "hello world"
-    assert second.endswith("from you] from a peer " + second[-len("[/relay abcd]") :])
+    assert second.endswith("from the person] from a peer " + second[-len("[/relay abcd]") :])
 
 
 def test_what_the_person_types_never_fires(relay: Relay, attached: Terminals) -> None:
