@@ -5,31 +5,85 @@ Loading argparse and every command's module costs 20 ms, which the agent's first
 
 from __future__ import annotations
 
+import io
+import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: sys.argv[1:]); the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    from relay.errors import RelayError
-
     try:
-        if argv[:1] == ["wrap"] and not {"-h", "--help"} & set(argv[1:2]):
-            from relay.cli import wrap
+        from relay.errors import RelayError
 
-            return wrap.quick(argv[1:])
-        from relay.cli.main import dispatch
-
-        return dispatch(argv)
-    except RelayError as error:
-        print(f"relay: {error}", file=sys.stderr)
-        return error.exit_code
+        try:
+            return _command(argv)
+        except RelayError as error:
+            print(f"relay: {error}", file=sys.stderr)
+            return error.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
-        sys.stdout = None
+        sys.stdout = None  # whoever read it has gone; Python would complain once more when it flushes at exit
         return 141
+    except OutputFailed as error:
+        sys.stdout = None
+        print(f"relay: cannot write to the standard output: {error.strerror}.", file=sys.stderr)
+        return 1
+
+
+class OutputFailed(OSError):
+    """The standard output takes nothing: its disk is full, or it was closed."""
+
+
+class _Output(io.FileIO):
+    """The standard output; a failure is told apart from those of other files."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputFailed(error.errno, error.strerror) from None
+
+
+def _command(argv: list[str]) -> int:
+    if argv[:1] == ["wrap"] and not {"-h", "--help"} & set(argv[1:2]):
+        from relay.cli import wrap
+
+        return wrap.quick(argv[1:])
+    _prepare_output()
+    from relay.cli.main import dispatch
+
+    try:
+        return dispatch(argv)
+    finally:
+        sys.stdout.flush()  # here its failure can be told, at exit it cannot; argparse exits after its help
+
+
+def _prepare_output() -> None:
+    """Have everything that is printed go somewhere, or fail in a way that `main` tells."""
+    for fd, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None:  # the caller closed it, and the next file that is opened would lie there
+            # `fd` is the lowest free number. Open for reading only: printing fails, and is told.
+            os.open(os.devnull, os.O_WRONLY if fd == 2 else os.O_RDONLY)
+    before = sys.stdout
+    if before is not None and before is not sys.__stdout__:
+        return  # a test's, or a program's that calls us
+    errors = "strict" if before is None else before.errors
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Output(1, "w", closefd=False)),
+        encoding=None if before is None else before.encoding,
+        errors="replace" if errors == "strict" else errors,  # a character less is better than no answer
+        line_buffering=before is not None and before.isatty(),
+    )
+    if sys.stderr is None:
+        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
 
 
 if __name__ == "__main__":

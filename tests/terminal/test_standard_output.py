@@ -1,0 +1,51 @@
+"""Commands whose standard output takes nothing, or not every character: a line, not a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from emulator import RELAY
+
+from support import Relay
+
+
+def _run(relay: Relay, script: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["bash", "-c", script.replace("relay ", f"{RELAY} ")],
+        env={**relay.environment, "PYTHONSAFEPATH": "1", **(env or {})},
+        cwd=relay.home,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["--help", "ps", "ps --help", "agents"])
+def test_an_output_that_is_full_is_told(command: str, unbuffered: str, relay: Relay) -> None:
+    run = _run(relay, f"relay {command} > /dev/full", {"PYTHONUNBUFFERED": unbuffered})
+    assert run.stderr == b"relay: cannot write to the standard output: No space left on device.\n"
+    assert run.returncode == 1
+
+
+def test_an_output_that_is_closed_is_told_if_there_was_something_to_say(relay: Relay) -> None:
+    run = _run(relay, "relay ps >&-")
+    assert run.stderr == b"relay: cannot write to the standard output: Bad file descriptor.\n"
+    assert run.returncode == 1
+    assert _run(relay, "relay stop --all <&- >&- 2>&-").returncode == 0
+    assert _run(relay, "relay no-such-command >&- 2>&-").returncode == 2
+
+
+def test_a_reader_that_has_gone_is_no_error(relay: Relay) -> None:
+    run = _run(relay, "relay --help | true; echo ${PIPESTATUS[0]}")
+    assert run.stdout in {b"141\n", b"0\n"}
+    assert run.stderr == b""
+
+
+def test_a_character_that_the_output_lacks_is_replaced(relay: Relay) -> None:
+    run = _run(relay, "relay memory save grün; relay memory list", {"PYTHONIOENCODING": "ascii"})
+    assert b"gr?n" in run.stdout, run
+    assert b"Traceback" not in run.stderr
