@@ -9,12 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
+from typing import Any
 
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
-from relay.session.directory import MAX_LINE, error_from, find
-from relay.terminal.client import Client, TerminalMode
+from relay.session.directory import MAX_LINE, SessionInfo, error_from, find
+from relay.terminal.client import HANDLED, Client, TerminalMode
+
+PATIENCE = 5.0
+"""Seconds that a session has to take our terminal; another's is given back first, which takes a moment."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,18 +40,27 @@ def run(args: argparse.Namespace) -> int:
     *flags, control = mode.saved
     saved = [*flags, [c[0] if isinstance(c, bytes) else c for c in control]]
     request = {"op": "attach", "interactive": True, "saved": saved}
-    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(PATIENCE)
+        # Until the client handles them: a signal would leave a raw terminal behind.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        try:
+            _lend(channel, session, mode, request)
+            channel.settimeout(None)
+            return Client(channel, mode).run()
+        finally:
+            mode.restore()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+
+
+def _lend(channel: socket.socket, session: SessionInfo, mode: TerminalMode, request: dict[str, Any]) -> None:
+    """Make the terminal raw and hand it to the session. RelayError if the session does not take it."""
     try:
         channel.connect(os.fspath(session.socket))
         mode.lend()
         socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [0, 1])
-        answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0] or b"{}")
-        if "error" in answer:
-            raise error_from(answer)
+        answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0])
     except (OSError, ValueError) as error:
-        mode.restore()
         raise RelayError(f"the session does not answer ({error}). Is it still in `relay ps`?") from None
-    except RelayError:
-        mode.restore()
-        raise
-    return Client(channel, mode).run()
+    if "error" in answer:
+        raise error_from(answer)

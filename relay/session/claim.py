@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 
-from relay.errors import NameInUse
+from relay.errors import NameInUse, RelayError
 from relay.home import Home, check_socket_path, private_directory
 from relay.names import key, validate
+
+PATIENCE = 15.0
+"""Seconds for which a name is waited for whose agent has ended; its session still acts on its last words."""
+
+LOOK = 0.05
+"""Seconds between two looks at whether the name is free."""
+
+ANSWER = 1.0
+"""Seconds that the session which has the name gets to say what it does."""
 
 
 class Claim:
@@ -23,7 +33,7 @@ class Claim:
         self.name = name
         self.team = team
         self.lock = lock
-        self.socket = lock.removesuffix(".lock") + ".sock"
+        self.socket = _socket(lock)
         self.fd = fd
 
     def note(self, pid: int) -> None:
@@ -45,10 +55,17 @@ class Claim:
 
 
 def claim(home: Home, team: str, name: str) -> Claim:
-    """Claim `name`; NameInUse if a live session has it, InvalidName or HomeError if it cannot be one."""
+    """Claim `name`; NameInUse if a live session has it, InvalidName or HomeError if it cannot be one.
+
+    For a session that is ending, or that does not answer because it just begins or ends, it waits.
+    """
     validate(team, "team")
     validate(name)
-    taken = _try(home, team, name)
+    deadline = time.monotonic() + PATIENCE
+    while (taken := _try(home, team, name)) is None and time.monotonic() < deadline:
+        if not _ending(_lock(home, team, name)):
+            break
+        time.sleep(LOOK)
     if taken is None:
         raise NameInUse(
             f"a session called {name} is running in team {team}. "
@@ -70,11 +87,32 @@ def claim_free(home: Home, team: str, command: str) -> Claim:
     raise NameInUse(f"a thousand sessions are called {base}. Choose a name with -n.")
 
 
+def _lock(home: Home, team: str, name: str) -> str:
+    return os.path.join(home.run_dir, "sessions", key(team), key(name) + ".lock")
+
+
+def _socket(lock: str) -> str:
+    return lock.removesuffix(".lock") + ".sock"
+
+
+def _ending(lock: str) -> bool:
+    """Whether the session that holds `lock` may soon let go of it; one that lives and answers does not."""
+    from pathlib import Path
+
+    from relay.session.directory import call
+    from relay.session.state import ENDING
+
+    try:
+        state = call(Path(_socket(lock)), {"op": "info"}, ANSWER)["info"]["state"]
+    except (RelayError, KeyError):
+        return True
+    return bool(state == ENDING)
+
+
 def _try(home: Home, team: str, name: str) -> Claim | None:
-    folder = os.path.join(home.run_dir, "sessions", key(team))
-    private_directory(folder)
-    lock = os.path.join(folder, key(name) + ".lock")
-    check_socket_path(lock.removesuffix(".lock") + ".sock")
+    lock = _lock(home, team, name)
+    private_directory(os.path.dirname(lock))
+    check_socket_path(_socket(lock))
     while True:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -112,6 +112,8 @@ def _be_session(
                 # What comes from a pipe was typed by nobody, and what comes from a terminal that does not
                 # show the agent's output is echoed by that terminal.
                 echo=not piped,
+                # What goes into a file or a pipe is what the agent wrote, byte for byte.
+                line_feeds_return=options.detached or os.isatty(1),
             )
         except RelayError as error:
             _tell_end(channel, str(error), error.exit_code)

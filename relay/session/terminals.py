@@ -14,12 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from relay.errors import RelayError
 from relay.readers.auto import AutoReader
 from relay.session.control import lines, send
 from relay.session.work import Workers
 from relay.terminal.forward import Forwarder
 from relay.terminal.lend import Lent
-from relay.terminal.pty import COLUMNS, ROWS, Pty, flags
+from relay.terminal.pty import Pty, flags
 from relay.text import one_line
 
 GOODBYE = 1.0
@@ -115,11 +116,21 @@ class Terminals:
         self._fit()  # it may have changed while nobody told us
 
     async def take_over(self, client: TerminalClient, lent: Lent) -> None:
-        """Serve another terminal instead of the one served now; it is repainted."""
-        while self._client is not None:  # two that attach at once come here in turn
-            await self._dismiss("another terminal has attached")
-        self.adopt(client)
+        """Serve another terminal instead of the one served now; it is repainted.
+
+        Raises RelayError, having closed `lent`, when the agent has no terminal any more.
+        """
+        while self._client is not None and not self._forwarder.over:  # two at once come here in turn
+            await self._dismiss(f"another terminal has attached; `relay attach {self._name}` takes it back")
+        if self._forwarder.over:
+            lent.close()
+            raise RelayError(
+                f"{self._name} has no terminal any more: it has ended, or ignores that it was taken from it. "
+                f"`relay stop {self._name}` ends what is left of it."
+            )
+        self._pty.return_line_feeds()
         self._waiting = lent
+        self.adopt(client)  # it takes the size of the new terminal before the screen is held for the repaint
         self._holds += 1
         self._forwarder.hold()
 
@@ -130,12 +141,10 @@ class Terminals:
         if lent is None or self._holds:
             return  # it has gone meanwhile, and perhaps another has come
         self._waiting = None
+        if self._forwarder.over:
+            lent.close()
+            return
         screen = self._reader.screen
-        # The size first: the repaint is of the screen as that terminal will show it.
-        columns, rows, *pixels = lent.size() or (COLUMNS, ROWS, 0, 0)
-        self._forwarder.resize(columns, rows, *pixels)
-        if screen is not None:
-            screen.resize(columns, rows)
         self._forwarder.lend(lent, b"" if screen is None else screen.repaint())
 
     def answer_queries(self) -> None:
@@ -157,9 +166,14 @@ class Terminals:
             else:
                 self._pty.hang_up(signal.SIGHUP)
                 # What ignores that finds, as it would alone, that its terminal gives an end of file.
-                asyncio.get_running_loop().call_later(HANG_UP, self._forwarder.finish)
+                asyncio.get_running_loop().call_later(HANG_UP, self._end_terminal, self._client)
         else:
             self.detach()
+
+    def _end_terminal(self, owner: TerminalClient) -> None:
+        """Unless somebody else has lent it another one meanwhile."""
+        if self._client is None or self._client is owner:
+            self._forwarder.finish()
 
     async def end_input(self, waits_for_input: Callable[[], bool]) -> None:
         """What was piped into us is over: whenever the agent asks for more it gets an end of file.
@@ -193,8 +207,9 @@ class Terminals:
             self._workers.spawn(self._client.tell("stopped"), "the terminal")
 
     def screen_changed(self) -> None:
-        """Keep the client informed of the modes it must undo if we are killed."""
+        """Keep the client informed of the modes it must undo if we are killed: at once, then at intervals."""
         if self._modes_timer is None:
+            self._look_at_modes()
             loop = asyncio.get_running_loop()
             self._modes_timer = loop.call_later(MODES_INTERVAL, self._look_at_modes)
 
@@ -203,7 +218,7 @@ class Terminals:
         text = one_line(text, NOTICE_LENGTH)
         screen = self._reader.screen
         canonical, _, _ = flags(self._pty.attributes())
-        if self._client is None or not canonical or screen is None or screen.alternate:
+        if not self._forwarder.watched or not canonical or screen is None or screen.alternate:
             self._untold.append(text)
             return
         start = "\r\n" if screen.cursor[0] else ""
@@ -255,7 +270,8 @@ class Terminals:
 
     def _fit(self) -> None:
         """Give the agent's terminal the size of the person's."""
-        if size := self._forwarder.lent_size():
+        size = self._forwarder.lent_size() if self._waiting is None else self._waiting.size()
+        if size:
             self._forwarder.resize(*size)
 
     def _gone(self, client: TerminalClient) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from collections import deque
 
 from relay.terminal.pty import end_of_file, set_size
@@ -21,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from relay.terminal.detach import DetachKeys
     from relay.terminal.lend import Lent
     from relay.terminal.pty import Pty
 
@@ -50,10 +52,8 @@ CTRL_D = b"\x04"
 ECHO_PATIENCE = 2
 """Milliseconds for which news of a key waits for its echo: whoever is woken competes with it."""
 
-ESCAPE_KEY = 0x1D
-"""Ctrl-], the first of the two keys that detach (telnet's and virsh's); twice sends it once."""
-ESCAPE_PATIENCE = 500
-"""Milliseconds after which a lone Ctrl-] goes to the agent."""
+ESCAPE_KEY, ESC = b"\x1d", b"\x1b"
+"""Ctrl-], the first of the two keys that detach (telnet's and virsh's), and what begins its other forms."""
 
 PTY_LIMIT = 1 << 17
 """Bytes that a PTY holds at the most, generously (Linux: 64 KB)."""
@@ -68,12 +68,15 @@ class Forwarder:
     Other threads may call `write`, `hold`, `lend`, `withdraw`, `pause`, `settle`, `finish`, `resize` and
     read `tee`, `unwritten` and `produced`; they set `consumed` as they take output off the tee.  `wake` is a
     descriptor that becomes readable when the tee holds something new after `rearm` was called.
+
+    over: the thread has ended or was told to; no terminal can be lent any more.
     """
 
     def __init__(self, pty: Pty) -> None:
         self.tee: deque[tuple[int, object]] = deque()
         self.produced = 0
         self.consumed = 0
+        self.over = False
         self.wake, self._wake_write = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(self._wake_write, False)
@@ -98,7 +101,8 @@ class Forwarder:
         self._unannounced = False  # the tee holds what a person typed, and nobody was woken for it yet
         self._read: Callable[[int, int], bytes] = os.read
         self._write_bytes: Callable[[int, bytes], int] = os.write
-        self._escape_seen = False
+        self._detach: DetachKeys | None = None  # loaded with the first key that may be one of them
+        self._keys_due = 0.0  # monotonic seconds at which what it keeps goes to the agent; 0: nothing is kept
         self._masks: dict[int, int] = {}
         self._poll = select.poll()
         self._thread = threading.Thread(target=self._run, name="forward", daemon=True)
@@ -135,18 +139,30 @@ class Forwarder:
         """Whether the agent has said something that is not off the tee yet."""
         if self.tee:
             return True
+        master = self._pty.master
+        if master < 0:
+            return False
         look = select.poll()
-        look.register(self._master, select.POLLIN)
-        return self._thread.is_alive() and any(mask & select.POLLIN for _, mask in look.poll(0))
+        look.register(master, select.POLLIN)
+        return any(mask & select.POLLIN for _, mask in look.poll(0))
 
     def lent_size(self) -> tuple[int, int, int, int] | None:
         """(columns, rows, width, height) of the terminal that is lent now; None without one."""
         lent = self._lent
         return None if lent is None else lent.size()
 
+    @property
+    def watched(self) -> bool:
+        """Whether the output goes to a person's terminal: not into a file, not into a pipe, not nowhere."""
+        lent = self._lent
+        return lent is not None and lent.sink_is_terminal
+
     def show(self, data: bytes) -> None:
-        """Queue `data` for the lent terminal alone, between two pieces of the agent's output."""
-        self._order(self._show, data)
+        """Queue `data` for the lent terminal alone, between two pieces of the agent's output.
+
+        Output that is redirected stays what the agent said: nothing is shown then.
+        """
+        self._order(self._show_person, data)
 
     def lend(self, terminal: Lent, greeting: bytes = b"") -> None:
         """Serve this terminal from now on; `greeting` (a repaint) is shown first. Replaces another."""
@@ -178,6 +194,7 @@ class Forwarder:
 
     def finish(self) -> None:
         """The agent has ended: forward what is left in the PTY, then ENDED, then stop."""
+        self.over = True
         self._order(self._finish)
 
     def rearm(self) -> None:
@@ -213,10 +230,12 @@ class Forwarder:
             while self._step():
                 pass
         finally:
+            self.over = True
+            self._obey()  # what was ordered before anybody could see that
             self._event(ENDED, None)
             self._drop_terminal()
-            for fd in (self._master, self._poke_read):
-                os.close(fd)
+            self._pty.close()
+            os.close(self._poke_read)
 
     def _step(self) -> bool:
         lent = self._lent
@@ -226,17 +245,13 @@ class Forwarder:
             (0 if full else select.POLLIN) | (select.POLLOUT if self._to_child else 0),
         )
         if lent is not None:
-            reading = not self._paused and lent.source >= 0 and len(self._to_child) < CHILD_LIMIT
-            if lent.source == lent.sink >= 0:
-                mask = (select.POLLIN if reading else 0) | (select.POLLOUT if self._to_sink else 0)
-                self._watch(lent.source, mask)
-            else:
-                if lent.source >= 0:
-                    self._watch(lent.source, select.POLLIN if reading else 0)
-                if lent.sink >= 0:
-                    self._watch(lent.sink, select.POLLOUT if self._to_sink else 0)
+            reading = not self._paused and len(self._to_child) < CHILD_LIMIT
+            if lent.source >= 0:
+                self._watch(lent.source, select.POLLIN if reading else 0)
+            if lent.sink >= 0:
+                self._watch(lent.sink, select.POLLOUT if self._to_sink else 0)
         draining = (self._finishing or self._unsettled > 0) and not self._to_sink
-        timeout = 0 if draining else ESCAPE_PATIENCE if self._escape_seen else None
+        timeout = 0 if draining else self._keys_timeout()
         if self._unannounced:
             ready = self._poll.poll(ECHO_PATIENCE if timeout is None else min(ECHO_PATIENCE, timeout))
             if not ready:
@@ -244,9 +259,6 @@ class Forwarder:
                 return True
         else:
             ready = self._poll.poll(timeout)
-        if not ready and self._escape_seen:
-            self._escape_seen = False
-            self._type(bytes((ESCAPE_KEY,)))
         read_something = False
         for fd, mask in ready:
             if fd == self._master:
@@ -271,8 +283,9 @@ class Forwarder:
 
     def _linger(self) -> bool:
         """The PTY is over. Go on while a terminal is still to be given what it has not taken."""
-        if self._masks.pop(self._master, None) is not None:
-            self._poll.unregister(self._master)
+        self._watch(self._master, 0)
+        if self._lent is not None:
+            self._watch(self._lent.source, 0)
         while self._to_sink and self._lent is not None:
             self._watch(self._lent.sink, select.POLLOUT)
             for fd, _ in self._poll.poll():
@@ -305,7 +318,8 @@ class Forwarder:
             return False
         if self._lent is not None and self._lent.sink >= 0:
             self._show(data)
-        self._tee(data)
+        # Without its CRs the virtual screen, which stands for a terminal, would begin no line at the left.
+        self._tee(data if self._pty.line_feeds_return else data.replace(b"\n", b"\r\n"))
         if self._unsettled:
             self._unsettled -= len(data)
             if self._unsettled <= 0:
@@ -346,6 +360,10 @@ class Forwarder:
         self._to_sink += data
         self._flush_sink()
 
+    def _show_person(self, data: bytes) -> None:
+        if self.watched:
+            self._show(data)
+
     def _flush_sink(self) -> None:
         lent = self._lent
         if lent is None or lent.sink < 0:
@@ -380,42 +398,45 @@ class Forwarder:
         if lent.interactive:
             self._keys(data)
         else:
-            self._type(data)
+            self._write_child(data)  # typed by nobody: there is no draft to mind and no echo to expect
 
     def _end_input(self, lent: Lent) -> None:
         """A pipe or file that was our input is over."""
-        if lent.source in self._masks:
-            self._watch(lent.source, 0)
-        source, lent.source = lent.source, -1
-        if source != lent.sink:
-            os.close(source)
+        self._watch(lent.source, 0)
+        os.close(lent.source)
+        lent.source = -1
         self._event(INPUT_OVER, None)
 
     def _end_of_file(self) -> None:
-        self._type(end_of_file(self._pty.attributes()) or CTRL_D)
+        self._write_child(end_of_file(self._pty.attributes()) or CTRL_D)
 
     def _keys(self, data: bytes) -> None:
         """What a person typed: to the agent, but for Ctrl-] d, which detaches."""
-        if not self._escape_seen and ESCAPE_KEY not in data:
+        if not self._keys_due and ESC not in data and ESCAPE_KEY not in data:
             self._type(data)
             return
-        kept = bytearray()
-        for byte in data:
-            if self._escape_seen:
-                self._escape_seen = False
-                if byte in b"dD":
-                    self._type(bytes(kept))
-                    self._paused = True  # what is typed now is for the shell
-                    self._event(DETACH, None)
-                    return
-                kept.append(ESCAPE_KEY)
-                if byte != ESCAPE_KEY:
-                    kept.append(byte)
-            elif byte == ESCAPE_KEY:
-                self._escape_seen = True
-            else:
-                kept.append(byte)
-        self._type(bytes(kept))
+        if self._detach is None:
+            from relay.terminal.detach import DetachKeys  # needs `re`: 5 ms, after the agent's start
+
+            self._detach = DetachKeys()
+        passed, detached = self._detach.feed(data)
+        patience = self._detach.patience
+        self._keys_due = 0.0 if patience is None else time.monotonic() + patience
+        self._type(passed)
+        if detached:
+            self._paused = True  # what is typed now is for the shell
+            self._event(DETACH, None)
+
+    def _keys_timeout(self) -> int | None:
+        """Milliseconds until what was kept of the person's keys goes to the agent, which it does here."""
+        if not self._keys_due or self._detach is None:
+            return None
+        left = self._keys_due - time.monotonic()
+        if left > 0:
+            return int(left * 1000) + 1
+        self._keys_due = 0.0
+        self._type(self._detach.flush())
+        return None
 
     def _type(self, data: bytes) -> None:
         """Bytes of the person's, to be told apart from ours by the reader of the tee."""
@@ -470,11 +491,12 @@ class Forwarder:
     def _drop_terminal(self) -> None:
         lent, self._lent = self._lent, None
         self._to_sink.clear()
-        self._escape_seen = False
+        if self._detach is not None:
+            self._detach.flush()
+            self._keys_due = 0.0
         if lent is not None:
-            for fd in {lent.source, lent.sink}:
-                if fd in self._masks:
-                    self._watch(fd, 0)
+            for fd in (lent.source, lent.sink):
+                self._watch(fd, 0)
             lent.close()
 
     def _lose(self, what: str) -> None:

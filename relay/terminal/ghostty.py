@@ -19,6 +19,9 @@ _SCROLLBACK_COLUMN = 32 << 10
 
 _OSC_BYTES = 4096
 
+_MAX_COLUMNS, _MAX_ROWS = 2000, 1000
+"""The largest screen that is drawn. A terminal may claim 65535 x 65535 cells, which would fill the memory."""
+
 # DEC private modes that outlive their program on a terminal, with the state a terminal starts in (xterm
 # ctlseqs, "DEC Private Mode Set"; 2004, 2026, 2027, 2031 and 2048 are their successors' common additions).
 _MODES_OFF = (1, 5, 9, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026, 2031, 2048)
@@ -48,7 +51,7 @@ class GhosttyScreen:
         self._lost = False
         self._plain = True  # no control sequence has come yet: there is no mode to undo
         self._collecting = False
-        self._size = (max(columns, 1), max(rows, 1))
+        self._size = _bounded(columns, rows)
         self._terminal: c_void_p | None = c_void_p()
         self._mark = c_void_p()
         _check_open(self._lib.ghostty_terminal_new(None, ctypes.byref(self._terminal), *self._size))
@@ -96,7 +99,7 @@ class GhosttyScreen:
     def resize(self, columns: int, rows: int) -> None:
         if self.failed is not None or self._terminal is None:
             return
-        size = (max(columns, 1), max(rows, 1))
+        size = _bounded(columns, rows)
         try:
             # The pixel sizes matter to size reports and images only.
             _check(self._lib.ghostty_terminal_resize(self._terminal, *size, 8, 16), "resizing")
@@ -360,6 +363,10 @@ class GhosttyScreen:
             return _fill(call, 16 * self.columns * self.height)
         finally:
             self._lib.ghostty_formatter_free(formatter)
+
+
+def _bounded(columns: int, rows: int) -> tuple[int, int]:
+    return min(max(columns, 1), _MAX_COLUMNS), min(max(rows, 1), _MAX_ROWS)
 
 
 def _check_open(result: int) -> None:

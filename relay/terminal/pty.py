@@ -55,13 +55,17 @@ def resolve(command: str, env: Mapping[str, str]) -> str:
 
 
 class Pty:
-    """A running agent: `pid` is also its process group; `master` is our end of its terminal."""
+    """A running agent: `pid` is also its process group; `master` is our end of its terminal, -1 once closed.
 
-    __slots__ = ("master", "pid")
+    line_feeds_return: the agent's line feeds are made CR LF, as terminals do until a program says otherwise.
+    """
 
-    def __init__(self, pid: int, master: int) -> None:
+    __slots__ = ("line_feeds_return", "master", "pid")
+
+    def __init__(self, pid: int, master: int, *, line_feeds_return: bool = True) -> None:
         self.pid = pid
         self.master = master
+        self.line_feeds_return = line_feeds_return
 
     @classmethod
     def spawn(
@@ -73,6 +77,7 @@ class Pty:
         size: tuple[int, int] = (COLUMNS, ROWS),
         attributes: list[Any] | None = None,
         echo: bool = True,
+        line_feeds_return: bool = True,
         pixels: tuple[int, int] = (0, 0),
     ) -> Pty:
         """Start `path` with `argv` in a new terminal of `size` (columns, rows).
@@ -83,10 +88,12 @@ class Pty:
         master, slave = os.openpty()
         if attributes is not None:
             termios.tcsetattr(slave, termios.TCSANOW, attributes)
+        changed = termios.tcgetattr(slave)
         if not echo:
-            changed = termios.tcgetattr(slave)
             changed[_LFLAG] &= ~termios.ECHO
-            termios.tcsetattr(slave, termios.TCSANOW, changed)
+        if not line_feeds_return:
+            changed[_OFLAG] &= ~termios.OPOST
+        termios.tcsetattr(slave, termios.TCSANOW, changed)
         set_size(master, *size, *pixels)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         failed, report = os.pipe()
@@ -106,7 +113,23 @@ class Pty:
                     f"{argv[0]!a} cannot be executed: {os.strerror(code)}. Check its first line and format."
                 )
             raise RelayError(f"cannot start {argv[0]!a}: {os.strerror(code)}.")
-        return cls(pid, master)
+        return cls(pid, master, line_feeds_return=line_feeds_return)
+
+    def close(self) -> None:
+        """Close our end: the agent's terminal is gone. Its number may be another file's from now on."""
+        master, self.master = self.master, -1
+        if master >= 0:
+            os.close(master)
+
+    def return_line_feeds(self) -> None:
+        """A terminal is to show the output that was redirected until now: make its line feeds CR LF."""
+        if self.line_feeds_return:
+            return
+        self.line_feeds_return = True
+        changed = self.attributes()
+        if changed is not None and flags(changed)[0]:  # in raw mode the program does that itself
+            changed[_OFLAG] |= termios.OPOST | termios.ONLCR
+            termios.tcsetattr(self.master, termios.TCSANOW, changed)
 
     def signal(self, number: int, group: int = 0) -> None:
         """Send signal `number` to the agent's process group, or to `group`; nothing if it is gone."""
@@ -151,12 +174,14 @@ class Pty:
     def foreground(self) -> int:
         """The foreground process group of the terminal, 0 if there is none."""
         try:
-            return os.tcgetpgrp(self.master)
+            return 0 if self.master < 0 else os.tcgetpgrp(self.master)
         except OSError:
             return 0
 
     def attributes(self) -> list[Any] | None:
         """termios attributes of the agent's terminal, None when it is gone."""
+        if self.master < 0:
+            return None
         try:
             return list(termios.tcgetattr(self.master))
         except termios.error:

@@ -237,3 +237,15 @@ def test_the_package_itself_is_not_imported() -> None:
     code += "print([m for m in sys.modules if m in ('pyghostty', 'cffi', 'asyncio')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_terminal_that_claims_to_be_enormous_is_drawn_in_part() -> None:
+    screen = open_screen(65535, 65535)
+    assert (screen.columns, screen.height) == (2000, 1000)
+    screen.resize(80, 24)
+    screen.resize(65535, 65535)
+    assert (screen.columns, screen.height) == (2000, 1000)
+    screen.feed(b"\x1b[65535;65535Hx")
+    assert screen.cursor == (1999, 999)
+    assert len(screen.rows()) == 1000
+    screen.close()

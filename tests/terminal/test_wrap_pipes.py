@@ -37,16 +37,16 @@ def _run(
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("printf 'one\\ntwo\\n' | relay wrap cat", "one\r\ntwo\r\n"),
-        ("printf 'one\\ntwo' | relay wrap cat", "one\r\ntwo"),
+        ("printf 'one\\ntwo\\n' | relay wrap cat", "one\ntwo\n"),
+        ("printf 'one\\ntwo' | relay wrap cat", "one\ntwo"),
         ("relay wrap cat < /dev/null", ""),
-        ("printf 'one\\n' > file; relay wrap cat < file", "one\r\n"),
-        ("echo word | relay wrap sh -c 'read line; echo got $line'", "got word\r\n"),
-        ("relay wrap echo out < /dev/null | cat", "out\r\n"),
-        ("relay wrap echo out > file; cat file", "out\r\n"),
-        ("relay wrap sh -c 'echo err >&2' 2> /dev/null", "err\r\n"),
-        ("relay wrap echo closed <&-", "closed\r\n"),
-        ("relay wrap echo closed 2>&- <&-", "closed\r\n"),
+        ("printf 'one\\n' > file; relay wrap cat < file", "one\n"),
+        ("echo word | relay wrap sh -c 'read line; echo got $line'", "got word\n"),
+        ("relay wrap echo out < /dev/null | cat", "out\n"),
+        ("relay wrap echo out > file; cat file", "out\n"),
+        ("relay wrap sh -c 'echo err >&2' 2> /dev/null", "err\n"),
+        ("relay wrap echo closed <&-", "closed\n"),
+        ("relay wrap echo closed 2>&- <&-", "closed\n"),
         ("relay wrap sh -c 'echo x > file' >&- 2>&- <&-; cat file", "x\n"),
         ("seq 20000 | relay wrap sh -c 'cat > got'; seq 20000 | cmp - got && echo same", "same\n"),
     ],
@@ -60,20 +60,36 @@ def test_input_and_output_that_are_no_terminal(script: str, said: str, relay: Re
 def test_a_program_with_line_editing_ends_with_its_input(script: str, relay: Relay) -> None:
     run = _run(relay, script)
     assert run.returncode == 0
-    assert "echo" not in script or b"\nhi\r\n" in run.stdout
+    assert "echo" not in script or b"\nhi\n" in run.stdout
 
 
 def test_an_output_that_is_closed_early_ends_the_agent(relay: Relay) -> None:
     run = _run(relay, "relay wrap yes | head -1; echo ${PIPESTATUS[@]}")
-    assert run.stdout == b"y\r\n141 0\n"
+    assert run.stdout == b"y\n141 0\n"
     assert run.stderr == b""
 
 
 def test_binary_output_into_a_pipe_is_exact(relay: Relay) -> None:
     data = bytes(range(256)) * 4000
     (relay.home / "data").write_bytes(data)
-    run = _run(relay, "relay wrap sh -c 'stty -opost; cat data' | cat")
+    run = _run(relay, "relay wrap cat data | cat")
     assert run.stdout == data
+
+
+def test_lines_into_a_pipe_are_still_read_as_lines(relay: Relay) -> None:
+    """Without the CRs that a terminal would add, a directive still begins its line, drawn screen or not."""
+    script = "printf '\\033[2J\\033[Hone\\ntwo\\n@memory:save it was read\\nlast\\n'; sleep 0.2"
+    (relay.home / "agent.sh").write_text(script + "\n")
+    _run(relay, "relay wrap -n Piped sh agent.sh | cat")
+    wait_until(lambda: "it was read" in relay("memory", "list", "--name", "Piped").stdout)
+
+
+def test_notices_do_not_go_into_redirected_output(relay: Relay, tmp_path: Path) -> None:
+    (tmp_path / "relay.config.py").write_text("")  # not trusted, of which the person is told
+    wait = "until test -S $RELAY_SOCKET; do :; done"
+    run = _run(relay, f"relay wrap sh -c '{wait}; echo hi; sleep 0.3' > out; cat out", cwd=tmp_path)
+    assert run.stdout == b"hi\n"
+    assert b"relay trust" in run.stderr
 
 
 def test_the_output_goes_on_when_the_keyboard_is_the_terminal(shell: Open, home: Path) -> None:
@@ -84,7 +100,7 @@ def test_the_output_goes_on_when_the_keyboard_is_the_terminal(shell: Open, home:
     outer.wait(lambda: outer.modes()[3] & 2 and not outer.screen.bracketed_paste)
     outer.type("onf\x7fe\r")
     outer.type("two\r")
-    outer.wait(lambda: (home / "file").read_bytes() == b"one two\r\n")
+    outer.wait(lambda: (home / "file").read_bytes() == b"one two\n")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +136,7 @@ def test_exit_codes_are_the_agents(command: str, code: int, relay: Relay, tmp_pa
     else:
         assert run.stderr == b""
     if code == 3:
-        assert run.stdout == b"one-two\r\n"
+        assert run.stdout == b"one-two\n"
 
 
 @pytest.mark.parametrize(

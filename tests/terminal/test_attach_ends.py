@@ -1,0 +1,151 @@
+"""Attaching to sessions that do not answer, that have lost their terminal, or that are about to."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from emulator import Emulator
+
+from relay.errors import NameInUse
+from relay.home import Home
+from relay.session.claim import claim
+from support import Relay, wait_until
+
+Open = Callable[..., Emulator]
+
+
+def _attach(terminal: Open, name: str) -> Emulator:
+    return terminal(sys.executable, "-m", "relay", "attach", name)
+
+
+@pytest.fixture
+def mute(home: Path) -> Iterator[threading.Event]:
+    """A session, Mute, that says who it is and never answers to an attach; set once it was asked to."""
+    folder = home / "run" / "sessions" / "default"
+    folder.mkdir(parents=True, mode=0o700)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(folder / "mute.sock"))
+    listener.listen()
+    info = dict.fromkeys(("name", "team", "agent", "state", "cwd", "id"), "Mute")
+    info |= dict.fromkeys(("pid", "agent_pid", "since"), 1) | {"prompt": None}  # type: ignore[arg-type]
+    asked, kept = threading.Event(), []
+
+    def serve() -> None:
+        while True:
+            try:
+                channel, _ = listener.accept()
+            except OSError:
+                return
+            kept.append(channel)
+            if b"attach" in channel.recv(1 << 16):
+                asked.set()
+            else:
+                channel.sendall(json.dumps({"info": info}).encode() + b"\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield asked
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    for each in (listener, *kept):
+        each.close()
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP])
+def test_a_session_that_does_not_answer(
+    number: signal.Signals | None, mute: threading.Event, terminal: Open
+) -> None:
+    """Attaching gives up; a signal meanwhile ends it with the terminal as it was."""
+    outer = _attach(terminal, "Mute")
+    outer.wait(mute.is_set)
+    outer.wait(outer.raw)
+    if number is not None:
+        os.kill(outer.pid, number)
+    assert outer.end() == (1 if number is None else -number)
+    assert outer.modes() == outer.before
+    if number is None:
+        assert b"does not answer" in outer.output
+
+
+# Ignores that its terminal goes, and never notices: it reads nothing.
+DEAF = "trap '' HUP; echo up; exec sleep 1000"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc when the terminal is closed")
+def test_an_agent_without_a_terminal_cannot_be_attached(wrap: Open, terminal: Open, relay: Relay) -> None:
+    first = wrap("-n", "Deaf", "sh", "-c", DEAF)
+    first.see("up\r\n")
+    wait_until(lambda: "Deaf" in relay("ps").stdout)
+    session = Path(f"/proc/{json.loads(relay('ps', '--json').stdout)[0]['pid']}/fd")
+    terminals = [link for link in session.iterdir() if "ptmx" in str(link.readlink())]
+    assert len(terminals) == 1
+    first.hang_up()
+    wait_until(lambda: not terminals[0].is_symlink() or "ptmx" not in str(terminals[0].readlink()))
+    second = _attach(terminal, "Deaf")
+    assert second.end() == 1
+    assert second.modes() == second.before
+    assert b"has no terminal any more" in second.output
+    assert "Deaf" in relay("ps").stdout
+
+
+def test_who_is_replaced_is_told_how_to_come_back(wrap: Open, terminal: Open, relay: Relay) -> None:
+    first = wrap("-n", "Both", "sh", "-c", "echo up; read a; echo got $a; read b")
+    first.see("up\r\n")
+    wait_until(lambda: "Both" in relay("ps").stdout)
+    second = _attach(terminal, "Both")
+    second.wait_for("up")
+    assert first.end() == 0
+    assert b"`relay attach Both` takes it back" in first.output
+    second.type("word\r")
+    second.wait_for("got word")
+
+
+def test_the_keys_of_the_kitty_protocol_detach(wrap: Open, relay: Relay) -> None:
+    outer = wrap("-n", "Keys", "sh", "-c", "stty raw -echo; echo up; exec cat -v")
+    outer.see("up")
+    wait_until(lambda: "Keys" in relay("ps").stdout)
+    outer.type("\x1b[93;5u")
+    outer.see("^[[93;5u")
+    outer.type("\x1b[93;5u\x1b[93;5:3ud")
+    assert outer.end() == 0
+    assert outer.modes() == outer.before
+    assert b"Keys runs on" in outer.output
+
+
+def test_a_name_whose_session_is_ending_is_waited_for(
+    wrap: Open, relay: Relay, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`relay wrap` returns before the last words have been acted on; the same name can be used at once."""
+    (home / "relay.config.py").write_text(
+        "import asyncio, os\nfrom relay import on\n\n"
+        "@on('session_end')\nasync def ended(reason, ctx):\n"
+        "    while not os.path.exists('go'):\n        await asyncio.sleep(0.01)\n"
+    )
+    relay("trust", cwd=home)
+    first = wrap("-n", "Same", "sh", "-c", "until test -S $RELAY_SOCKET; do :; done; sleep 0.3")
+    assert first.end() == 0
+    looks = []
+
+    def between_two_looks(seconds: float) -> None:
+        (home / "go").touch()
+        looks.append(select.select([], [], [], seconds))
+
+    monkeypatch.setattr("relay.session.claim.time.sleep", between_two_looks)
+    claim(Home.from_env(relay.environment), "default", "Same").release()
+    assert looks
+
+
+def test_a_name_whose_session_lives_is_refused_at_once(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay("wrap", "-d", "-n", "Lives", "cat")
+    monkeypatch.setattr("relay.session.claim.time.sleep", lambda _: pytest.fail("it waited"))
+    with pytest.raises(NameInUse, match="relay attach Lives"):
+        claim(Home.from_env(relay.environment), "default", "Lives")
