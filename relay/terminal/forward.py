@@ -352,7 +352,12 @@ class Forwarder:
 
     def _show(self, data: bytes) -> None:
         lent = self._lent
-        if lent is not None and lent.sink >= 0 and not lent.blocks and not self._to_sink:
+        if lent is None or lent.sink < 0:
+            return
+        if lent.blocks:
+            self._to_sink += data  # poll(2) says when it takes a piece
+            return
+        if not self._to_sink:
             try:
                 data = data[self._write_bytes(lent.sink, data) :]
             except OSError:
@@ -365,6 +370,7 @@ class Forwarder:
             self._show(data)
 
     def _flush_sink(self) -> None:
+        """Write what waits; to a descriptor that may block, the one piece that poll(2) has promised."""
         lent = self._lent
         if lent is None or lent.sink < 0:
             self._to_sink.clear()
@@ -378,8 +384,8 @@ class Forwarder:
                 self._lose("pipe" if isinstance(error, BrokenPipeError) else "terminal")
                 return
             del self._to_sink[:taken]
-            if lent.piece < len(self._to_sink) + taken and self._to_sink:
-                return  # a descriptor that may block: ask poll again
+            if lent.blocks:
+                return
 
     def _read_source(self, lent: Lent) -> None:
         try:

@@ -157,7 +157,8 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
     outer = wrap("bash", "--norc", "-i", env={"PS1": "> "})
     outer.wait_for(">")
     outer.type("sleep 1001 & sleep 1002\r")
-    outer.wait_for("1002")
+    # Its shell makes a job the foreground one before the job executes.
+    outer.wait(lambda: "sleep 1002" in processes_of(home).values())
     outer.type("\x1a")
     outer.wait_for("Stopped")
     outer.type("exit\rexit\r")

@@ -205,6 +205,9 @@ def test_sigtstp_sent_to_relay_stops_the_job(shell: Open) -> None:
 
 def test_the_agents_terminal_has_the_modes_of_the_persons(shell: Open) -> None:
     outer = shell()
-    outer.type("stty intr ^A erase ^H -ixon; stty -a > before; relay wrap sh -c 'stty -a > inside'\r")
-    outer.type("diff before inside && echo same\r")
-    outer.see("\rsame\r\n")
+    # In one line: what is typed while relay runs is its agent's, and lost with it.
+    outer.type(
+        "stty intr ^A erase ^H -ixon; stty -a > before; relay wrap sh -c 'stty -a > inside'; "
+        "diff before inside && echo the sa''me\r"
+    )
+    outer.see("the same\r\n")
