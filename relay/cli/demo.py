@@ -64,9 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """A number of seconds above 0, for argparse."""
+    """A number of seconds, for argparse."""
     value = float(text)
-    if not 0 < value < 1e6:
+    if not 0 <= value < 1e6:
         raise ValueError(text)
     return value
 
