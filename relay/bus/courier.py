@@ -46,7 +46,6 @@ SEEN_EVERY = 3600.0
 _GOODBYE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())
 
 _T = TypeVar("_T")
 
@@ -58,6 +57,7 @@ class Courier:
     on_message: a message for this agent was stored and its turn has come.
     on_outcome: a message of this agent is stored at its receiver, or was settled there.
     on_status:  one line for the person: connected, or why not.
+    on_fault:   one of the others has failed, and what it was called for is not done.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Courier:
         on_message: Callable[[Message], None],
         on_outcome: Callable[[Message], None],
         on_status: Callable[[str], None],
+        on_fault: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Raises LedgerError, HomeError, and BrokerError for a malformed URL."""
         self.team = names.validate(team, "team")
@@ -83,6 +84,7 @@ class Courier:
         self._on_message = on_message
         self._on_outcome = on_outcome
         self._on_status = on_status
+        self._on_fault = on_fault
         self._boot = ""  # of the present connection
         self._roster = Roster()
         self._ledger = Ledger(home.ledger)
@@ -317,11 +319,12 @@ class Courier:
             self._call(self._on_status, text)
 
     def _call(self, callback: Callable[[_T], None], value: _T) -> None:
-        """A callback that fails is logged; the bus goes on."""
+        """A callback that fails is told of; the bus goes on."""
         try:
             callback(value)
-        except Exception:  # noqa: BLE001  whatever it is, the bus must go on
-            _log.exception("a callback of the courier failed")
+        except Exception as error:  # noqa: BLE001 (logged with its traceback, told, contained: the bus goes on)
+            _log.exception("what the bus brought could not be handled")
+            self._on_fault(f"what the bus brought could not be handled ({type(error).__name__}: {error})")
 
 
 def _first(group: BaseExceptionGroup[RelayError]) -> RelayError:

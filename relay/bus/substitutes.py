@@ -30,7 +30,6 @@ LOOK = 15.0
 the home looks, and the first takes all there is."""
 
 _log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())
 
 
 class Substitutes:

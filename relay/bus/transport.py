@@ -29,9 +29,7 @@ KEEPALIVE_SECONDS = 20
 IN_FLIGHT = 64
 """Publishes that await the broker's acknowledgement at one time."""
 
-_log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())
-
+# aiomqtt writes each lost connection to its logger; the courier tells of it in its own words.
 _quiet = logging.Logger("relay.bus.mqtt")
 _quiet.addHandler(logging.NullHandler())
 

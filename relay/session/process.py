@@ -192,6 +192,7 @@ class Session:
             on_message=lambda message: self.mail.arrived(message),
             on_outcome=lambda message: self.mail.settled(message),
             on_status=self._on_bus_status,
+            on_fault=self.tell_person,
         )
 
     def _open_memory(self, home: Home) -> MemoryStore | NoMemory:

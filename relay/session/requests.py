@@ -8,7 +8,7 @@ from typing import Protocol
 
 from relay.bus.courier import Courier
 from relay.bus.message import Message
-from relay.errors import UsageError
+from relay.errors import NotAllowed, UsageError
 from relay.home import Home
 from relay.hooks.services import Member
 from relay.injection.queue import Injector
@@ -62,7 +62,7 @@ class Requests:
             raise UsageError(f"a session knows no operation {operation!a}.")
         try:
             guard.check(request, {self._session.pty.pid, *agents(Home.from_env())})
-        except Exception:
+        except NotAllowed:
             self._session.journal.write("refused", operation=operation, pid=request.pid)
             raise
         answer: Answer = await method(request)

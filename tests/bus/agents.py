@@ -18,6 +18,7 @@ class Agent:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self.outcomes: asyncio.Queue[Message] = asyncio.Queue()
         self.statuses: asyncio.Queue[str] = asyncio.Queue()
+        self.faults: list[str] = []
         self.courier = Courier(
             home,
             team,
@@ -26,6 +27,7 @@ class Agent:
             on_message=self.messages.put_nowait,
             on_outcome=self.outcomes.put_nowait,
             on_status=self.statuses.put_nowait,
+            on_fault=self.faults.append,
         )
 
     async def status(self, part: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 
 from agents import Agent, running
 
-from relay.bus.message import State
+from relay.bus.message import Message, State
 from relay.home import Home
 
 
@@ -32,5 +32,25 @@ def test_a_burst_arrives_whole_and_in_order(home: Home) -> None:
             for number in range(200):
                 alice.courier.send("Bob", f"message {number}")
             assert [m.body for m in await bob.receive(200)] == [f"message {n}" for n in range(200)]
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_handled_is_told_and_the_rest_arrives(home: Home) -> None:
+    async def scenario() -> None:
+        bob = Agent(home, "Bob")
+        take = bob.courier._on_message
+
+        def fails_once(message: Message) -> None:
+            bob.courier._on_message = take
+            raise RuntimeError("no room for it")
+
+        bob.courier._on_message = fails_once
+        async with running(Agent(home, "Alice")) as alice, running(bob):
+            alice.courier.send("Bob", "first")
+            alice.courier.send("Bob", "second")
+            assert [m.body for m in await bob.receive()] == ["second"]
+            assert [m.body for m in bob.courier.waiting()] == ["first", "second"]  # it is not lost
+        assert bob.faults == ["what the bus brought could not be handled (RuntimeError: no room for it)"]
 
     asyncio.run(scenario())

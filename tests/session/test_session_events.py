@@ -42,11 +42,10 @@ def test_the_initial_context_comes_before_anything_else(relay: Relay, event: str
         relay,
         NOTE
         + f"""
-import time
-
 @on({event!r})
 def first(ctx):
-    time.sleep(0.1)
+    while not any("@memory:save" in line for line in ctx.output):  # the agent has said it meanwhile
+        threading.Event().wait(0.01)
     ctx.inject("You are on call.")
     return "Be brief."
 
