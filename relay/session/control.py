@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
 
+ACCEPT_RETRY = 0.5
+"""Seconds until the next try, where the system could not give us a connection."""
+
 _LINUX, _MACOS = bool(sys.platform == "linux"), bool(sys.platform == "darwin")
 
 
@@ -75,7 +78,12 @@ class ControlServer:
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
-                    channel, _ = await loop.sock_accept(self._listener)
+                    try:
+                        channel, _ = await loop.sock_accept(self._listener)
+                    except OSError as error:  # no descriptor or memory is free (accept(2)): who asks waits
+                        _log.warning("the control socket takes nobody for now: %s", error)
+                        await asyncio.sleep(ACCEPT_RETRY)
+                        continue
                     tasks.create_task(self._serve(channel))
         finally:
             self._listener.close()

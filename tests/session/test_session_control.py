@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import os
+import resource
 import socket
 from pathlib import Path
 from typing import Any
@@ -82,3 +85,41 @@ def test_a_fault_in_answering_is_logged_and_told(home: Path, caplog: pytest.LogC
     assert failed[0]["type"] == "RelayError" and "ZeroDivisionError" in failed[0]["error"]
     assert failed[1:] == answered == [{"said": "hi"}]
     assert len(caplog.records) == 1
+
+
+def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+
+    async def run() -> tuple[str, bytes]:
+        server = ControlServer(str(path), _answer)
+        server.listen()
+        told: asyncio.Queue[str] = asyncio.Queue()
+        listener = logging.Handler()
+        listener.emit = lambda record: told.put_nowait(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("relay.session.control").addHandler(listener)
+        serving = asyncio.create_task(server.run())
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+            highest = max(int(fd.name) for fd in Path("/dev/fd").iterdir())
+            spare = [os.dup(0) for _ in range(highest)]  # no number below the limit is left
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare) + 1, limits[1]))
+            try:
+                channel.connect(str(path))
+                channel.sendall(b'{"op": "echo", "text": "late"}\n')
+                async with asyncio.timeout(20):
+                    warning = await told.get()
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+                for fd in spare:
+                    os.close(fd)
+                logging.getLogger("relay.session.control").removeHandler(listener)
+            channel.setblocking(False)
+            async with asyncio.timeout(20):
+                answer = await asyncio.get_running_loop().sock_recv(channel, 1000)
+        serving.cancel()
+        await asyncio.wait({serving})
+        return warning, answer
+
+    warning, answer = asyncio.run(run())
+    assert warning.startswith("the control socket takes nobody for now")
+    assert answer == b'{"said": "late"}\n'

@@ -131,7 +131,7 @@ def test_a_name_whose_session_is_ending_is_waited_for(
         "    while not os.path.exists('go'):\n        await asyncio.sleep(0.01)\n"
     )
     relay("trust", cwd=home)
-    first = wrap("-n", "Same", "sh", "-c", "until test -S $RELAY_SOCKET; do :; done; sleep 0.3")
+    first = wrap("-n", "Same", "sh", "-c", "until test -S $RELAY_SOCKET; do :; done; :")
     assert first.end() == 0
     looks = []
 
