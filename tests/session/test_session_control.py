@@ -87,6 +87,11 @@ def test_a_fault_in_answering_is_logged_and_told(home: Path, caplog: pytest.LogC
     assert len(caplog.records) == 1
 
 
+def _take_every_number_below_the_highest() -> list[int]:
+    highest = max(int(fd.name) for fd in Path("/dev/fd").iterdir())
+    return [os.dup(0) for _ in range(highest)]
+
+
 def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
     path = tmp_path / "s"
 
@@ -100,8 +105,7 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
         serving = asyncio.create_task(server.run())
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-            highest = max(int(fd.name) for fd in Path("/dev/fd").iterdir())
-            spare = [os.dup(0) for _ in range(highest)]  # no number below the limit is left
+            spare = _take_every_number_below_the_highest()
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare) + 1, limits[1]))
             try:
                 channel.connect(str(path))
