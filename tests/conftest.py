@@ -16,11 +16,14 @@ import pytest
 from support import Relay, processes_of, wait_until
 
 
-def pytest_configure() -> None:
-    """Nothing of the developer's own relay reaches a test, be it run inside a wrapped agent."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Nothing of the developer's own reaches a test, and nothing a test runs writes into their home folder."""
     for name in list(os.environ):
         if name.startswith("RELAY_"):
             del os.environ[name]
+    person = tempfile.mkdtemp(prefix="home-")
+    os.environ["HOME"] = person  # shells and language prompts keep a history there
+    config.add_cleanup(lambda: shutil.rmtree(person, ignore_errors=True))
 
 
 @pytest.fixture
