@@ -17,7 +17,7 @@ from support import Relay, processes_of, wait_until
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing of the developer's own reaches a test, and nothing a test runs writes into their home folder."""
+    """Nothing of the developer's own reaches a test, and nothing that it runs writes into their home."""
     for name in list(os.environ):
         if name.startswith("RELAY_"):
             del os.environ[name]
