@@ -49,8 +49,9 @@ class Lent:
         self.source, _ = _own(source)
         self.sink, anew = _own(sink)
         self.blocks = not anew
-        self.source_is_terminal = self.source >= 0 and os.isatty(self.source)
-        self.sink_is_terminal = self.sink >= 0 and os.isatty(self.sink)
+        # A terminal that has been hung up since is none for isatty(3); its end of file is no end of input.
+        self.source_is_terminal = self.source >= 0 and (interactive or os.isatty(self.source))
+        self.sink_is_terminal = self.sink >= 0 and (interactive or os.isatty(self.sink))
         regular = self.sink >= 0 and stat.S_ISREG(os.fstat(self.sink).st_mode)
         self.piece = 1 << 16 if anew or regular else BLOCKING_PIECE
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from relay.terminal.forward import ENDED, HELD, INPUT_OVER, OUTPUT, SINK_LIMIT, TYPED, Forwarder
+from relay.terminal.forward import ENDED, HELD, INPUT_OVER, LOST, OUTPUT, SINK_LIMIT, TYPED, Forwarder
 from relay.terminal.lend import Lent
 from relay.terminal.pty import Pty, raw
 from support import wait_until
@@ -125,3 +125,13 @@ def test_nothing_of_ours_is_shown_where_the_output_is_redirected(line: Line) -> 
     line.forwarder.finish()
     line.forwarder.join(20)
     assert os.read(line.display, 100) == b"agent"
+
+
+def test_a_terminal_that_went_before_it_was_lent_is_lost_and_no_end_of_input(line: Line) -> None:
+    """An end of input is passed on to the agent, which would end."""
+    master, slave = pty.openpty()
+    os.close(master)
+    line.forwarder.lend(Lent(slave, slave, interactive=True, saved=None))
+    os.close(slave)
+    wait_until(lambda: LOST in line.kinds())
+    assert INPUT_OVER not in line.kinds()
