@@ -118,7 +118,12 @@ class Context:
     working_dir:  the folder in which the agent runs; env: the agent's environment.
     task:         what `relay wrap --task` said, or None.
     memory:       see MemoryService; relay: see RelayService.
+
+    `session_key`, `workspace_dir` and `message_provider` are what other hook systems call the agent's id with
+    its session's, the working folder, and who brings messages, which is always "relay" (R5).
     """
+
+    message_provider = "relay"
 
     def __init__(
         self,
@@ -149,6 +154,14 @@ class Context:
         self._collector: Collector | None = None
 
     @property
+    def session_key(self) -> str:
+        return f"{self.agent_id}/{self.session_id}"
+
+    @property
+    def workspace_dir(self) -> Path:
+        return self.working_dir
+
+    @property
     def output(self) -> list[str]:
         """The logical lines that the agent said, oldest first; the last `MAX_OUTPUT` of them."""
         return list(self._output.copy())  # one step in C, so a session that appends meanwhile does no harm
@@ -164,6 +177,8 @@ class Context:
         if text and not (self._collector and self._collector.add(text)):
             loop = self._services.loop
             loop.call_soon_threadsafe(self._services.inject, text, self._source)
+
+    inject_message = inject
 
     def send(self, to: str, body: str) -> None:
         """Send a message and go on; a failure is reported to the person. `ctx.relay.send` waits instead."""

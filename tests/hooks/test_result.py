@@ -1,6 +1,6 @@
 import pytest
 
-from relay.hooks.result import HookResult, result_of
+from relay.hooks.result import HookResult, denied, injected, result_of
 
 INJECT = HookResult("inject_context", "text")
 
@@ -20,6 +20,9 @@ INJECT = HookResult("inject_context", "text")
          HookResult(user_message="done", user_message_level="error")),
         ({"action": "inject_context", "context_injection": "text"}, INJECT),
         (HookResult(stop=True), HookResult(stop=True)),
+        ({"deny": "not here"}, HookResult("deny", reason="not here")),
+        ({"deny": ""}, HookResult()),
+        ({"continue": True}, HookResult(force_continue=True)),
     ],
 )  # fmt: skip
 def test_short_forms_mean_a_hook_result(returned, meant):
@@ -33,13 +36,24 @@ def test_short_forms_mean_a_hook_result(returned, meant):
         (3, r"returned 3 \(int\)\. Return None, a string"),
         (True, r"returned True \(bool\)"),
         (["text"], r"returned \['text'\] \(list\)"),
-        ({"injekt": "text"}, r"a dict with the key 'injekt' \(str\)\. The keys are inject, action"),
+        (
+            {"injekt": "text"},
+            r"a dict with the key 'injekt' \(str\)\. The keys are inject, deny, continue, action",
+        ),
         ({"inject": 7}, r"returned 'inject': 7 \(int\); the value is the text"),
         ({"stop": "yes"}, r"stop is 'yes' \(str\); use True or False"),
-        ({"action": "explode"}, r"action is 'explode' \(str\); use one of 'continue', 'inject_context'"),
+        (
+            {"action": "explode"},
+            r"action is 'explode' \(str\); use one of 'continue', 'inject_context', 'deny'",
+        ),
         ({"action": "inject_context"}, "needs the text as context_injection"),
         ({"context_injection": "text"}, "context_injection needs action='inject_context'"),
         ({1: 2}, r"the key 1 \(int\)"),
+        ({"action": "deny"}, "needs its reason"),
+        ({"deny": 3}, r"returned 'deny': 3 \(int\); the value is the reason"),
+        ({"deny": "no", "inject": "text"}, "'inject' together with the action 'deny'"),
+        ({"reason": "why"}, "reason needs action='deny'"),
+        ({"continue": "yes"}, r"force_continue is 'yes' \(str\); use True or False"),
     ],
 )
 def test_nonsense_is_named_together_with_what_is_allowed(returned, said):
@@ -53,3 +67,12 @@ def test_roles():
     assert result.context_injection_role == "user"
     with pytest.raises(ValueError, match="use one of 'system', 'user', 'assistant'"):
         HookResult("inject_context", "text", "robot")
+
+
+def test_what_several_results_say_together_keeps_their_order():
+    """R6: the texts that the handlers of agent_end injected are one list."""
+    results = [INJECT, HookResult(), HookResult("deny", reason="first"), HookResult.inject("more")]
+    assert injected(results) == ["text", "more"]
+    assert denied(results) == "first"
+    assert denied([*results, HookResult("deny", reason="second")]) == "first\nsecond"
+    assert denied([INJECT]) is None
