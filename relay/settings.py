@@ -21,9 +21,12 @@ from relay.names import suggest
 FILE = "relay.toml"
 
 
-def _setting(default: Any, help: str, *, project: bool = False, most: float = 0) -> Any:
-    """A setting; `project`: an untrusted project may set it; `most`: of a number of seconds, the largest."""
-    return field(default=default, metadata={"help": help, "project": project, "most": most})
+def _setting(
+    default: Any, help: str, *, project: bool = False, most: float = 0, choices: tuple[str, ...] = ()
+) -> Any:
+    """A setting. `project`: an untrusted project may set it; `most`: the largest number; `choices`: all values."""
+    metadata = {"help": help, "project": project, "most": most, "choices": choices}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,22 @@ class Settings:
     )
     prefix: str = _setting("@", "the character that begins a directive", project=True)
     inject: str = _setting(
-        "auto", "'auto', or 'always' to type into shells and language prompts too, or 'never'"
+        "auto",
+        "'auto', or 'always' to type into shells and language prompts too, or 'never'",
+        choices=("auto", "always", "never"),
+    )
+    teach: str = _setting(
+        "auto",
+        "'auto': an agent that joins is told who it is and how to write directives; or 'never'",
+        choices=("auto", "never"),
+    )
+    subagents: str = _setting(
+        "ignore",
+        "'act' on the directives of an agent's subagents too, in the agent's name, or 'ignore' them",
+        choices=("ignore", "act"),
+    )
+    continuations: int = _setting(
+        3, "how often in a row relay has an agent go on with a turn that it has ended", most=20
     )
     broker: str = _setting("", "URL of the MQTT broker; empty: the embedded one")
 
@@ -121,6 +139,7 @@ def is_prefix(value: str) -> bool:
 
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
 _MOST: dict[str, float] = {f.name: f.metadata["most"] for f in fields(Settings)}
+_CHOICES: dict[str, tuple[str, ...]] = {f.name: f.metadata["choices"] for f in fields(Settings)}
 
 
 def _wrong(name: str, value: object) -> str | None:
@@ -129,17 +148,20 @@ def _wrong(name: str, value: object) -> str | None:
         meant = suggest(name, _DEFAULTS)
         hint = f"Did you mean {meant}? " if meant else ""
         return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_DEFAULTS))}."
-    default = _DEFAULTS[name]
-    if isinstance(default, float):
-        most = _MOST[name]
+    default, most, choices = _DEFAULTS[name], _MOST[name], _CHOICES[name]
+    if isinstance(default, int):
+        if isinstance(value, bool) or not (isinstance(value, int) and 0 <= value <= most):
+            return f"{name} is a whole number, like {default}, and at most {most}, not {value!r}."
+    elif isinstance(default, float):
         if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value <= most):
             return f"{name} is a number of seconds, like {default:g}, and at most {most:g}, not {value!r}."
     elif not isinstance(value, str):
         return f"{name} is a string, like {default or 'mqtt://host'!r}, not {value!r}."
     elif name == "prefix" and not is_prefix(value):
         return f"prefix is one punctuation character, like '@', but neither ':' nor '\\', not {value!r}."
-    elif name == "inject" and value not in {"auto", "always", "never"}:
-        return f"inject is 'auto', 'always' or 'never', not {value!r}."
+    elif choices and value not in choices:
+        allowed = ", ".join(map(repr, choices[:-1]))
+        return f"{name} is {allowed} or {choices[-1]!r}, not {value!r}."
     return None
 
 

@@ -31,6 +31,34 @@ def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
         assert f"{name} is a number of seconds, like " in notice and f"and at most {most}, not " in notice
 
 
+def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
+    """Both are the person's own: an untrusted project's are not taken."""
+    home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
+    project = tmp_path / "project"
+    for folder in (home.config, project):
+        folder.mkdir(parents=True)
+
+    def own(line: str) -> tuple[Settings, list[str]]:
+        (home.config / FILE).write_text(line + "\n", encoding="utf-8")
+        return load(home, project, trusted=lambda path: False)
+
+    assert own("continuations = 0\nteach = 'never'") == (Settings(continuations=0, teach="never"), [])
+    for line, said in (
+        ("continuations = 21", "continuations is a whole number, like 3, and at most 20, not 21."),
+        ("continuations = 1.5", "not 1.5."),
+        ("continuations = true", "not True."),
+        ("subagents = 'maybe'", "subagents is 'ignore' or 'act', not 'maybe'."),
+    ):
+        taken, (notice,) = own(line)
+        assert taken == Settings()
+        assert said in notice
+    (home.config / FILE).unlink()
+    (project / FILE).write_text("continuations = 20\n", encoding="utf-8")
+    taken, (notice,) = load(home, project, trusted=lambda path: False)
+    assert taken == Settings()
+    assert "continuations not taken, since the file is not trusted" in notice
+
+
 @pytest.mark.parametrize("prefix", ["@", "%", "+", "§", "»"])
 def test_a_prefix_is_a_punctuation_character(tmp_path: Path, prefix: str) -> None:
     assert settings(tmp_path, f"prefix = '{prefix}'") == (Settings(prefix=prefix), [])
