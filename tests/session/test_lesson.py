@@ -1,0 +1,65 @@
+"""The lesson that an agent is taught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.directives.grammar import Grammar
+from relay.home import Home
+from relay.injection.body import DIRECTIVE
+from relay.readers.line import Line
+from relay.session import lesson
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Home:
+    return Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
+
+
+def taught(home: Home, others: list[str]) -> str:
+    template, notice = lesson.read(home)
+    assert notice is None
+    return lesson.compose(template, name="Alice", team="default", others=others, prefix="@")
+
+
+def test_it_says_who_one_is_who_is_there_and_stays_short(own: Home) -> None:
+    text = taught(own, ["Bob", "Carol"])
+    assert "You are Alice in the team default; with you: Bob, Carol." in text
+    assert "{" not in text
+    assert len(text) <= lesson.LIMIT
+    many = taught(own, [f"Agent-{number:03}" for number in range(200)])
+    assert len(many) <= lesson.LIMIT
+    assert "Agent-000" in many and " more." in many
+    assert "with you: nobody yet." in taught(own, [])
+
+
+@pytest.mark.parametrize("width", range(1, 120))
+def test_however_it_is_wrapped_or_quoted_it_holds_no_directive(own: Home, width: int) -> None:
+    """An agent that repeats it, or whose screen wraps its echo, gives no directive."""
+    grammar = Grammar(lambda namespace: True)
+    for line in taught(own, ["Bob"]).split("\n"):
+        words: list[str] = []
+        rows: list[str] = []
+        for word in line.split(" "):
+            if words and len(" ".join([*words, word])) > width:
+                rows.append(" ".join(words))
+                words = []
+            words.append(word)
+        rows.append(" ".join(words))
+        for row in rows:
+            assert grammar.line(Line(row, 0.0)) == []
+            assert grammar.line(Line("• " + row, 0.0)) == []
+            if DIRECTIVE.match(row):
+                assert row.startswith(("@relay: ", "@memory: ")) or row in {"@relay:", "@memory:"}
+
+
+def test_the_persons_own_text_takes_its_place(own: Home) -> None:
+    own.config.mkdir(parents=True)
+    (own.config / "lesson.md").write_text("Hi {name}, {braces} stay.\n", encoding="utf-8")
+    assert taught(own, []) == "Hi Alice, {braces} stay."
+    (own.config / "lesson.md").write_bytes(b"\xff\xfe")
+    template, notice = lesson.read(own)
+    assert "{others}" in template
+    assert notice is not None and "lesson.md: cannot be read" in notice
