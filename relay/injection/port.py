@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from relay.detection.evidence import Evidence
+
 
 @dataclass(frozen=True, slots=True)
 class TtyState:
@@ -57,6 +59,14 @@ class Port(Protocol):
 
     def screen_text(self) -> list[str]:
         """The visible rows, from the top; empty where there is no virtual screen."""
+        ...
+
+    def title(self) -> str:
+        """What the program has set as its terminal's title; empty where there is no virtual screen."""
+        ...
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        """What the agent's hooks and its status reports say of its state now."""
         ...
 
     def last_output(self) -> float:

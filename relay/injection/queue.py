@@ -294,6 +294,7 @@ class Injector:
             and not port.output_pending()
         ):
             looked = waiting.look(tty.foreground)
+        drawn = port.screen_text()
         return Sight(
             tty=tty,
             wait=looked.wait,
@@ -304,8 +305,11 @@ class Injector:
             bracketed_paste=port.bracketed_paste(),
             alternate=port.alternate(),
             unfinished=next(iter(self._others([port.unfinished()])), ""),
-            rows=tuple(self._others(port.screen_text())),
+            rows=tuple(self._others(drawn)),
             nap=looked.nap if looked.wait is Wait.READ else None,
+            drawn=tuple(drawn),
+            title=port.title(),
+            evidence=port.evidence(),
         )
 
     def _others(self, rows: list[str]) -> list[str]:

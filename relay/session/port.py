@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from relay.detection.evidence import Evidence
 from relay.injection.port import TtyState
 from relay.readers.auto import AutoReader
 from relay.session.pump import OutputPump
@@ -10,13 +13,21 @@ from relay.terminal.pty import Pty, flags
 
 
 class SessionPort:
-    """Implements relay.injection.port.Port."""
+    """Implements relay.injection.port.Port. `evidence`: what the agent's hooks and reports say now."""
 
-    def __init__(self, forwarder: Forwarder, pty: Pty, reader: AutoReader, pump: OutputPump) -> None:
+    def __init__(
+        self,
+        forwarder: Forwarder,
+        pty: Pty,
+        reader: AutoReader,
+        pump: OutputPump,
+        evidence: Callable[[], tuple[Evidence, ...]] = tuple,
+    ) -> None:
         self._forwarder = forwarder
         self._pty = pty
         self._reader = reader
         self._pump = pump
+        self._evidence = evidence
 
     def write(self, data: bytes) -> None:
         self._forwarder.write(data)
@@ -48,6 +59,12 @@ class SessionPort:
 
     def screen_text(self) -> list[str]:
         return [] if self._reader.screen is None else [row.text for row in self._reader.screen.rows()]
+
+    def title(self) -> str:
+        return "" if self._reader.screen is None else self._reader.screen.title
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        return self._evidence()
 
     def last_output(self) -> float:
         return self._pump.last_output

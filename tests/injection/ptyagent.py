@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+from relay.detection.evidence import Evidence
 from relay.errors import RelayError
 from relay.home import Home
 from relay.injection.injection import Injection, Kind, Outcome
@@ -61,6 +62,7 @@ class PtyAgent:
         self.begin: Callable[[Injection], None] = lambda injection: None  # what on_typing does besides
         self.end_of: Callable[[Injection, Outcome], None] = lambda injection, outcome: None
         self.deferred: list[str] = []
+        self.said: tuple[Evidence, ...] = ()
         self.injector = Injector(self, profile, on_outcome=self._outcome, on_typing=self._begin)
         self.injector.on_deferred = lambda injection: self.deferred.append(injection.id)
 
@@ -148,6 +150,12 @@ class PtyAgent:
 
     def screen_text(self) -> list[str]:
         return [row.text for row in self.screen.rows()]
+
+    def title(self) -> str:
+        return self.screen.title
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        return self.said
 
     def last_output(self) -> float:
         return self._last

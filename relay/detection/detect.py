@@ -1,0 +1,84 @@
+"""The state that an agent's screen and title show, by the prioritised rules of its profile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from relay.detection.state import PromptKind
+from relay.profile import Profile, StateRule
+from relay.profile.profile import StateName
+
+SHOWN = 8
+"""Deciding lines kept for a person: the longest list of options seen in a dialog has five."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The visible rows from the top, without trailing blanks, and the title of one moment."""
+
+    rows: tuple[str, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """What a rule said. `rule`: its name; `lines`: the rows that made it hold, stripped."""
+
+    state: StateName
+    kind: PromptKind | None
+    rule: str
+    lines: tuple[str, ...]
+
+
+def detect(look: Look, profile: Profile, states: Container[str] | None = None) -> Detection | None:
+    """What the first rule that holds says, of all the profile's rules or of those for `states`."""
+    drawn = [row for row in look.rows if row.strip()]
+    title = [look.title] if look.title.strip() else []
+    for rule in profile.states:
+        if states is not None and rule.state not in states:
+            continue
+        match rule.region:
+            case "title":
+                region = title
+            case "bottom":
+                region = drawn[-rule.rows :]
+            case "screen":
+                region = drawn
+        lines = _holds(rule, region)
+        if lines is not None:
+            return Detection(rule.state, PromptKind(rule.kind) if rule.kind else None, rule.name, lines)
+    return None
+
+
+def _holds(rule: StateRule, region: Sequence[str]) -> tuple[str, ...] | None:
+    """The rows that make `rule` hold, in their order; None where it does not."""
+    if not region:
+        return None
+    found: set[int] = set()
+    if rule.last:
+        if _row(rule.last, region[-1:]) is None:
+            return None
+        found.add(len(region) - 1)
+    for pattern in rule.all:
+        row = _row((pattern,), region)
+        if row is None:
+            return None
+        found.add(row)
+    if rule.any:
+        row = _row(rule.any, region)
+        if row is None:
+            return None
+        found.add(row)
+    if _row(rule.none, region) is not None:
+        return None
+    return tuple(region[row].strip() for row in sorted(found))[-SHOWN:]
+
+
+def _row(patterns: Sequence[re.Pattern[str]], region: Sequence[str]) -> int | None:
+    """The lowest row in which one of `patterns` finds itself: what is new is drawn at the bottom."""
+    for row in range(len(region) - 1, -1, -1):
+        if any(pattern.search(region[row]) for pattern in patterns):
+            return row
+    return None

@@ -1,0 +1,88 @@
+"""Which profiles there are, the shipped ones and the user's, and which one a command has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from relay import data
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.profile.file import PatternFile
+from relay.profile.profile import Profile, StateRule
+
+GENERIC = "generic"
+"""The profile of a program that no other profile recognises."""
+
+# Programs that run the command in their arguments; what they run is what counts.
+_PREFIXES = frozenset({"command", "env", "exec", "nice", "nohup", "setsid", "stdbuf", "sudo", "time"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+def for_command(argv: Sequence[str], home: Home) -> Profile:
+    """The profile of the program that `argv` starts; the generic one where none recognises it.
+
+    Raises ConfigError for a pattern file that is wrong.
+    """
+    words = _unwrap(argv)
+    return next((profile for profile in profiles(home) if profile.recognises(words)), load(GENERIC, home))
+
+
+def load(name: str, home: Home) -> Profile:
+    """The profile called `name`. Raises ConfigError when there is none, or its file is wrong."""
+    known = profiles(home)
+    for profile in known:
+        if profile.name == name:
+            return profile
+    names = ", ".join(profile.name for profile in known)
+    raise ConfigError(f"there is no agent profile {name!r}. Known are {names}; `relay agents` lists them.")
+
+
+def fallback() -> Profile:
+    """The generic profile as shipped, with none of the user's files: for when one of those is wrong."""
+    return _profile([_files(data.directory("patterns"))[GENERIC]], None)
+
+
+def profiles(home: Home) -> list[Profile]:
+    """Every profile, the user's own before the shipped ones, each by name. Raises ConfigError."""
+    shipped = _files(data.directory("patterns"))
+    own = _files(home.config / "patterns")
+    generic = _profile([path for path in (shipped.get(GENERIC), own.get(GENERIC)) if path], None)
+    found = [generic]
+    for name in [*own, *(name for name in shipped if name not in own)]:
+        if name != GENERIC:
+            found.append(_profile([path for path in (shipped.get(name), own.get(name)) if path], generic))
+    return [*found[1:], generic]
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(directory.glob("*.toml"))}
+
+
+def _unwrap(argv: Sequence[str]) -> list[str]:
+    """`argv` without leading `env`, `sudo`, `nohup`, ..., their options and assignments."""
+    words = list(argv)
+    while words and PurePath(words[0]).name in _PREFIXES:
+        words.pop(0)
+        while words and (words[0].startswith("-") or _ASSIGNMENT.match(words[0])):
+            words.pop(0)
+    return words
+
+
+def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
+    """One profile from its files, a later one's keys overriding an earlier one's; state rules by name."""
+    merged: dict[str, Any] = {}
+    rules: dict[str, StateRule] = {}
+    for path in paths:
+        fields = PatternFile.read(path).fields()
+        rules |= {rule.name: rule for rule in fields.pop("states", ())}
+        merged |= fields
+    merged["states"] = tuple(sorted(rules.values(), key=lambda rule: -rule.priority))
+    base = generic or Profile(GENERIC, paths[-1])
+    for key in ("reader", "decoration", "prefix", "inject", "fullscreen"):
+        merged.setdefault(key, getattr(base, key))
+    for key in ("prompts", "decisions", "questions", "dialogs"):
+        merged[key] = (*merged.get(key, ()), *getattr(base, key))
+    return Profile(**{**merged, "name": paths[-1].stem, "path": paths[-1]})

@@ -1,0 +1,275 @@
+"""A pattern file: read, checked, and turned into the fields of a Profile; every complaint names the line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import tomli
+
+from relay.errors import ConfigError
+from relay.profile.interactive import Interactive
+from relay.profile.profile import (
+    CodeStyle,
+    EchoStyle,
+    HooksDialect,
+    InjectPolicy,
+    KindName,
+    Native,
+    ReaderKind,
+    StateName,
+    StateRule,
+    Submit,
+    TranscriptFormat,
+    WhileWorking,
+)
+from relay.settings import is_prefix
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
+_COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})\Z")
+_REGION = re.compile(r"(screen|title|bottom) ?([1-9]\d?)?\Z")
+_MAX_DELAY = 10.0
+"""Seconds between a text and Enter that a file may ask for: no agent needs more than 0.2."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternFile:
+    """One table of a pattern file, at first the whole file.
+
+    where: the name of the table and which of that name it is (0 for the first); "" for the whole file.
+    """
+
+    path: Path
+    text: str
+    table: Mapping[str, object]
+    where: tuple[str, int] = ("", 0)
+
+    @classmethod
+    def read(cls, path: Path) -> PatternFile:
+        """The file at `path`. Raises ConfigError when it cannot be read or is no TOML."""
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read it: {error}. Mend it or remove it.", path) from None
+        try:
+            return cls(path, text, tomli.loads(text))
+        except tomli.TOMLDecodeError as error:
+            raise ConfigError(f"not valid TOML: {error.msg}. Mend that line.", path, error.lineno) from None
+
+    def fields(self) -> dict[str, Any]:
+        """The checked values, by the name of the Profile field. Raises ConfigError."""
+        return self._read(
+            {
+                "name": self._name,
+                "commands": self._words,
+                "interactive": lambda key: tuple(table._interactive() for table in self._tables(key)),
+                "reader": lambda key: self._choice(key, get_args(ReaderKind)),
+                "decoration": lambda key: self._regex(key, self._string(key)),
+                "prefix": self._prefix,
+                "inject": lambda key: self._choice(key, get_args(InjectPolicy)),
+                "fullscreen": self._flag,
+                "prompts": self._regexes,
+                "decisions": self._regexes,
+                "questions": self._regexes,
+                "dialogs": self._regexes,
+                "executes": self._regexes,
+                "echo": lambda key: EchoStyle(**self._table(key)._style()),
+                "code": lambda key: CodeStyle(**self._table(key)._style()),
+                "submit": lambda key: self._table(key)._submit(),
+                "states": self._states,
+                "native": lambda key: self._table(key)._native(),
+            }
+        )
+
+    def _read(self, readers: Mapping[str, Callable[[str], object]]) -> dict[str, Any]:
+        """The values of the table, each read by the reader of its key; an unknown key is an error."""
+        for key in self.table:
+            if key not in readers:
+                raise self._error(key, f"the key {key!r} is not known; known are {', '.join(readers)}.")
+        return {key: readers[key](key) for key in self.table}
+
+    def _interactive(self) -> Interactive:
+        fields = self._read(
+            {
+                "names": self._words,
+                "words": self._count,
+                "run": lambda key: frozenset(self._words(key)),
+                "stay": lambda key: frozenset(self._words(key)),
+                "value": lambda key: frozenset(self._words(key)),
+            }
+        )
+        if "names" not in fields:
+            raise self._error("", "an [[interactive]] table needs names.")
+        return Interactive(**fields)
+
+    def _style(self) -> dict[str, Any]:
+        return self._read(
+            {"backgrounds": self._colours, "foregrounds": self._colours, "lines": self._regexes}
+        )
+
+    def _submit(self) -> Submit:
+        return Submit(
+            **self._read(
+                {
+                    "delay": self._delay,
+                    "while_working": lambda key: self._choice(key, get_args(WhileWorking)),
+                    "avoid": self._string,
+                }
+            )
+        )
+
+    def _native(self) -> Native:
+        return Native(
+            **self._read(
+                {
+                    "hooks": lambda key: self._choice(key, get_args(HooksDialect)),
+                    "transcript": lambda key: self._choice(key, get_args(TranscriptFormat)),
+                }
+            )
+        )
+
+    def _states(self, key: str) -> tuple[StateRule, ...]:
+        rules: dict[str, StateRule] = {}
+        for table in self._tables(key):
+            rule = table._state()
+            if rule.name in rules:
+                raise table._error("name", f"there are two state rules called {rule.name!r}; rename one.")
+            rules[rule.name] = rule
+        return tuple(rules.values())
+
+    def _state(self) -> StateRule:
+        fields = self._read(
+            {
+                "name": self._string,
+                "state": lambda key: self._choice(key, get_args(StateName)),
+                "kind": lambda key: self._choice(key, get_args(KindName)[1:]),
+                "priority": self._count,
+                "region": self._region,
+                "all": self._regexes,
+                "any": self._regexes,
+                "none": self._regexes,
+                "last": self._regexes,
+            }
+        )
+        if not fields.get("name") or "state" not in fields:
+            raise self._error("", "a [[states]] table needs a name and a state.")
+        if not any(fields.get(key) for key in ("all", "any", "last")):
+            raise self._error("", "a [[states]] table needs regexes in all, any or last.")
+        if ("kind" in fields) != (fields["state"] == "prompting"):
+            raise self._error("", "a rule for prompting needs a kind; others have none.")
+        region, rows = fields.pop("region", ("screen", 0))
+        return StateRule(**fields, region=region, rows=rows)
+
+    # -- values -----------------------------------------------------------------------------------------
+
+    def _error(self, key: str, message: str, *, near: str = "") -> ConfigError:
+        """A complaint about `key` of this table, or about the table; at `near`, if that stands after it."""
+        start, (name, number) = 0, self.where
+        if name:
+            headers = re.finditer(rf"^[ \t]*\[\[?[ \t]*{name}[ \t]*\]", self.text, re.MULTILINE)
+            start = next((m.start() for n, m in enumerate(headers) if n == number), 0)
+        if key:
+            place = re.compile(rf"^[ \t]*(?:\[\[?[ \t]*)?{re.escape(key)}\b", re.MULTILINE).search(
+                self.text, start
+            )
+        else:
+            place = re.compile(r"\S").search(self.text, start)
+        if place is None:
+            return ConfigError(message, self.path)
+        at = max(place.start(), self.text.find(near, place.start()) if near else 0)
+        return ConfigError(message, self.path, self.text.count("\n", 0, at) + 1)
+
+    def _table(self, key: str) -> PatternFile:
+        value = self.table[key]
+        if not isinstance(value, dict):
+            raise self._error(key, f"write it as a table, beginning with a line [{key}].")
+        return replace(self, table=value, where=(key, 0))
+
+    def _tables(self, key: str) -> list[PatternFile]:
+        tables = self.table[key]
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise self._error(key, f"write each as a table, beginning with a line [[{key}]].")
+        return [replace(self, table=table, where=(key, number)) for number, table in enumerate(tables)]
+
+    def _string(self, key: str) -> str:
+        value = self.table[key]
+        if not isinstance(value, str):
+            raise self._error(key, f"{key} must be a string in quotes.")
+        return value
+
+    def _name(self, key: str) -> str:
+        value = self._string(key)
+        if value != self.path.stem or not _NAME.match(value):
+            raise self._error(
+                key, f"name is {value!r}, and the file's name is {self.path.name!r}; they must agree."
+            )
+        return value
+
+    def _prefix(self, key: str) -> str:
+        value = self._string(key)
+        if not is_prefix(value):
+            raise self._error(
+                key, "prefix must be one character, neither letter, digit, space, ':' nor '\\'."
+            )
+        return value
+
+    def _flag(self, key: str) -> bool:
+        value = self.table[key]
+        if not isinstance(value, bool):
+            raise self._error(key, f"{key} must be true or false.")
+        return value
+
+    def _count(self, key: str) -> int:
+        value = self.table[key]
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self._error(key, f"{key} must be a whole number, 0 or more.")
+        return value
+
+    def _delay(self, key: str) -> float:
+        value = self.table[key]
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MAX_DELAY:
+            raise self._error(key, f"{key} must be a number of seconds from 0 to {_MAX_DELAY:g}.")
+        return float(value)
+
+    def _choice(self, key: str, choices: tuple[str, ...]) -> str:
+        value = self._string(key)
+        if value not in choices:
+            known = ", ".join(choice or '""' for choice in choices)
+            raise self._error(key, f"{key} is {value!r}; it must be one of {known}.")
+        return value
+
+    def _region(self, key: str) -> tuple[str, int]:
+        value = self._string(key)
+        found = _REGION.match(value)
+        if not found or (found[1] == "bottom") != (found[2] is not None):
+            raise self._error(key, f'{key} is {value!r}; it must be "screen", "title" or "bottom N", N rows.')
+        return found[1], int(found[2] or 0)
+
+    def _words(self, key: str) -> tuple[str, ...]:
+        value = self.table[key]
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self._error(key, f"{key} must be a list of strings.")
+        return tuple(value)
+
+    def _colours(self, key: str) -> frozenset[int]:
+        found = set()
+        for text in self._words(key):
+            match = _COLOUR.match(text)
+            if match is None:
+                raise self._error(key, f"{text!r} in {key} is no colour; write six hexadecimal digits.")
+            found.add(int(match[1], 16))
+        return frozenset(found)
+
+    def _regexes(self, key: str) -> tuple[re.Pattern[str], ...]:
+        return tuple(self._regex(key, text) for text in self._words(key))
+
+    def _regex(self, key: str, text: str) -> re.Pattern[str]:
+        try:
+            return re.compile(text)
+        except re.error as error:
+            raise self._error(
+                key, f"{text!r} in {key} is not a regular expression: {error}.", near=text
+            ) from None

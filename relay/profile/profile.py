@@ -1,0 +1,125 @@
+"""What relay knows of one kind of agent: frozen values, read from its pattern file by relay.profile.file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
+from typing import Literal
+
+from relay.profile.interactive import Interactive
+
+ReaderKind = Literal["auto", "lines", "screen"]
+InjectPolicy = Literal["auto", "never"]
+StateName = Literal["working", "ready", "prompting", "failed"]
+KindName = Literal["", "permission", "plan_approval", "question", "other"]
+RegionName = Literal["screen", "bottom", "title"]
+WhileWorking = Literal["queues", "interrupts", "unknown"]
+HooksDialect = Literal["", "claude", "codex", "qwen", "gemini"]
+TranscriptFormat = Literal["", "claude", "codex", "qwen"]
+
+
+@dataclass(frozen=True, slots=True)
+class EchoStyle:
+    """How the agent draws what was typed into it. Colours are 0xRRGGBB.
+
+    lines: rows that match are never the agent's own words.
+    """
+
+    backgrounds: frozenset[int] = frozenset()
+    foregrounds: frozenset[int] = frozenset()
+    lines: tuple[re.Pattern[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CodeStyle:
+    """How the agent draws a line of a code fence, where it can be told. Colours are 0xRRGGBB."""
+
+    backgrounds: frozenset[int] = frozenset()
+    foregrounds: frozenset[int] = frozenset()
+    lines: tuple[re.Pattern[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """How a text is typed and submitted.
+
+    delay:         seconds between the text and Enter.
+    while_working: what becomes of a text submitted while the agent works.
+    avoid:         characters that a typed text must not begin with.
+    """
+
+    delay: float = 0.3
+    while_working: WhileWorking = "unknown"
+    avoid: str = "!/@"
+
+
+@dataclass(frozen=True, slots=True)
+class StateRule:
+    """What the screen or the title shows in one state. A rule holds when all of these do:
+
+    all:  each regex finds itself in some row of the region
+    any:  one of them does
+    none: none of them does
+    last: one of them finds itself in the region's last row that is not blank
+
+    region: all rows (screen), the last `rows` that are not blank (bottom), or the title as a single row.
+    """
+
+    name: str
+    state: StateName
+    kind: KindName = ""
+    priority: int = 0
+    region: RegionName = "screen"
+    rows: int = 0
+    all: tuple[re.Pattern[str], ...] = ()
+    any: tuple[re.Pattern[str], ...] = ()
+    none: tuple[re.Pattern[str], ...] = ()
+    last: tuple[re.Pattern[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """What the agent has beside its terminal: whose hook dialect it speaks, whose transcripts it writes."""
+
+    hooks: HooksDialect = ""
+    transcript: TranscriptFormat = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One kind of agent. `path` is the file it comes from (the user's, where there is one).
+
+    states: by priority, the highest first.
+    """
+
+    name: str
+    path: Path
+    commands: tuple[str, ...] = ()
+    interactive: tuple[Interactive, ...] = ()
+    reader: ReaderKind = "auto"
+    decoration: re.Pattern[str] | None = None
+    prefix: str = "@"
+    inject: InjectPolicy = "auto"
+    fullscreen: bool = False
+    prompts: tuple[re.Pattern[str], ...] = ()
+    decisions: tuple[re.Pattern[str], ...] = ()
+    questions: tuple[re.Pattern[str], ...] = ()
+    dialogs: tuple[re.Pattern[str], ...] = ()
+    executes: tuple[re.Pattern[str], ...] = ()
+    echo: EchoStyle = EchoStyle()
+    code: CodeStyle = CodeStyle()
+    submit: Submit = Submit()
+    states: tuple[StateRule, ...] = ()
+    native: Native = Native()
+
+    def recognises(self, argv: Sequence[str]) -> bool:
+        """Whether `argv` starts this program; prefixes such as `env` and `sudo` must be gone."""
+        if not argv:
+            return False
+        command = PurePath(argv[0]).name.removeprefix("-")  # a login shell's argv[0] is "-bash"
+        return any(fnmatchcase(command, name) for name in self.commands) or any(
+            rule.matches(command, argv[1:]) for rule in self.interactive
+        )
