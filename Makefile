@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo`, `make test`, `make check`, `make bench`.
+# Everything a newcomer needs: `make demo`, `make test`, `make test-agents`, `make check`, `make bench`.
 # Each sets up its own virtual environment in this clone; nothing is installed outside it.
 
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 test` chooses another.
@@ -12,21 +12,29 @@ BIN := $(VENV)/bin
 # More workers than cores: most tests wait for terminals and processes.
 WORKERS ?= 4
 
+# The agents that `make test-agents` drives; gemini and opencode are there too.
+AGENTS ?= claude codex qwen pi aider
+AGENT_WORKERS ?= 2
+
 export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test test-agents check format bench clean
 
 help:  ## list these targets
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
 
 demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
 	@$(DEMO_VENV)/bin/relay demo
 
 test: $(VENV)/.stamp  ## all tests
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="claude qwen" chooses
+	@$(BIN)/python tests/agents/install.py $(AGENTS)
+	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/agents --agents "$(AGENTS)" $(ARGS)
 
 check: $(VENV)/.stamp  ## format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }

@@ -1,0 +1,53 @@
+"""Fixtures for tests with real agent CLIs, each wrapped by `relay` and talking to a scripted model.
+
+`make test-agents AGENTS="claude qwen"` says which; a test that takes `agent` runs once for each of them. The
+marker `agents("claude", ...)` names those that a test is for, where it is not for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from agents.house import House
+from agents.install import PACKAGES
+from agents.recipes import AGENTS, Agent
+from support import Relay
+
+DEFAULT = "claude codex qwen pi aider"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--agents", default=DEFAULT, help=f"agents to test, of {', '.join(PACKAGES)} (default: %(default)s)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "agents(*names): the agents that a test is for")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "agent" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--agents").replace(",", " ").split()
+        marker = metafunc.definition.get_closest_marker("agents")
+        names = [name for name in chosen if marker is None or name in marker.args]
+        metafunc.parametrize("agent", names, indirect=True)
+
+
+@pytest.fixture
+def agent(request: pytest.FixtureRequest) -> Agent:
+    """One of the agents that are tested; skipped, and said so, where it is not installed."""
+    if request.param not in AGENTS:
+        raise pytest.UsageError(f"there is no agent {request.param!r}; there are {', '.join(AGENTS)}")
+    if reason := PACKAGES[request.param].missing():
+        pytest.skip(reason)
+    return AGENTS[request.param]
+
+
+@pytest.fixture
+def house(relay: Relay) -> Iterator[House]:
+    """Real agents in one relay home: `alice = house.wrap(agent, "Alice", Rule("hi", "hello"))`."""
+    with House(relay) as house:
+        yield house

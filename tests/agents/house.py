@@ -1,0 +1,191 @@
+"""Real agents in real terminals, wrapped by `relay`: what a test does to them and sees of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from agents.model import Model, Rule
+from agents.recipes import Agent, Place, prepare
+from relay.errors import RelayError
+from relay.home import Home
+from relay.session.directory import call, find
+from support import Relay
+from terminal.emulator import Emulator
+
+T = TypeVar("T")
+
+PATIENCE = 40.0
+"""Seconds until a test gives up; only a broken program takes them."""
+
+
+class Wrapped:
+    """One agent under `relay wrap`, in a terminal of its own, with a model of its own."""
+
+    def __init__(self, house: House, agent: Agent, name: str, model: Model, terminal: Emulator) -> None:
+        self.house = house
+        self.agent = agent
+        self.name = name
+        self.model = model
+        self.terminal = terminal
+        self.work = house.relay.home / name / "work"
+
+    # What the person does.
+
+    def type(self, text: str) -> None:
+        self.terminal.type(text)
+
+    def say(self, text: str) -> None:
+        """Type a line and submit it once it is drawn: agents take an Enter at once for a newline."""
+        self.terminal.type(text)
+        self.sees(re.escape(text[-30:]))
+        self.terminal.type("\r")
+
+    def send(self, text: str) -> str:
+        """`relay send`: a message of the person's; its id."""
+        shown = self.house.relay("send", "--json", self.name, "-", input=text).stdout
+        return str(json.loads(shown)["id"])
+
+    # What can be seen.
+
+    def sees(self, pattern: str) -> None:
+        """Wait until a row of the screen matches the regular expression `pattern`."""
+        self.house.wait(lambda: self.shows(pattern), f"{self.name} draws {pattern!r}")
+
+    def shows(self, pattern: str) -> bool:
+        return any(re.search(pattern, row) for row in self.terminal.lines())
+
+    def hears(self, text: str) -> None:
+        """Wait until `text` was said to the agent's model."""
+        self.house.wait(lambda: self.model.count(text), f"{self.name}'s model is told {text[:80]!r}")
+
+    def info(self) -> dict[str, Any]:
+        """The row of `relay ps --json`; empty once the session has ended."""
+        return self._ask(lambda home: find(home, self.name).public())
+
+    def explain(self) -> dict[str, Any]:
+        """What `relay explain --json` prints; empty once the session has ended."""
+        return self._ask(lambda home: call(find(home, self.name).socket, {"op": "explain"}))
+
+    def _ask(self, question: Callable[[Home], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return question(Home.from_env(self.house.relay.environment))
+        except RelayError:
+            return {}
+
+    @property
+    def state(self) -> str:
+        """The state, with what it asks: `ready`, `prompting (permission)`."""
+        row = self.info()
+        prompt = f" ({row['prompt']})" if row.get("prompt") else ""
+        return f"{row.get('state', 'ended')}{prompt}"
+
+    def becomes(self, *states: str) -> None:
+        """Wait until `relay ps` says one of `states`; `prompting` stands for any kind of it."""
+        self.house.wait(
+            lambda: self.state in states or self.state.split(" ")[0] in states,
+            f"{self.name} is {' or '.join(states)}",
+        )
+
+    def waiting(self) -> int:
+        """How many texts wait to be typed."""
+        return int(self.explain().get("waiting", 0))
+
+    def events(self, kind: str = "") -> list[dict[str, Any]]:
+        """The journal's entries of this agent, of one kind if `kind` is given."""
+        path = self.house.relay.home / "state" / "events.jsonl"
+        entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [each for each in entries if each["name"] == self.name and kind in ("", each["event"])]
+
+    def describe(self) -> str:
+        """Everything known, for a failed assertion."""
+        asked = [
+            f"  user {r.turn.user[-200:]!r} step {r.turn.step} -> {r.step.status} {r.step.text[:60]!r}"
+            for r in self.model.requests
+        ]
+        return "\n".join(
+            [
+                f"--- {self.name} ({self.agent.name}): {self.state}, {json.dumps(self.explain())[:1500]}",
+                *self.terminal.lines(),
+                f"its model was asked {len(asked)} times, answered {self.model.answered}:",
+                *asked,
+                *self.model.faults,
+                *(f"  {json.dumps(each)[:300]}" for each in self.events()[-25:]),
+            ]
+        )
+
+
+class House:
+    """One relay home and the agents in it."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.agents: list[Wrapped] = []
+        self._open = ExitStack()
+
+    def __enter__(self) -> House:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.relay("stop", "--all", "--now", check=False)
+        self._open.close()
+
+    def wrap(
+        self,
+        agent: Agent,
+        name: str,
+        *script: Rule,
+        config: str = "",
+        arguments: tuple[str, ...] = (),
+        environment: dict[str, str] | None = None,
+        columns: int = 120,
+        rows: int = 40,
+        ready: bool = True,
+    ) -> Wrapped:
+        """Run `relay wrap -n NAME AGENT` in a terminal; `config` is a relay.config.py, which is trusted.
+
+        arguments, environment: more of the agent's own. ready: wait until it has drawn its prompt.
+        """
+        model = self._open.enter_context(Model(*script))
+        folder = self.relay.home / name
+        place = Place(folder / "home", folder / "work", model.port)
+        common = prepare(place)
+        start = agent.start(place)
+        if config:
+            (place.work / "relay.config.py").write_text(config)
+            self.relay("trust", cwd=place.work)
+        argv = [*self.relay.command, "wrap", "-n", name, "--"]
+        argv += [str(agent.package.command), *start.arguments, *arguments]
+        env = {
+            **common,
+            **start.environment,
+            "RELAY_HOME": str(self.relay.home),
+            "PYTHONSAFEPATH": "1",
+            **(environment or {}),
+        }
+        terminal = Emulator(argv, env, cwd=place.work, columns=columns, rows=rows)
+        self._open.callback(terminal.close)
+        wrapped = Wrapped(self, agent, name, model, terminal)
+        self.agents.append(wrapped)
+        if ready:
+            wrapped.sees(re.escape(agent.ready))
+            wrapped.becomes("ready")
+        return wrapped
+
+    def wait(self, condition: Callable[[], T], what: str) -> T:
+        """Draw what the agents write until `condition()` holds; AssertionError, with everything, if never."""
+        deadline = time.monotonic() + PATIENCE
+        while not (value := condition()):
+            if time.monotonic() > deadline:
+                told = "\n".join(each.describe() for each in self.agents)
+                raise AssertionError(f"never came true: {what}\n{told}")
+            for each in self.agents:
+                each.terminal.drain()
+            open_ = [each.terminal.master for each in self.agents if not each.terminal.ended()]
+            select.select([master for master in open_ if master >= 0], [], [], 0.02)
+        return value

@@ -1,0 +1,172 @@
+"""Install the agent CLIs that these tests drive: pinned versions, in .cache/agents of this clone.
+
+    python tests/agents/install.py claude qwen       what `make test-agents` runs
+
+.cache/agents/NAME-VERSION/ holds one agent, complete once `.complete` is in it; NAME-VERSION.log tells of its
+installation. Where npm is missing, or a Python that aider runs on, an agent is left out, and its tests
+are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+MINUTES = 20
+"""Until an installation is given up; aider's 666 MB are the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What is installed of one agent. program: its command, as a path in its folder.
+
+    after: a Node program of the package that has to run once; npm itself runs no scripts of packages.
+    """
+
+    name: str
+    package: str
+    version: str
+    program: str
+    after: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return CACHE / "agents" / f"{self.name}-{self.version}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    @property
+    def npm(self) -> bool:
+        return self.program.startswith("node_modules/")
+
+    @property
+    def installed(self) -> bool:
+        return (self.folder / ".complete").exists()
+
+    @property
+    def command(self) -> Path:
+        return self.folder / self.program
+
+    def blocked(self) -> str:
+        """What this machine lacks to install it, or ""."""
+        if self.npm and not (shutil.which("npm") and shutil.which("node")):
+            return f"{self.name}: npm and Node.js are not installed"
+        if not self.npm and python() is None:
+            return f"{self.name}: there is no Python 3.10, 3.11 or 3.12, and it runs on no other"
+        return ""
+
+    def missing(self) -> str:
+        """Why there is nothing to test, or "" if it is installed."""
+        if self.installed:
+            return ""
+        if blocked := self.blocked():
+            return blocked
+        if self.log.exists():
+            return f"{self.name} {self.version} could not be installed: {self.log} says why"
+        return f"{self.name} {self.version} is not installed: `make test-agents AGENTS={self.name}` does that"
+
+    def install(self) -> None:
+        """Install it; CalledProcessError or TimeoutExpired where that fails, with the details in `log`."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        with open(self.log, "w", encoding="utf-8") as log:
+
+            def run(*command: str | Path) -> None:
+                subprocess.run(
+                    command,
+                    cwd=self.folder,
+                    env={**os.environ, "npm_config_cache": str(CACHE / "npm")},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=MINUTES * 60,
+                    check=True,
+                )
+
+            pinned = f"{self.package}@{self.version}" if self.npm else f"{self.package}=={self.version}"
+            if self.npm:
+                quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+                run("npm", "install", *quiet, "--prefix", self.folder, pinned)
+                if self.after:
+                    package = self.folder / "node_modules" / self.package
+                    run("node", package / self.after)
+            else:
+                run(python() or "python3.12", "-m", "venv", self.folder)
+                run(self.folder / "bin" / "python", "-m", "pip", "install", "--quiet", pinned)
+        (self.folder / ".complete").touch()
+
+
+PACKAGES = {
+    package.name: package
+    for package in (
+        Package(
+            "claude", "@anthropic-ai/claude-code", "2.1.197", "node_modules/.bin/claude", after="install.cjs"
+        ),
+        Package("codex", "@openai/codex", "0.169.0", "node_modules/.bin/codex"),
+        Package("qwen", "@qwen-code/qwen-code", "0.15.10", "node_modules/.bin/qwen"),
+        Package("pi", "@mariozechner/pi-coding-agent", "0.73.1", "node_modules/.bin/pi"),
+        Package("gemini", "@google/gemini-cli", "0.61.0", "node_modules/.bin/gemini"),
+        Package("opencode", "opencode-ai", "1.18.33", "node_modules/.bin/opencode"),
+        Package("aider", "aider-chat", "0.86.2", "bin/aider"),
+    )
+}
+
+
+def python() -> str | None:
+    """A Python that aider runs on: 3.10 to 3.12, of PATH, pyenv or uv."""
+    candidates = [sys.executable, "python3.12", "python3.11", "python3.10"]
+    candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.1[0-2]*/bin/python"), reverse=True))
+    if shutil.which("uv"):
+        found = subprocess.run(["uv", "python", "find", "3.12"], capture_output=True, text=True, check=False)
+        candidates += found.stdout.split()
+    return next((each for each in candidates if _version(each) in {"3.10", "3.11", "3.12"}), None)
+
+
+def _version(interpreter: str) -> str:
+    """MAJOR.MINOR of an interpreter, or "" where it does not run (a shim of pyenv's may not)."""
+    show = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        run = subprocess.run([interpreter, "-c", show], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return run.stdout.strip()
+
+
+def environment_path() -> Mapping[str, str]:
+    """PATH for an agent: the system's programs, and the Node.js that npm's agents run on."""
+    node = shutil.which("node")
+    folders = ["/usr/local/bin", "/usr/bin", "/bin"]
+    if node and str(Path(node).parent) not in folders:
+        folders.insert(0, str(Path(node).parent))
+    return {"PATH": ":".join(folders)}
+
+
+def main(names: list[str]) -> int:
+    """Install those that are not; an unknown name is an error, a failed installation a notice."""
+    if unknown := sorted(set(names) - set(PACKAGES)):
+        print(f"No such agent: {', '.join(unknown)}. There are {', '.join(PACKAGES)}.", file=sys.stderr)
+        return 2
+    for package in (PACKAGES[name] for name in names):
+        if package.installed:
+            continue
+        if blocked := package.blocked():
+            print(f"NOT TESTED: {blocked}.", file=sys.stderr)
+            continue
+        print(f"Installing {package.name} {package.version} in {package.folder} (once) ...", flush=True)
+        try:
+            package.install()
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"That failed: {error}. See {package.log}.", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,273 @@
+"""A scripted model on loopback: what an agent asks it is kept, and what it answers is a test's choice.
+
+    with Model(Rule("ping", "pong")) as model:     # an agent is pointed at model.port
+        ...                                        # whose user says "ping"
+        assert model.count("ping") == 1            # was heard once
+
+The first rule whose conditions hold answers. Step n of a rule is for the n-th request of a turn: a step that
+calls a tool is followed by the next one when the tool's result has come. With no rule, or past the last step,
+the model says "Done.".
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from agents.dialects import Answer, Call, Dialect, Said, Turn, dialect_of
+
+SHELLS = ("Bash", "bash", "shell_command", "exec_command", "shell", "run_shell_command")
+"""What agents call the tool that runs a command line."""
+
+HELD = 60.0
+"""Seconds until a held answer is given up; only a broken test takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """A command line for whatever shell tool the agent offers. escalate: asks to leave codex's sandbox."""
+
+    command: str
+    escalate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer: `text`, then `calls`; or an HTTP error.
+
+    hold: the answer stops after `after` events (0: before its first byte) until this is set.
+    """
+
+    text: str = ""
+    calls: tuple[Call | Shell, ...] = ()
+    hold: threading.Event | None = None
+    after: int = 0
+    status: int = 200
+
+
+class Rule:
+    """Answers for turns whose newest user text matches `match`, a regular expression.
+
+    system: searched in the system prompt; tools: only for requests with, or without, tools;
+    side: what the agent asks on the side (a title, its memory), no part of the conversation.
+    """
+
+    def __init__(
+        self, match: str, *steps: Step | str, system: str = "", tools: bool | None = None, side: bool = False
+    ) -> None:
+        self.match = re.compile(match, re.DOTALL)
+        self.system = re.compile(system, re.DOTALL)
+        self.tools = tools
+        self.side = side
+        self.steps = tuple(Step(step) if isinstance(step, str) else step for step in steps)
+
+    def fits(self, turn: Turn) -> bool:
+        return (
+            (self.tools is None or self.tools == bool(turn.tools))
+            and self.match.search(turn.user) is not None
+            and self.system.search(turn.system) is not None
+        )
+
+    def step(self, number: int) -> Step:
+        return self.steps[number] if number < len(self.steps) else Step("Done.")
+
+
+_TITLE = '{"title": "A title", "isNewTopic": false}'
+SIDE_RULES = (
+    Rule(
+        "",
+        _TITLE,
+        system="(?i)(generate a concise.*title|sentence-case title|title for|task title"
+        "|title generator|new conversation topic)",
+        tools=False,
+        side=True,
+    ),
+    Rule("(?i)generate a concise, single-line task title", _TITLE, tools=False, side=True),
+    Rule("^Managed memory directory", "Nothing to remember.", side=True),
+    Rule("", "{}", system="(?i)suggestion generator|predict what the user", side=True),
+)
+"""What agents ask on the side: claude, codex and opencode a title (with the user's text), qwen its memory."""
+_ELSE = Rule("", "Done.")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of the conversation, and the step that answers it."""
+
+    turn: Turn
+    step: Step
+
+
+class Model:
+    """The server. `script` may be replaced at any time; `requests` are the conversation's, in order."""
+
+    def __init__(self, *script: Rule) -> None:
+        self.script = list(script)
+        self.requests: list[Request] = []
+        self.faults: list[str] = []  # what no rule and no dialect foresaw
+        self.answered = 0  # streams whose last byte was written
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.model = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    def __enter__(self) -> Model:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for request in self.requests:
+            if request.step.hold is not None:
+                request.step.hold.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def heard(self, *roles: str) -> list[str]:
+        """Every text that was ever said to the model, once however often the conversation was sent again.
+
+        Two equal texts are two where both are in one conversation. roles: default all but the model's own.
+        """
+        most: Counter[Said] = Counter()
+        for request in list(self.requests):
+            most |= Counter(request.turn.said)
+        wanted = roles or ("user", "note", "result")
+        return [said.text for said in most.elements() if said.role in wanted]
+
+    def count(self, text: str) -> int:
+        """How often `text` was said to the model."""
+        return sum(each.count(text) for each in self.heard())
+
+    def answer(self, turn: Turn) -> Step:
+        """The step that answers `turn`, which is kept unless it is asked on the side."""
+        rule = next((each for each in (*SIDE_RULES, *self.script) if each.fits(turn)), _ELSE)
+        step = rule.step(turn.step)
+        if not rule.side:
+            self.requests.append(Request(turn, step))
+        return step
+
+
+def _parts(step: Step, turn: Turn) -> Iterator[str | Call]:
+    if step.text or not step.calls:
+        yield step.text
+    for call in step.calls:
+        yield call if isinstance(call, Call) else _shell(call, turn)
+
+
+def _shell(shell: Shell, turn: Turn) -> Call:
+    """A call of the shell tool that is offered, with arguments that fit its schema."""
+    offered = {tool.name: tool.schema for tool in turn.tools}
+    name = next(each for each in SHELLS if each in offered)
+    properties = offered[name].get("properties") or {}
+    key = "cmd" if "cmd" in properties else "command"
+    listed = (properties.get(key) or {}).get("type") == "array"
+    given: dict[str, Any] = {key: ["bash", "-lc", shell.command] if listed else shell.command}
+    if "description" in properties:
+        given["description"] = "Run a scripted command"
+    if "is_background" in properties:
+        given["is_background"] = False
+    if shell.escalate and "sandbox_permissions" in properties:
+        given |= {"sandbox_permissions": "require_escalated", "justification": "May this command run?"}
+    return Call(name, given)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+    model: Model
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """An agent that goes away in mid-request is no fault of the test's."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._json({})
+
+    def do_GET(self) -> None:
+        entry = {"id": "mock-model", "object": "model", "type": "model", "display_name": "Mock"}
+        self._json({"object": "list", "data": [entry], "models": [entry], "has_more": False})
+
+    def do_POST(self) -> None:
+        path = self.path.split("?")[0]
+        body = json.loads(self._body() or b"{}")
+        if path.endswith(("/count_tokens", ":countTokens")):
+            self._json({"input_tokens": 100, "totalTokens": 100})
+        elif dialect := dialect_of(path):
+            self._answer(dialect, body, bool(body.get("stream")) or "stream" in path)
+        else:
+            self._json({"error": {"message": "not found", "type": "not_found_error"}}, 404)
+
+    def _answer(self, dialect: Dialect, body: Mapping[str, Any], streaming: bool) -> None:
+        try:
+            turn = dialect.read(body)
+            step = self.server.model.answer(turn)
+            answer = Answer(tuple(_parts(step, turn)))
+        except (KeyError, TypeError, StopIteration) as error:
+            self.server.model.faults.append(f"{self.path}: {error!r}")
+            return self._json({"error": {"message": repr(error), "type": "invalid_request_error"}}, 400)
+        if step.status != 200:
+            problem = {"type": "api_error", "message": f"scripted error {step.status}"}
+            return self._json({"type": "error", "error": problem}, step.status)
+        if not streaming:
+            return self._json(dialect.whole(answer))
+        self._stream(dialect, answer, step)
+        self.server.model.answered += 1
+        return None
+
+    def _stream(self, dialect: Dialect, answer: Answer, step: Step) -> None:
+        """Write server-sent events (WHATWG HTML, 9.2), and close the connection."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        for number, (name, data) in enumerate(dialect.stream(answer)):
+            if step.hold is not None and number == step.after:
+                step.hold.wait(HELD)
+            head = f"event: {name}\n" if name else ""
+            line = data if isinstance(data, str) else json.dumps(data)
+            self.wfile.write(f"{head}data: {line}\n\n".encode())
+            self.wfile.flush()
+
+    def _json(self, data: object, status: int = 200) -> None:
+        raw = json.dumps(data).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(raw)
+
+    def _body(self) -> bytes:
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            raw = b""
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                raw += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        match self.headers.get("Content-Encoding"):
+            case "gzip":
+                return gzip.decompress(raw)
+            case "deflate":
+                return zlib.decompress(raw)
+        return raw

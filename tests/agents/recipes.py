@@ -1,0 +1,294 @@
+"""How each agent CLI is started against a scripted model, with no dialog, no update check and no account.
+
+Tried with the versions that install.py pins. What is common to all: the environment is built from nothing, so
+that no proxy, key or setting of the machine reaches an agent; HOME is the test's; the folder it runs in is a
+git repository that it trusts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agents.dialects import Call
+from agents.install import PACKAGES, Package, environment_path
+
+KEY = "sk-ant-dummy-0000000000000000000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an agent runs: its HOME, the folder it works in, and the port of its model."""
+
+    home: Path
+    work: Path
+    port: int
+
+    def put(self, path: str, content: str | Mapping[str, Any]) -> None:
+        """Write a file of the agent's home: text, or JSON."""
+        target = self.home / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content if isinstance(content, str) else json.dumps(content))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The agent's arguments, and what it has in its environment beside the common part."""
+
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """What a test has to know of one agent.
+
+    ready: drawn when it has started and waits. permission, question: a regular expression of one row of that
+    dialog; "" where it has none. question_call: the tool that asks. clear: begins a new conversation.
+    clears: rows that show that it did. native: it has hooks that relay uses.
+    """
+
+    package: Package
+    start: Callable[[Place], Start]
+    ready: str
+    permission: str = ""
+    question: str = ""
+    question_call: Call | None = None
+    plan: str = ""
+    clear: str = ""
+    native: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.package.name
+
+
+def prepare(place: Place) -> dict[str, str]:
+    """Make the folders; the environment that is common to all agents."""
+    place.home.mkdir(parents=True)
+    place.work.mkdir(parents=True)
+    place.put(
+        ".gitconfig", "[user]\n\tname = Dev\n\temail = dev@example.com\n[init]\n\tdefaultBranch = main\n"
+    )
+    environment = {
+        **environment_path(),
+        "HOME": str(place.home),
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "LANG": "C.UTF-8",
+        "NO_PROXY": "127.0.0.1",
+    }
+    subprocess.run(["git", "init", "-q", place.work], check=True, env=environment)
+    return environment
+
+
+def _claude(place: Place) -> Start:
+    """Without these settings it starts with up to three dialogs, and runs no hooks in a foreign folder."""
+    place.put(
+        ".claude.json",
+        {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
+            "projects": {str(place.work): {"hasTrustDialogAccepted": True}},
+        },
+    )
+    environment = {
+        "ANTHROPIC_API_KEY": KEY,
+        "ANTHROPIC_BASE_URL": place.url,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+    return Start((), environment)
+
+
+def _codex(place: Place) -> Start:
+    """--no-daemon: else it shares a background server among its terminals."""
+    place.put(
+        ".codex/config.toml",
+        f"""model = "mock-model"
+model_provider = "mock"
+approval_policy = "on-request"
+sandbox_mode = "read-only"
+check_for_update_on_startup = false
+[model_providers.mock]
+name = "mock"
+base_url = "{place.url}/v1"
+env_key = "MOCK_API_KEY"
+wire_api = "responses"
+[projects."{place.work}"]
+trust_level = "trusted"
+[analytics]
+enabled = false
+""",
+    )
+    return Start(("--no-daemon",), {"MOCK_API_KEY": "sk-dummy"})
+
+
+def _qwen(place: Place) -> Start:
+    """The model's name has to be in the environment and in the settings."""
+    place.put(
+        ".qwen/settings.json",
+        {
+            "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": False}},
+            "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+            "model": {"name": "mock-model"},
+        },
+    )
+    environment = {
+        "OPENAI_API_KEY": "sk-dummy",
+        "OPENAI_BASE_URL": f"{place.url}/v1",
+        "OPENAI_MODEL": "mock-model",
+    }
+    return Start((), environment)
+
+
+def _pi(place: Place) -> Start:
+    """Providers of one's own go in models.json; --provider and --model have both to be given."""
+    model = {
+        "id": "mock-model",
+        "name": "Mock",
+        "reasoning": False,
+        "input": ["text"],
+        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+        "contextWindow": 100000,
+        "maxTokens": 4000,
+    }
+    provider = {"baseUrl": f"{place.url}/v1", "api": "openai-completions", "apiKey": "sk-dummy"}
+    place.put(".pi/agent/models.json", {"providers": {"mock": {**provider, "models": [model]}}})
+    environment = {"PI_SKIP_VERSION_CHECK": "1", "PI_OFFLINE": "1"}
+    return Start(("--provider", "mock", "--model", "mock-model"), environment)
+
+
+def _gemini(place: Place) -> Start:
+    """-m with a plain flash model: else a router asks the model first which model to take."""
+    place.put(
+        ".gemini/settings.json",
+        {
+            "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+            "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+            "ui": {"hideTips": True},
+        },
+    )
+    environment = {"GEMINI_API_KEY": "dummy-key", "GOOGLE_GEMINI_BASE_URL": place.url}
+    return Start(("-m", "gemini-2.5-flash"), environment)
+
+
+def _opencode(place: Place) -> Start:
+    """permission "ask": else commands run at once."""
+    limit = {"context": 200000, "output": 8000}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "Mock",
+        "options": {"baseURL": f"{place.url}/v1", "apiKey": "sk-dummy"},
+        "models": {"mock-model": {"name": "Mock model", "tool_call": True, "limit": limit}},
+    }
+    place.put(
+        ".config/opencode/opencode.json",
+        {
+            "$schema": "https://opencode.ai/config.json",
+            "autoupdate": False,
+            "share": "disabled",
+            "model": "mock/mock-model",
+            "small_model": "mock/mock-model",
+            "permission": {"bash": "ask", "edit": "ask"},
+            "provider": {"mock": provider},
+        },
+    )
+    names = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD")
+    return Start((), {f"OPENCODE_DISABLE_{name}": "1" for name in names})
+
+
+def _aider(place: Place) -> Start:
+    """Without a fresh price list in its cache it fetches one from the network."""
+    place.put(".aider/caches/model_prices_and_context_window.json", {"mock-model": {}})
+    arguments = (
+        "--model=openai/mock-model",
+        "--no-check-update",
+        "--no-show-model-warnings",
+        "--analytics-disable",
+        "--no-show-release-notes",
+        "--no-gitignore",
+        "--edit-format=diff",
+    )
+    environment = {
+        "OPENAI_API_KEY": "sk-dummy",
+        "OPENAI_API_BASE": f"{place.url}/v1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+    return Start(arguments, environment)
+
+
+_QUESTION = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "options": [
+        {"label": "Red", "description": "The warm one"},
+        {"label": "Blue", "description": "The cold one"},
+    ],
+    "multiSelect": False,
+}
+
+AGENTS = {
+    agent.name: agent
+    for agent in (
+        Agent(
+            PACKAGES["claude"],
+            _claude,
+            ready="? for shortcuts",
+            permission=r"Do you want to proceed\?",
+            question=r"Enter to select",
+            question_call=Call("AskUserQuestion", {"questions": [_QUESTION]}),
+            plan=r"Would you like to proceed\?",
+            clear="/clear",
+            native=True,
+        ),
+        Agent(
+            PACKAGES["codex"],
+            _codex,
+            ready="Ask Codex to do anything",
+            permission=r"Would you like to run the following command\?",
+            clear="/new",
+            native=True,
+        ),
+        Agent(
+            PACKAGES["qwen"],
+            _qwen,
+            ready="Type your message",
+            permission=r"Allow execution of",
+            question=r"Which colour\?",
+            question_call=Call("ask_user_question", {"questions": [_QUESTION]}),
+            clear="/clear",
+            native=True,
+        ),
+        Agent(PACKAGES["pi"], _pi, ready="mock-model", clear="/new"),
+        Agent(
+            PACKAGES["gemini"],
+            _gemini,
+            ready="Type your message",
+            permission=r"Allow execution of",
+            clear="/clear",
+            native=True,
+        ),
+        Agent(
+            PACKAGES["opencode"],
+            _opencode,
+            ready="ctrl+p commands",
+            permission=r"Permission required",
+            clear="/new",
+        ),
+        Agent(PACKAGES["aider"], _aider, ready="diff>", permission=r"Run shell command\?", clear="/clear"),
+    )
+}
