@@ -100,13 +100,13 @@ def _ending(lock: str) -> bool:
     from pathlib import Path
 
     from relay.session.directory import call
-    from relay.session.state import ENDING
+    from relay.session.state import EXITED
 
     try:
         state = call(Path(_socket(lock)), {"op": "info"}, ANSWER)["info"]["state"]
     except (RelayError, KeyError):
         return True
-    return bool(state == ENDING)
+    return bool(state == EXITED)
 
 
 def _try(home: Home, team: str, name: str) -> Claim | None:
