@@ -17,11 +17,13 @@ import time
 from collections import deque
 
 from relay.terminal.pty import end_of_file, set_size
+from relay.terminal.query import CLEAR, QUERY, SPLIT_PATIENCE, Answers, Queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from relay.terminal.aside import Asides
     from relay.terminal.detach import DetachKeys
     from relay.terminal.lend import Lent
     from relay.terminal.pty import Pty
@@ -65,9 +67,10 @@ WITHDRAWAL = 0.5
 class Forwarder:
     """The thread and its buffers.
 
-    Other threads may call `write`, `hold`, `lend`, `withdraw`, `pause`, `settle`, `finish`, `resize` and
-    read `tee`, `unwritten` and `produced`; they set `consumed` as they take output off the tee.  `wake` is a
-    descriptor that becomes readable when the tee holds something new after `rearm` was called.
+    Other threads may call `write`, `hold`, `lend`, `withdraw`, `pause`, `settle`, `finish`, `resize`, `show`,
+    `aside`, `report` and read `tee`, `unwritten` and `produced`; they set `consumed` as they take output off
+    the tee.  `wake` is a descriptor that becomes readable when the tee holds something new after `rearm` was
+    called.
 
     over: the thread has ended or was told to; no terminal can be lent any more.
     """
@@ -102,6 +105,11 @@ class Forwarder:
         self._read: Callable[[int, int], bytes] = os.read
         self._write_bytes: Callable[[int, bytes], int] = os.write
         self._detach: DetachKeys | None = None  # loaded with the first key that may be one of them
+        self._queries = Queries()
+        self._answers = Answers()  # of the terminal that is lent
+        self._report: bytes | None = None  # what the terminal is to know of the agent
+        self._asides: Asides | None = None  # loaded with the first
+        self._said = b""  # the last piece of output
         self._keys_due = 0.0  # monotonic seconds at which what it keeps goes to the agent; 0: nothing is kept
         self._masks: dict[int, int] = {}
         self._poll = select.poll()
@@ -163,6 +171,17 @@ class Forwarder:
         Output that is redirected stays what the agent said: nothing is shown then.
         """
         self._order(self._show_person, data)
+
+    def aside(self, data: bytes) -> None:
+        """Queue what moves no cursor (a bell, a title) for the lent terminal, where it cuts no sequence."""
+        self._order(self._show_aside, data)
+
+    def report(self, report: bytes) -> None:
+        """Have the lent terminal, and each later one, know this `report` (OSC 7501) if it takes reports.
+
+        It is asked so with the first; until it has answered, nothing but the question is written to it.
+        """
+        self._order(self._tell_terminal, report)
 
     def lend(self, terminal: Lent, greeting: bytes = b"") -> None:
         """Serve this terminal from now on; `greeting` (a repaint) is shown first. Replaces another."""
@@ -233,6 +252,7 @@ class Forwarder:
             self.over = True
             self._obey()  # what was ordered before anybody could see that
             self._event(ENDED, None)
+            self._end_report()
             self._drop_terminal()
             self._pty.close()
             os.close(self._poke_read)
@@ -316,8 +336,14 @@ class Forwarder:
             return False
         if not data:
             return False
+        for query in self._queries.feed(data):
+            self._answer(query)
         if self._lent is not None and self._lent.sink >= 0:
+            self._said = data
             self._show(data)
+            if self._asides is not None:
+                self._asides.said(data)
+                self._show_asides()
         # Without its CRs the virtual screen, which stands for a terminal, would begin no line at the left.
         self._tee(data if self._pty.line_feeds_return else data.replace(b"\n", b"\r\n"))
         if self._unsettled:
@@ -369,6 +395,48 @@ class Forwarder:
         if self.watched:
             self._show(data)
 
+    def _show_aside(self, data: bytes) -> None:
+        if not self.watched:
+            return
+        if self._asides is None:
+            from relay.terminal.aside import Asides  # needs `re`: 5 ms, after the agent's start
+
+            self._asides = Asides()
+            self._asides.said(self._said)
+        self._asides.add(data)
+        self._show_asides()
+
+    def _show_asides(self) -> None:
+        if self._asides is not None and self._asides.waiting:
+            self._show(self._asides.due())
+
+    def _answer(self, query: bytes) -> None:
+        """Say that reports are taken here, before the person's terminal sees what follows the query.
+
+        It sees the query as well, and what it answers tells us what it takes.
+        """
+        if len(self._to_child) < CHILD_LIMIT:
+            self._write_child(query)
+        self._answers.expected = True
+
+    def _tell_terminal(self, report: bytes) -> None:
+        self._report = report
+        if self._answers.spoken:
+            self._show_aside(report)
+        else:
+            self._ask_terminal()
+
+    def _end_report(self) -> None:
+        """What we reported is no longer true of the terminal that we leave."""
+        if self._answers.spoken and self._report is not None:
+            self._show(CLEAR)
+
+    def _ask_terminal(self) -> None:
+        lent = self._lent
+        if lent is not None and lent.interactive and not self._answers.expected:
+            self._answers.expected = True
+            self._show_aside(QUERY)
+
     def _flush_sink(self) -> None:
         """Write what waits; to a descriptor that may block, the one piece that poll(2) has promised."""
         lent = self._lent
@@ -417,7 +485,9 @@ class Forwarder:
         self._write_child(end_of_file(self._pty.attributes()) or CTRL_D)
 
     def _keys(self, data: bytes) -> None:
-        """What a person typed: to the agent, but for Ctrl-] d, which detaches."""
+        """What a person typed: to the agent, but for Ctrl-] d, which detaches, and answers to our query."""
+        if self._answers.expected:
+            data = self._without_answers(data)
         if not self._keys_due and ESC not in data and ESCAPE_KEY not in data:
             self._type(data)
             return
@@ -426,22 +496,34 @@ class Forwarder:
 
             self._detach = DetachKeys()
         passed, detached = self._detach.feed(data)
-        patience = self._detach.patience
+        patience = SPLIT_PATIENCE if self._answers.unfinished else self._detach.patience
         self._keys_due = 0.0 if patience is None else time.monotonic() + patience
         self._type(passed)
         if detached:
             self._paused = True  # what is typed now is for the shell
             self._event(DETACH, None)
 
+    def _without_answers(self, data: bytes) -> bytes:
+        spoken = self._answers.spoken
+        data = self._answers.feed(data)
+        if self._answers.unfinished:
+            self._keys_due = time.monotonic() + SPLIT_PATIENCE
+        if self._answers.spoken and not spoken and self._report is not None:
+            self._show_aside(self._report)
+        return data
+
     def _keys_timeout(self) -> int | None:
         """Milliseconds until what was kept of the person's keys goes to the agent, which it does here."""
-        if not self._keys_due or self._detach is None:
+        if not self._keys_due:
             return None
         left = self._keys_due - time.monotonic()
         if left > 0:
             return int(left * 1000) + 1
         self._keys_due = 0.0
-        self._type(self._detach.flush())
+        kept = self._answers.flush()
+        if self._detach is not None:
+            kept = self._detach.feed(kept)[0] + self._detach.flush()
+        self._type(kept)
         return None
 
     def _type(self, data: bytes) -> None:
@@ -482,6 +564,8 @@ class Forwarder:
         self._paused = self._held = False
         if greeting:
             self._show(greeting)
+        if self._report is not None:
+            self._ask_terminal()
 
     def _hold(self) -> None:
         self._held = True
@@ -490,6 +574,7 @@ class Forwarder:
     def _withdraw(self, restore: bool, done: threading.Event) -> None:
         if restore and self._lent is not None:
             self._lent.restore()
+        self._end_report()
         self._drop_terminal()
         self._held = False
         done.set()
@@ -497,9 +582,12 @@ class Forwarder:
     def _drop_terminal(self) -> None:
         lent, self._lent = self._lent, None
         self._to_sink.clear()
+        self._answers = Answers()
+        if self._asides is not None:
+            self._asides.clear()
         if self._detach is not None:
             self._detach.flush()
-            self._keys_due = 0.0
+        self._keys_due = 0.0
         if lent is not None:
             for fd in (lent.source, lent.sink):
                 self._watch(fd, 0)

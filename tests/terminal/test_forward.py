@@ -11,9 +11,20 @@ from contextlib import suppress
 
 import pytest
 
-from relay.terminal.forward import ENDED, HELD, INPUT_OVER, LOST, OUTPUT, SINK_LIMIT, TYPED, Forwarder
+from relay.terminal.forward import (
+    CHILD_LIMIT,
+    ENDED,
+    HELD,
+    INPUT_OVER,
+    LOST,
+    OUTPUT,
+    SINK_LIMIT,
+    TYPED,
+    Forwarder,
+)
 from relay.terminal.lend import Lent
 from relay.terminal.pty import Pty, raw
+from relay.terminal.query import CLEAR, QUERY
 from support import wait_until
 
 
@@ -135,3 +146,120 @@ def test_a_terminal_that_went_before_it_was_lent_is_lost_and_no_end_of_input(lin
     os.close(slave)
     wait_until(lambda: LOST in line.kinds())
     assert INPUT_OVER not in line.kinds()
+
+
+# OSC 7501: who answers, and who is told.
+
+
+class Person:
+    """A person's terminal in raw mode, lent; `screen` is its other side."""
+
+    def __init__(self, line: Line) -> None:
+        self.screen, slave = pty.openpty()
+        termios.tcsetattr(slave, termios.TCSANOW, raw(termios.tcgetattr(slave)))
+        self.lent = Lent(slave, slave, interactive=True, saved=None)
+        os.close(slave)
+        line.open.add(self.screen)
+        line.forwarder.lend(self.lent)
+        wait_until(lambda: line.forwarder._lent is self.lent)
+
+
+def read_exactly(fd: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        assert select.select([fd], [], [], 20)[0], data
+        data += os.read(fd, size - len(data))
+    return data
+
+
+@pytest.mark.parametrize("query", [QUERY, b"\x1b]7501;?\x07"])
+def test_the_query_is_answered_before_anything_after_it(line: Line, query: bytes) -> None:
+    """Split at every place, and before the person's terminal, which answers what follows, has seen it."""
+    person = Person(line)
+    for at in range(1, len(query)):
+        os.write(line.agent, query[:at])
+        assert read_exactly(person.screen, at) == query[:at]
+        os.write(line.agent, query[at:] + b"\x1b[c")
+        assert read_exactly(person.screen, len(query) - at + 3) == query[at:] + b"\x1b[c"
+        os.write(person.screen, query + b"\x1b[?62c" if at % 2 else b"\x1b[?62c")
+        assert read_exactly(line.agent, len(query) + 6) == query + b"\x1b[?62c"
+
+
+def test_without_a_terminal_the_query_is_answered_before_other_replies(line: Line) -> None:
+    """R88: detached, the virtual screen answers `CSI c` after the pump has read it."""
+    line.forwarder.withdraw()
+    os.write(line.agent, QUERY + b"\x1b[c")
+    wait_until(lambda: OUTPUT in line.kinds())
+    line.forwarder.reply(b"\x1b[?62c")
+    assert read_exactly(line.agent, len(QUERY) + 6) == QUERY + b"\x1b[?62c"
+
+
+def test_the_answer_of_the_persons_terminal_is_kept_from_the_agent(line: Line) -> None:
+    person = Person(line)
+    os.write(line.agent, QUERY)
+    assert read_exactly(person.screen, len(QUERY)) == QUERY
+    assert read_exactly(line.agent, len(QUERY)) == QUERY
+    os.write(person.screen, b"one" + QUERY + b"two\x1b[A")
+    assert read_exactly(line.agent, 9) == b"onetwo\x1b[A"
+    assert line.forwarder._answers.spoken
+
+
+def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
+    person = Person(line)
+    line.forwarder.report(b"report")
+    assert read_exactly(person.screen, len(QUERY)) == QUERY
+    for keys in (b"\x1b", b"\x1b]", b"\x1b]7501;?\x1b"):
+        os.write(person.screen, keys)
+        assert read_exactly(line.agent, len(keys)) == keys
+    assert not line.forwarder._answers.spoken
+
+
+def test_a_terminal_is_told_only_after_it_has_answered(line: Line) -> None:
+    """And each later terminal is asked for itself; one that is left is told that it holds no more."""
+    person = Person(line)
+    line.forwarder.report(b"first")
+    assert read_exactly(person.screen, len(QUERY)) == QUERY
+    line.forwarder.report(b"second")
+    os.write(line.agent, b"agent")
+    assert read_exactly(person.screen, 5) == b"agent"
+    os.write(person.screen, QUERY)
+    assert read_exactly(person.screen, 6) == b"second"
+    line.forwarder.report(b"third")
+    assert read_exactly(person.screen, 5) == b"third"
+    line.forwarder.withdraw()
+    assert read_exactly(person.screen, len(CLEAR)) == CLEAR
+    other = Person(line)
+    assert read_exactly(other.screen, len(QUERY)) == QUERY
+    line.forwarder.report(b"fourth")
+    os.write(other.screen, QUERY + b"x")
+    assert read_exactly(line.agent, 1) == b"x"
+    assert read_exactly(other.screen, 6) == b"fourth"
+
+
+def test_a_report_reaches_no_redirected_output(line: Line) -> None:
+    line.forwarder.report(b"report")
+    line.forwarder.aside(b"\a")
+    os.write(line.agent, b"agent")
+    assert read_exactly(line.display, 5) == b"agent"
+    line.forwarder.finish()
+    line.forwarder.join(20)
+    assert not select.select([line.display], [], [], 0)[0] or os.read(line.display, 9) == b""
+
+
+def test_an_aside_does_not_cut_a_sequence_of_the_agents(line: Line) -> None:
+    person = Person(line)
+    os.write(line.agent, b"\x1b[3")
+    assert read_exactly(person.screen, 3) == b"\x1b[3"
+    line.forwarder.aside(b"\a")
+    os.write(line.agent, b"1m")
+    assert read_exactly(person.screen, 3) == b"1m\a"
+    line.forwarder.aside(b"\a")
+    assert read_exactly(person.screen, 1) == b"\a"
+
+
+def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> None:
+    line.forwarder.withdraw()
+    for _ in range(40):
+        os.write(line.agent, QUERY * 1000)
+    wait_until(lambda: line.forwarder.tee.clear() or not line.forwarder.output_pending())
+    assert line.forwarder.unwritten < 3 * CHILD_LIMIT

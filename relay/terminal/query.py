@@ -1,0 +1,97 @@
+"""The query of OSC 7501, the Program Status Protocol: may a program report to this terminal what it does?
+
+    ESC ] 7501 ; ? ST        a terminal that takes reports answers with the same bytes (ST = ESC \\ or BEL)
+
+A program sends it together with a query that every terminal answers, and the first answer decides.  So the
+forward thread finds it in the agent's output, and the answer of the person's terminal in what that sends.
+What is reported is read by relay.terminal.status.
+"""
+
+from __future__ import annotations
+
+ESC = b"\x1b"
+QUERY = b"\x1b]7501;?\x1b\\"
+CLEAR = b"\x1b]7501;state=clear\x1b\\"
+"""The report that takes back the root record and all below it."""
+
+SPLIT_PATIENCE = 0.005
+"""Seconds after which the beginning of an answer is taken for keys: a terminal writes an answer at once."""
+
+_OPEN = QUERY[:-2]
+
+
+def may_hold(data: bytes) -> bool:
+    """Whether `data` holds a query or ends with the beginning of one; for nearly all output a fast no."""
+    return _OPEN in data or _tail(data) > 0
+
+
+def sift(data: bytes) -> tuple[bytes, list[bytes], bytes]:
+    """(`data` without queries, the queries, the beginning of another at the end of `data`)."""
+    found: list[bytes] = []
+    rest, at = bytearray(), 0
+    while (start := data.find(_OPEN, at)) >= 0:
+        over = start + len(_OPEN)
+        end = data[over : over + 2]
+        if end in (b"", ESC):
+            return bytes(rest + data[at:start]), found, data[start:]
+        terminator = 1 if end[:1] == b"\a" else 2 if end == b"\x1b\\" else 0
+        if terminator:
+            rest += data[at:start]
+            found.append(data[start : over + terminator])
+        else:
+            rest += data[at:over]  # another sequence
+        at = over + terminator
+    end_of_rest = max(at, len(data) - _tail(data))
+    return bytes(rest + data[at:end_of_rest]), found, data[end_of_rest:]
+
+
+def _tail(data: bytes) -> int:
+    """How many bytes at the end of `data` may begin a query."""
+    end = data[-len(_OPEN) :]
+    start = end.rfind(ESC)
+    return len(end) - start if start >= 0 and _OPEN.startswith(end[start:]) else 0
+
+
+class Queries:
+    """Finds the queries in a stream that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._open = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The queries that end in `data`."""
+        if not self._open and not may_hold(data):
+            return []
+        _, found, self._open = sift(self._open + data)
+        return found
+
+
+class Answers:
+    """Takes the answers out of what a person's terminal sends; not a key is lost, and only answers are.
+
+    expected: whether something was asked; until then nothing is looked for.
+    spoken:   whether this terminal has answered.
+    """
+
+    def __init__(self) -> None:
+        self.expected = False
+        self.spoken = False
+        self._kept = b""
+
+    @property
+    def unfinished(self) -> bool:
+        """Something is kept that may begin an answer: `flush` is due after SPLIT_PATIENCE."""
+        return bool(self._kept)
+
+    def feed(self, data: bytes) -> bytes:
+        """What is not an answer, and goes to the agent now."""
+        if not self.expected or not (self._kept or ESC in data):
+            return data
+        rest, found, self._kept = sift(self._kept + data)
+        self.spoken = self.spoken or bool(found)
+        return rest
+
+    def flush(self) -> bytes:
+        """What was kept and has become nothing."""
+        kept, self._kept = self._kept, b""
+        return kept
