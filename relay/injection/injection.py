@@ -1,4 +1,4 @@
-"""What is to be typed into an agent, and what became of it."""
+"""What is to be given to an agent, and what became of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from enum import StrEnum
 from typing import Literal
 
 Kind = Literal["message", "hook", "closing", "notice"]
+Route = Literal["", "typed", "native"]
+Role = Literal["", "user", "system"]
+Proof = Literal["", "echo", "screen", "hook", "printed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +33,26 @@ class Injection:
 class Result(StrEnum):
     """How an injection ended, each honest."""
 
-    INJECTED = "injected"  # submitted, and the terminal showed it
-    UNCERTAIN = "uncertain"  # written, in whole or in part, and not verified; never typed again by itself
-    REJECTED = "rejected"  # cannot be typed, or was withdrawn; nothing was written
+    INJECTED = "injected"  # given to the agent, and seen to arrive
+    UNCERTAIN = "uncertain"  # written, in whole or in part, and not verified; never given again by itself
+    REJECTED = "rejected"  # cannot be given, or was withdrawn; nothing was written
     UNTYPED = "untyped"  # the session ended first; nothing was written
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an injection ended and, where that is not plain success, why: one sentence for a person."""
+    """How an injection ended.
+
+    detail:   where that is not plain success, why: one sentence for a person.
+    route:    how it went to the agent: typed into its terminal, or in a reply to one of its own hooks
+              (native); empty when nothing was written.
+    role:     as whose words the agent has it.
+    verified: what showed that it arrived, empty when nothing did: the terminal's echo, the screen, the
+              agent's own prompt hook, or the hook's client, which had printed it for the agent.
+    """
 
     result: Result
     detail: str = ""
+    route: Route = ""
+    role: Role = ""
+    verified: Proof = ""

@@ -1,8 +1,9 @@
 """The injection queue of one agent: one text at a time, first in first out, each only when it is safe.
 
-    submit ─→ queue ─→ held? draft? ─→ judge ─→ typist ─→ outcome
-                          ▲             ▲
-                  person(keys)     output(bytes), the kernel's word on what the program waits for
+                ┌→ held? draft? ─→ judge ─→ typist ────────┐
+    submit ─→ queue    ▲             ▲                     ├→ outcome
+                │ person(keys)  output(bytes), the kernel  │
+                └→ take ─→ a reply to the agent's own hook ┘
 
 Driven by events: with an empty queue nothing runs.  While something waits, timers run for quiet periods
 that are known, and otherwise look again ever more rarely, since a program that begins to read its
@@ -14,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from relay.errors import MessageRefused, RelayError
 from relay.injection import body, waiting
@@ -38,6 +39,8 @@ FIRST_RETRY, LAST_RETRY = 0.5, 15.0
 """Seconds between two tries to begin a text that `on_typing` refuses: doubling."""
 
 _ENDS = 64  # marks remembered: more than fit on a screen, one a row
+_DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
+_BETWEEN = "\n"  # the texts of one native reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,14 @@ class _Refusal:
 
 
 class Injector:
-    """Types injections into the agent behind `port`. All methods belong to the event loop's thread.
+    """Gives injections to the agent behind `port`. All methods belong to the event loop's thread.
 
-    on_outcome:  called once for each injection submitted.
-    on_typing:   called before the first byte of an injection is written. It raises MessageRefused when that
-                 is not wanted any more (Result.REJECTED); after another RelayError it is asked again later,
-                 and what is behind the injection waits too.
-    on_deferred: called when after `on_typing` it was not safe any more: the injection waits again.
+    on_outcome:  called once for each injection submitted, and again when one that was uncertain has been seen
+                 to have arrived after all.
+    on_typing:   called before the first byte of an injection is written, or before `take` returns it. It
+                 raises MessageRefused when that is not wanted any more (Result.REJECTED); after another
+                 RelayError it is asked again later, and what is behind the injection waits too.
+    on_deferred: called when after `on_typing` nothing was written: the injection waits again.
     prefix:      what begins a directive of this agent, if not what its profile says.
     """
 
@@ -72,6 +76,8 @@ class Injector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.on_deferred: Callable[[Injection], None] = lambda injection: None
+        self.bridged = False
+        """Whether the agent's own hooks take what waits while it works (`take`)."""
         self._port = port
         self._profile = profile
         self._on_outcome = on_outcome
@@ -82,8 +88,10 @@ class Injector:
         self._queue: deque[Injection] = deque()
         self._wake = asyncio.Event()
         self._draft = Draft()
-        self._typist = Typist(port, clock, self._asking)
+        self._typist = Typist(port, clock, self._asking, profile.submit.delay)
         self._typing: Injection | None = None
+        self._taken: list[tuple[Injection, str]] = []  # by a hook's reply, with the text there
+        self._doubtful: deque[tuple[str, Injection]] = deque(maxlen=_DOUBTFUL)  # with the mark at its end
         self._held: Verdict | None = None
         self._closed = False
         self._news = clock()  # when something last happened that may change the verdict
@@ -105,10 +113,7 @@ class Injector:
             self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
             return
         if injection.kind == "closing":
-            place = next(
-                (n for n, other in enumerate(self._queue) if other.kind != "closing"), len(self._queue)
-            )
-            self._queue.insert(place, injection)
+            self._queue.insert(self._closings(), injection)
         else:
             self._queue.append(injection)
         self._notice()
@@ -145,8 +150,8 @@ class Injector:
 
     @property
     def pending(self) -> int:
-        """Injections that wait or are being typed."""
-        return len(self._queue) + (self._typing is not None)
+        """Injections that wait or are being given to the agent."""
+        return len(self._queue) + (self._typing is not None) + len(self._taken)
 
     @property
     def obstacle(self) -> str | None:
@@ -163,7 +168,73 @@ class Injector:
         self._closed = True
         while self._queue:
             self._on_outcome(self._queue.popleft(), Outcome(Result.UNTYPED, "the session ended first"))
+        for injection, _ in list(self._taken):
+            why = "the session ended before the agent's hook had passed it on"
+            self.delivered(injection, Outcome(Result.UNCERTAIN, why))
         self._wake.set()
+
+    # Through the agent's own hooks.
+
+    def take(self, room: int) -> list[Injection]:
+        """What waits, oldest first, and fits in `room` bytes of UTF-8: for a reply to a hook of the agent.
+
+        Each is to be reported with `delivered` or `put_back`; until then nothing that is behind it moves, so
+        that nothing overtakes.  A closing prompt is only ever typed.
+        """
+        typing = self._typing is not None and not self._typist.arrived
+        if self._closed or self._taken or typing:
+            return []
+        for injection in [each for each in self._queue if each.kind != "closing"]:
+            mark = body.nonce()
+            text = _BETWEEN.join(body.lay_out(injection, Style.PASTE, mark, self._directive))
+            room -= len((text + _BETWEEN).encode())
+            if room < 0 or self._refused(injection):
+                break
+            self._queue.remove(injection)
+            if self._begin(injection):
+                self._typed_ends.append(body.closing_mark(mark))
+                self._taken.append((injection, text))
+            elif self._refused(injection):
+                break
+        return [injection for injection, _ in self._taken]
+
+    def render_native(self, injections: Sequence[Injection]) -> str:
+        """The text in which the agent's hook passes on `injections`, which `take` has returned."""
+        return _BETWEEN.join(text for injection, text in self._taken if injection in injections)
+
+    def delivered(self, injection: Injection, outcome: Outcome) -> None:
+        """What became of `injection`, which `take` has returned."""
+        for place, (taken, _) in enumerate(self._taken):
+            if taken is injection:
+                del self._taken[place]
+                break
+        else:
+            return  # reported when the session ended
+        printed = outcome.result is Result.INJECTED and not outcome.verified
+        self._on_outcome(
+            injection,
+            replace(outcome, route="native", verified="printed" if printed else outcome.verified),
+        )
+        self._notice()
+
+    def put_back(self, injections: Sequence[Injection]) -> None:
+        """`injections`, which `take` has returned, were certainly not passed on: they wait again."""
+        returned = [injection for injection, _ in self._taken if injection in injections]
+        self._taken = [each for each in self._taken if each[0] not in injections]
+        for injection in reversed(returned):
+            self._return(injection)
+            self.on_deferred(injection)
+        self._notice()
+
+    def submitted(self, prompt: str) -> None:
+        """Note a prompt that the agent, as its own hook says, was given: it proves what arrived."""
+        self._typist.prompted(prompt)
+        for end, injection in list(self._doubtful):
+            if end in prompt:
+                self._doubtful.remove((end, injection))
+                self._on_outcome(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
+
+    # By typing.
 
     async def run(self) -> None:
         """Type what is submitted until `close`. Cancelled in the middle of a text, it is uncertain."""
@@ -176,34 +247,59 @@ class Injector:
 
     async def _inject(self, injection: Injection) -> None:
         """Type `injection` now that the agent is ready, and report its outcome; or put it back."""
-        try:
-            self._on_typing(injection)
-        except MessageRefused as error:
-            self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
+        if not self._begin(injection):
             return
-        except RelayError as error:
-            self._retry(injection, str(error))
-            return
-        self._refusal = None
         # That may have taken long, and meanwhile the agent may have begun to ask something.
         sight = self._look()
-        if self._blocked() or judge(sight, self._profile).state is not Readiness.READY:
-            self._queue.appendleft(injection)
+        if self._blocked() or not self._allows(judge(sight, self._profile), sight):
+            self._return(injection)
             self.on_deferred(injection)
             return
         mark = body.nonce()
         try:
             parts = body.lay_out(injection, _style(sight), mark, self._directive)
+            self._check_start(parts[0])
         except MessageRefused as error:
             self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
             return
         self._typing = injection
-        outcome = Outcome(Result.UNCERTAIN, "the session ended while it was being typed")
+        outcome = Outcome(Result.UNCERTAIN, "the session ended while it was being typed", "typed", "user")
         try:
             outcome = await self._type(parts, sight, mark)
         finally:
             self._typing = None
+            if outcome.result is Result.UNCERTAIN and len(parts) == 1:
+                self._doubtful.append((body.closing_mark(mark), injection))
             self._on_outcome(injection, outcome)
+
+    def _begin(self, injection: Injection) -> bool:
+        """Announce that `injection`, no longer in the queue, is given to the agent; False if it is not."""
+        try:
+            self._on_typing(injection)
+        except MessageRefused as error:
+            self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
+            return False
+        except RelayError as error:
+            self._retry(injection, str(error))
+            return False
+        self._refusal = None
+        return True
+
+    def _return(self, injection: Injection) -> None:
+        """Put `injection` back at the head of the queue."""
+        closing = 0 if injection.kind == "closing" else self._closings()
+        self._queue.insert(closing, injection)
+
+    def _closings(self) -> int:
+        """How many closing prompts stand at the head of the queue."""
+        return next((n for n, other in enumerate(self._queue) if other.kind != "closing"), len(self._queue))
+
+    def _check_start(self, text: str) -> None:
+        if text[0] in self._profile.submit.avoid:
+            raise MessageRefused(
+                f"every text begins with {text[0]!r}, which the profile {self._profile.name!r} says to avoid "
+                "(avoid under [submit]). Take it out there."
+            )
 
     def _retry(self, injection: Injection, reason: str) -> None:
         """Put `injection` back, to be tried again some time later."""
@@ -211,28 +307,33 @@ class Injector:
         again = last is not None and last.injection is injection
         delay = min(2 * last.delay, LAST_RETRY) if last is not None and again else FIRST_RETRY
         self._refusal = _Refusal(injection, reason, delay, self._clock() + delay)
-        self._queue.appendleft(injection)
+        self._return(injection)
+
+    def _refused(self, injection: Injection) -> Verdict | None:
+        """Why `injection` is not tried again yet."""
+        refusal = self._refusal
+        if refusal is None or refusal.injection is not injection:
+            return None
+        left = refusal.until - self._clock()
+        return Verdict(Readiness.WORKING, refusal.reason, left) if left > 0 else None
 
     async def _type(self, parts: list[str], sight: Sight, mark: str) -> Outcome:
-        doubts: list[str] = []
+        outcomes: list[Outcome] = []
         for number, part in enumerate(parts):
             if number:
                 # Each part is a line of its own to the program, which may answer the first with a question.
                 again = await self._ready()
                 if again is None:
-                    return Outcome(
-                        Result.UNCERTAIN, f"the session ended after {number} of {len(parts)} lines"
-                    )
+                    why = f"the session ended after {number} of {len(parts)} lines"
+                    return Outcome(Result.UNCERTAIN, why, "typed", "user")
                 sight = again
             self._typed_ends.append(body.closing_mark(mark))
             self._typing_text = " ".join(part.split())
             self._typed_nap = sight.nap
-            doubt = await self._typist.type(part, _style(sight), mark)
+            outcomes.append(await self._typist.type(part, _style(sight), mark))
             self._typing_text = ""
             self._typed = self._news = self._clock()
-            if doubt:
-                doubts.append(doubt)
-        return Outcome(Result.UNCERTAIN, doubts[0]) if doubts else Outcome(Result.INJECTED)
+        return next((each for each in outcomes if each.result is Result.UNCERTAIN), outcomes[-1])
 
     async def _ready(self) -> Sight | None:
         """Wait until the agent is ready and nothing is in the way; None once closed or with nothing to do."""
@@ -243,7 +344,7 @@ class Injector:
                 continue
             sight = self._look()
             verdict = judge(sight, self._profile)
-            if verdict.state is Readiness.READY:
+            if self._allows(verdict, sight):
                 return sight
             again = min(max((self._clock() - self._news) / 10, LOOK_MIN), LOOK_MAX)
             # A program may begin to read its terminal before a known quiet period is over.
@@ -254,11 +355,10 @@ class Injector:
         """What keeps any text from being typed, whatever the agent does. `wait` None: until it is told."""
         if self._held is not None:
             return self._held
-        refusal = self._refusal
-        if refusal and self._typing is None and self._queue and self._queue[0] is refusal.injection:
-            left = refusal.until - self._clock()
-            if left > 0:
-                return Verdict(Readiness.WORKING, refusal.reason, left)
+        if self._taken:
+            return Verdict(Readiness.WORKING, "a text is being given to it through its own hooks")
+        if self._typing is None and self._queue and (refused := self._refused(self._queue[0])):
+            return refused
         self._end_draft()
         if not self._draft.empty:
             left = self._port.last_output() + SCREEN_QUIET - self._clock()
@@ -267,6 +367,26 @@ class Injector:
         if left > 0:
             return Verdict(Readiness.WORKING, f"you typed within the last {PERSON_PAUSE:g} s", left)
         return None
+
+    def _allows(self, verdict: Verdict, sight: Sight) -> bool:
+        """Whether a text may be typed now: when the agent is ready, or works and queues what it is given.
+
+        The latter only where no dialog can come up between the look and the Enter: the profile knows none,
+        and a rule of the profile, not a guess, says that the agent works.  Where the agent has hooks, a text
+        waits for their reply.
+        """
+        if verdict.state is Readiness.READY:
+            return True
+        profile = self._profile
+        return (
+            verdict.state is Readiness.WORKING
+            and bool(verdict.rule)
+            and profile.submit.while_working == "queues"
+            and not any(rule.state == "prompting" for rule in profile.states)
+            and not self.bridged
+            and sight.bracketed_paste
+            and not sight.tty.canonical
+        )
 
     def _end_draft(self) -> None:
         """Forget keys that the program took without an Enter, such as the answer to a dialog."""

@@ -4,6 +4,7 @@
     keys     text, wait for its echo, CR, look          one more CR if the input still shows it
     paste    ESC[200~ text ESC[201~, wait, CR, look     the same
 
+Where the agent's own hook tells what was submitted, that is the better proof (`prompted`).
 Nothing here blocks, and every wait is bounded: a program that reads nothing leaves the text unverified.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay.injection.body import Style, closing_mark
+from relay.injection.injection import Outcome, Proof, Result
 from relay.injection.port import Port
 
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # xterm ctlseqs, "Bracketed Paste Mode"
@@ -23,10 +25,7 @@ WRITE_TIMEOUT = 2.0
 """Seconds for the terminal to take what was written; its buffer holds about 19 KB unread on Linux."""
 
 ECHO_TIMEOUT = 0.3
-"""Seconds to wait for a text to be drawn before submitting it all the same.
-
-The slowest of the agents measured (gemini) needs 200 ms between a paste and Enter.
-"""
+"""Seconds to wait for a text to be drawn before submitting it all the same."""
 
 SETTLE = 0.05
 """Seconds without output after which a program has drawn what it was sent, if it drew anything."""
@@ -52,12 +51,21 @@ class _Held:
 
 
 class Typist:
-    """Types one text at a time. `asking` returns why Enter must not be pressed now, or None."""
+    """Types one text at a time.
 
-    def __init__(self, port: Port, clock: Callable[[], float], asking: Callable[[], str | None]) -> None:
+    asking: returns why Enter must not be pressed now, or None.
+    delay:  seconds between a text and its Enter, at least, in a program that draws its own input.
+    """
+
+    def __init__(
+        self, port: Port, clock: Callable[[], float], asking: Callable[[], str | None], delay: float
+    ) -> None:
         self._port = port
         self._clock = clock
         self._asking = asking
+        self._delay = delay
+        self._end = ""  # how the text ends that is being typed
+        self._prompted = False
         self._output = asyncio.Event()
         self._seen = bytearray()
         self._submitted_by_person = False
@@ -72,16 +80,33 @@ class Typist:
         """Note that the person pressed Enter: what stands in the input is submitted."""
         self._submitted_by_person = True
 
-    async def type(self, text: str, style: Style, mark: str) -> str | None:
-        """Type and submit `text`, which ends in closing_mark(mark). None when verified, else why not."""
-        self._seen.clear()
-        self._submitted_by_person = False
-        if style is Style.LINES:
-            return await self._line(text, mark)
-        return await self._input(text, style, mark)
+    def prompted(self, prompt: str) -> None:
+        """Note what the agent says was submitted to it."""
+        if self._end and self._end in prompt:
+            self._prompted = True
+            self._output.set()
 
-    async def _line(self, text: str, mark: str) -> str | None:
-        end = closing_mark(mark).encode()
+    @property
+    def arrived(self) -> bool:
+        """Whether the agent has said that it has the text that is being typed."""
+        return self._prompted
+
+    async def type(self, text: str, style: Style, mark: str) -> Outcome:
+        """Type and submit `text`, which ends in closing_mark(mark)."""
+        self._seen.clear()
+        self._submitted_by_person = self._prompted = False
+        self._end = closing_mark(mark)
+        try:
+            doubt = await (self._line(text) if style is Style.LINES else self._input(text, style, mark))
+            proof: Proof = "hook" if self._prompted else "echo" if style is Style.LINES else "screen"
+        finally:
+            self._end, self._prompted = "", False
+        if doubt is None or proof == "hook":
+            return Outcome(Result.INJECTED, "", "typed", "user", proof)
+        return Outcome(Result.UNCERTAIN, doubt, "typed", "user")
+
+    async def _line(self, text: str) -> str | None:
+        end = self._end.encode()
         self._port.write(text.encode() + (b"\r" if self._port.tty().icrnl else b"\n"))
         if not await self._written():
             return "the program did not read what was typed"
@@ -95,11 +120,17 @@ class Typist:
         self._port.write(begin + text.encode() + end)
         if not await self._written():
             return "the program did not read what was typed"
-        await self._until(lambda: self._drawn(offset), ECHO_TIMEOUT)
+        written = self._clock()
+        await self._until(
+            lambda: self._clock() - written >= self._delay and self._drawn(offset),
+            max(self._delay, ECHO_TIMEOUT),
+        )
         for _ in range(2):
             # What has been printed but not looked at yet may be a question, which Enter would answer.
             if not await self._until(lambda: not self._port.output_pending(), PRINT_TIMEOUT):
                 return "Enter was not pressed: the program prints without a pause"
+            if self._prompted:
+                return None
             if self._submitted_by_person:
                 return "you pressed Enter while it was being typed"
             if reason := self._asking():
@@ -119,6 +150,8 @@ class Typist:
 
     def _taken(self, held: _Held) -> bool:
         """Whether the input has changed since Enter was pressed, and no longer holds the text."""
+        if self._prompted:
+            return True
         if self._port.output_offset() <= held.offset or self._port.output_pending():
             return False
         row = self._port.unfinished()
