@@ -1,8 +1,8 @@
 """Do not take excuses: an agent that ends its turn by explaining away what it left undone goes on with it.
 
-An excuse is one sentence that says both that something is left and why.  A report of finished work, a question
-or a quotation may use the same words, so those do not count.  `continuations` in relay.toml says how often in a
-row an agent is made to go on (3).
+An excuse is one sentence that says both that something is left and why.  A report of finished work, a
+question or a quotation may use the same words, so those do not count.  `continuations` in relay.toml says how
+often in a row an agent is made to go on (3).
 """
 
 import re
