@@ -1,0 +1,94 @@
+"""The program that agents call as their hook: hands the event to the session, prints the verdict.
+
+    PYTHON -I -S client.py hook pretooluse SOCKET AGENT            observes: never prints
+    PYTHON -I -S client.py hook decide EVENT SOCKET AGENT          prints what the session answers
+
+    stdin ──→ {"op": "hook", "agent": A, "event": E, "decide": bool, "payload": TEXT}
+              " "                                 the session has it, and thinks
+              {"stdout": TEXT, "code": 0}    ──→ stdout
+              {"op": "hook_printed"}              the agent has been told
+
+Whatever goes wrong, an agent is never disturbed: nothing is printed and the exit code is 0.  Agents wait for
+this program at each of their steps, so it starts with what is built into the interpreter alone (`json`,
+`socket` and `signal` would double its time).
+"""
+
+import posix
+import sys
+
+import _signal
+from _json import encode_basestring, scanstring
+from _socket import AF_UNIX, SOCK_STREAM, socket
+
+TAKEN = 3.0
+"""Seconds until the session has taken the event. One that is gone or frozen costs the agent no more."""
+
+ANSWER = 90.0
+"""Seconds that the session then has for its verdict: a rule may run for a minute (docs/NATIVE.md)."""
+
+MAX_PAYLOAD = 24 << 20
+"""Bytes of one event, such as a Write with the whole file in it; of a longer one nothing is said."""
+
+_BEGINNING = '{"stdout": '
+
+
+def main(argv: list[str]) -> None:
+    """Run `argv` as in the module docstring."""
+    match argv:
+        case [_, "hook", "decide", event, path, agent]:
+            hook(event, path, agent, decide=True)
+        case [_, "hook", event, path, agent]:
+            hook(event, path, agent, decide=False)
+
+
+def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
+    """Take the event's JSON from standard input to the session that listens at `path`."""
+    try:
+        _signal.signal(_signal.SIGALRM, _expire)
+        _signal.setitimer(_signal.ITIMER_REAL, TAKEN)
+        payload = _read()
+        channel = socket(AF_UNIX, SOCK_STREAM)
+        channel.connect(path)
+        text = payload.decode("utf-8", "replace")
+        fields = (
+            f'{{"op": "hook", "agent": {encode_basestring(agent)}, "event": {encode_basestring(event)}, '
+            f'"decide": {"true" if decide else "false"}, "payload": {encode_basestring(text)}}}\n'
+        )
+        channel.sendall(fields.encode("utf-8", "replace"))
+        if not (answer := channel.recv(1 << 16)):
+            return
+        _signal.setitimer(_signal.ITIMER_REAL, ANSWER)
+        while not answer.endswith(b"\n"):
+            if not (more := channel.recv(1 << 16)):
+                return
+            answer += more
+        said = answer.decode().lstrip()
+        if not decide or not said.startswith(_BEGINNING + '"'):
+            return
+        verdict, _ = scanstring(said, len(_BEGINNING) + 1, True)
+        rest = verdict.encode("utf-8", "replace")
+        while rest:
+            rest = rest[posix.write(1, rest) :]
+        channel.sendall(b'{"op": "hook_printed"}\n')
+    except BaseException:  # noqa: BLE001 (the agent must not be disturbed by anything, nor by an interrupt)
+        pass
+
+
+def _read() -> bytes:
+    """Standard input to its end; OverflowError for more than is sent on."""
+    parts, size = [], 0
+    while data := posix.read(0, 1 << 20):
+        parts.append(data)
+        size += len(data)
+        if size > MAX_PAYLOAD:
+            raise OverflowError
+    return b"".join(parts)
+
+
+def _expire(*_: object) -> None:
+    raise TimeoutError
+
+
+if __name__ == "__main__":
+    main(sys.argv)
+    posix._exit(0)  # what the interpreter tidies at its end takes a millisecond

@@ -1,0 +1,192 @@
+"""What an agent's own hooks tell: one frozen record, whichever agent it is.
+
+    {"hook_event_name": "PreToolUse", ...}  ──parse──→  NativeEvent(name=tool_pre, tool_name="Bash", ...)
+
+Agents name their events differently (`EVENTS`); the fields are Claude Code's, which the others took over.
+Everything in a payload is untrusted text: of a field with a wrong type nothing is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from relay.detection.state import PromptKind
+
+
+class NativeName(StrEnum):
+    """The kinds of native events."""
+
+    SESSION_START = "session_start"
+    PROMPT_SUBMIT = "prompt_submit"
+    TOOL_PRE = "tool_pre"
+    PERMISSION = "permission"
+    TOOL_POST = "tool_post"
+    TOOL_FAILED = "tool_failed"
+    NOTIFICATION = "notification"
+    STOP = "stop"
+    SUBAGENT_START = "subagent_start"
+    SUBAGENT_STOP = "subagent_stop"
+    STOP_FAILURE = "stop_failure"
+    COMPACT = "compact"
+    SESSION_END = "session_end"
+    MESSAGE_DISPLAY = "message_display"
+
+
+_CLAUDE = {
+    "SessionStart": NativeName.SESSION_START,
+    "UserPromptSubmit": NativeName.PROMPT_SUBMIT,
+    "PreToolUse": NativeName.TOOL_PRE,
+    "PermissionRequest": NativeName.PERMISSION,
+    "PostToolUse": NativeName.TOOL_POST,
+    "PostToolUseFailure": NativeName.TOOL_FAILED,
+    "Notification": NativeName.NOTIFICATION,
+    "Stop": NativeName.STOP,
+    "SubagentStart": NativeName.SUBAGENT_START,
+    "SubagentStop": NativeName.SUBAGENT_STOP,
+    "StopFailure": NativeName.STOP_FAILURE,
+    "PreCompact": NativeName.COMPACT,
+    "SessionEnd": NativeName.SESSION_END,
+    "MessageDisplay": NativeName.MESSAGE_DISPLAY,
+}
+_GEMINI = {
+    "SessionStart": NativeName.SESSION_START,
+    "BeforeAgent": NativeName.PROMPT_SUBMIT,
+    "BeforeTool": NativeName.TOOL_PRE,
+    "AfterTool": NativeName.TOOL_POST,
+    "Notification": NativeName.NOTIFICATION,
+    "AfterAgent": NativeName.STOP,
+    "PreCompress": NativeName.COMPACT,
+    "SessionEnd": NativeName.SESSION_END,
+}
+_ABSENT = {
+    "codex": {"PostToolUseFailure", "Notification", "StopFailure", "MessageDisplay"},
+    "qwen": {"MessageDisplay"},
+}
+
+EVENTS: Mapping[str, Mapping[str, NativeName]] = MappingProxyType(
+    {
+        "claude": _CLAUDE,
+        "codex": {name: kind for name, kind in _CLAUDE.items() if name not in _ABSENT["codex"]},
+        "qwen": {name: kind for name, kind in _CLAUDE.items() if name not in _ABSENT["qwen"]},
+        "gemini": _GEMINI,
+    }
+)
+"""For each agent with a bridge, its own names of the events that it has."""
+
+OBSERVED = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
+"""The tools with which an agent asks its person something: the matcher of the silent observer."""
+
+PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
+    {
+        "ExitPlanMode": PromptKind.PLAN_APPROVAL,
+        "AskUserQuestion": PromptKind.QUESTION,
+        "EnterPlanMode": None,  # seen and noted; PromptKind.PLAN_APPROVAL here would make it a prompt
+    }
+)
+"""What each observed tool asks for."""
+
+
+def prompt_kind(tool_name: str) -> PromptKind | None:
+    """What the tool `tool_name` asks the person for; None for one that asks nothing, or is unknown."""
+    return PROMPTS.get(tool_name)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeEvent:
+    """One event of an agent's own hooks. What the agent did not tell is empty.
+
+    agent:        the kind of agent, a key of EVENTS; event: its own name of the event.
+    session_id:   the agent's, not relay's; it changes with /clear.
+    transcript_path: its conversation as a file, which may lag behind or be absent.
+    duration_ms:  how long the tool took, in milliseconds.
+    agent_id, agent_type: of a subagent's event, which one.
+    """
+
+    name: NativeName
+    agent: str
+    event: str = ""
+    session_id: str = ""
+    cwd: str = ""
+    transcript_path: str = ""
+    prompt: str = ""
+    tool_name: str = ""
+    tool_input: Mapping[str, Any] = field(default_factory=dict)
+    tool_response: Any = None
+    tool_use_id: str = ""
+    error: str = ""
+    duration_ms: float = 0.0
+    last_assistant_message: str = ""
+    stop_hook_active: bool = False
+    source: str = ""
+    reason: str = ""
+    trigger: str = ""
+    notification_type: str = ""
+    message: str = ""
+    agent_id: str = ""
+    agent_type: str = ""
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TEXTS = (
+    "session_id",
+    "cwd",
+    "transcript_path",
+    "prompt",
+    "tool_name",
+    "tool_use_id",
+    "error",
+    "last_assistant_message",
+    "source",
+    "reason",
+    "trigger",
+    "notification_type",
+    "message",
+    "agent_id",
+    "agent_type",
+)
+
+
+def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
+    """The event that `payload` (a JSON object) tells of; None for bad JSON and for what nobody knows.
+
+    event: the agent's own name of it in any case, or ours; where it is empty, the payload's counts.
+    """
+    raw = _object(payload)
+    if raw is None:
+        return None
+    event = event or str(raw.get("hook_event_name", ""))
+    found = next(
+        ((own, name) for own, name in EVENTS.get(agent, {}).items() if event.lower() in (own.lower(), name)), None
+    )
+    if found is None:
+        return None
+    own, name = found
+    tool_input, duration = raw.get("tool_input"), raw.get("duration_ms")
+    texts = {key: value for key in _TEXTS if isinstance(value := raw.get(key), str)}
+    return NativeEvent(
+        name=name,
+        agent=agent,
+        event=own,
+        tool_input=tool_input if isinstance(tool_input, dict) else {},
+        tool_response=raw.get("tool_response"),
+        duration_ms=float(duration) if type(duration) in (int, float) else 0.0,
+        stop_hook_active=raw.get("stop_hook_active") is True,
+        raw=raw,
+        **texts,
+    )
+
+
+def _object(payload: bytes | str) -> dict[str, Any] | None:
+    text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
+    try:
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # half a surrogate pair can be written in JSON, and in no file or terminal
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
