@@ -6,6 +6,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relay.detection.state import PromptKind
+from relay.terminal.status import Record
+
+_REPORTED: dict[str, Literal["working", "ready", "prompting", "failed"]] = {
+    "working": "working",
+    "idle": "ready",
+    "done": "ready",
+    "blocked": "prompting",
+    "error": "failed",
+}
+_KINDS = {"permission": PromptKind.PERMISSION, "question": PromptKind.QUESTION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +33,12 @@ class Evidence:
     kind: PromptKind | None = None
     detail: str = ""
     age: float = 0.0
+
+
+def reported(record: Record | None, now: float) -> Evidence | None:
+    """What a program's status report (OSC 7501) says of its state; `now` is of the clock of `record.time`."""
+    if record is None or record.state not in _REPORTED:
+        return None
+    state = _REPORTED[record.state]
+    kind = _KINDS.get(record.kind, PromptKind.OTHER) if state == "prompting" else None
+    return Evidence("status", state, kind, record.msg or record.title, now - record.time)

@@ -67,6 +67,7 @@ class OutputPump:
     """Empties the tee whenever there is something in it.
 
     last_output: monotonic seconds of the agent's last byte; offset: how many bytes it has written.
+    deaf: what it says is heard elsewhere, so lines and directives that its screen shows are not told.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class OutputPump:
     ) -> None:
         self.last_output = clock()
         self.offset = 0
+        self.deaf = False
         self._forwarder = forwarder
         self._pty = pty
         self._reader = reader
@@ -224,11 +226,11 @@ class OutputPump:
         self._directives(self._grammar.turn_end(now))
 
     def _said(self, lines: list[Line]) -> None:
-        if lines:
+        if lines and not self.deaf:
             self._listener.on_lines(lines)
             for line in lines:
                 self._directives(self._grammar.line(line))
 
     def _directives(self, directives: list[Directive]) -> None:
-        if directives:
+        if directives and not self.deaf:
             self._listener.on_directives(directives)

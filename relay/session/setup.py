@@ -17,6 +17,7 @@ from relay.hooks.trust import Trust
 from relay.profile import Profile, fallback
 from relay.profile import for_command as profile_for
 from relay.profile import load as load_profile
+from relay.session import lesson
 from relay.session.options import Options
 from relay.settings import Settings
 
@@ -31,7 +32,13 @@ class Setup:
     registry: Registry
     memory: MemoryConfig
     config: config_file.ConfigFile | None
+    lesson: str
     notices: tuple[str, ...]
+
+    @property
+    def teaches(self) -> bool:
+        """Whether the agent is told of relay: a program that relay does not know as an agent never is."""
+        return self.settings.teach == "auto" and bool(self.profile.states or self.profile.native.hooks)
 
     @property
     def prefix(self) -> str:
@@ -79,4 +86,9 @@ class Setup:
             notices.append(f"{error} The session runs without it.")
         if options.registry is not None:
             registry.include(options.registry)
-        return cls(directory, settings, profile, registry, memory or MemoryConfig(), config, tuple(notices))
+        text, notice = lesson.read(home)
+        if notice is not None:
+            notices.append(notice)
+        return cls(
+            directory, settings, profile, registry, memory or MemoryConfig(), config, text, tuple(notices)
+        )
