@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import select
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -46,10 +47,24 @@ class Wrapped:
         self.sees(re.escape(text[-30:]))
         self.terminal.type("\r")
 
-    def send(self, text: str) -> str:
-        """`relay send`: a message of the person's; its id."""
-        shown = self.house.relay("send", "--json", self.name, "-", input=text).stdout
-        return str(json.loads(shown)["id"])
+    def send(self, text: str, wait: float = 0) -> str:
+        """`relay send --wait`: a message of the person's; its state after at most `wait` seconds."""
+        command = [*self.house.relay.command, "send", "--json", "--wait", str(wait), self.name, "-"]
+        with subprocess.Popen(
+            command,
+            env=self.house.relay.environment,
+            cwd=self.house.relay.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as run:
+            assert run.stdin is not None
+            assert run.stdout is not None
+            run.stdin.write(text)
+            run.stdin.close()
+            self.house.wait(lambda: run.poll() is not None, "`relay send` ends")
+            (row,) = json.loads(run.stdout.read())
+        return str(row["state"])
 
     # What can be seen.
 
@@ -85,6 +100,10 @@ class Wrapped:
         prompt = f" ({row['prompt']})" if row.get("prompt") else ""
         return f"{row.get('state', 'ended')}{prompt}"
 
+    def messages(self) -> list[str]:
+        """The state of each message to this agent, oldest first."""
+        return [row["state"] for row in self.house.messages(self.name)]
+
     def becomes(self, *states: str) -> None:
         """Wait until `relay ps` says one of `states`; `prompting` stands for any kind of it."""
         self.house.wait(
@@ -108,6 +127,8 @@ class Wrapped:
             f"  user {r.turn.user[-200:]!r} step {r.turn.step} -> {r.step.status} {r.step.text[:60]!r}"
             for r in self.model.requests
         ]
+        session = self.house.relay.home / "state" / "session.log"
+        log = session.read_text().splitlines() if session.exists() else []
         return "\n".join(
             [
                 f"--- {self.name} ({self.agent.name}): {self.state}, {json.dumps(self.explain())[:1500]}",
@@ -116,6 +137,7 @@ class Wrapped:
                 *asked,
                 *self.model.faults,
                 *(f"  {json.dumps(each)[:300]}" for each in self.events()[-25:]),
+                *log[-20:],
             ]
         )
 
@@ -142,14 +164,14 @@ class House:
         *script: Rule,
         config: str = "",
         arguments: tuple[str, ...] = (),
-        environment: dict[str, str] | None = None,
         columns: int = 120,
         rows: int = 40,
         ready: bool = True,
     ) -> Wrapped:
         """Run `relay wrap -n NAME AGENT` in a terminal; `config` is a relay.config.py, which is trusted.
 
-        arguments, environment: more of the agent's own. ready: wait until it has drawn its prompt.
+        arguments: more of the agent's own. ready: wait until it has drawn its prompt. A second agent of the
+        same name has the home and the folder of the first.
         """
         model = self._open.enter_context(Model(*script))
         folder = self.relay.home / name
@@ -166,16 +188,22 @@ class House:
             **start.environment,
             "RELAY_HOME": str(self.relay.home),
             "PYTHONSAFEPATH": "1",
-            **(environment or {}),
         }
         terminal = Emulator(argv, env, cwd=place.work, columns=columns, rows=rows)
         self._open.callback(terminal.close)
         wrapped = Wrapped(self, agent, name, model, terminal)
         self.agents.append(wrapped)
         if ready:
-            wrapped.sees(re.escape(agent.ready))
+            drawn = re.escape(agent.ready)
+            self.wait(lambda: wrapped.shows(drawn) or terminal.ended(), f"{name} draws {drawn!r}")
+            assert not terminal.ended(), f"{name} ended at once\n{wrapped.describe()}"
             wrapped.becomes("ready")
         return wrapped
+
+    def messages(self, to: str) -> list[dict[str, Any]]:
+        """What `relay messages --to NAME --json` lists, oldest first."""
+        rows = json.loads(self.relay("messages", "--all", "--json", "--to", to).stdout)
+        return sorted(rows, key=lambda row: row["time"])
 
     def wait(self, condition: Callable[[], T], what: str) -> T:
         """Draw what the agents write until `condition()` holds; AssertionError, with everything, if never."""

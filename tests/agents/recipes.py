@@ -51,9 +51,10 @@ class Start:
 class Agent:
     """What a test has to know of one agent.
 
-    ready: drawn when it has started and waits. permission, question: a regular expression of one row of that
-    dialog; "" where it has none. question_call: the tool that asks. clear: begins a new conversation.
-    clears: rows that show that it did. native: it has hooks that relay uses.
+    ready: drawn when it has started and waits. permission, question, plan: a regular expression of a row of
+    that dialog; "" where it has none. question_call: the tool that asks. clear: begins a new conversation.
+    free: arguments with which commands run unasked. resume: arguments that go on with the last conversation.
+    native: it has hooks that relay uses.
     """
 
     package: Package
@@ -64,6 +65,8 @@ class Agent:
     question_call: Call | None = None
     plan: str = ""
     clear: str = ""
+    free: tuple[str, ...] = ()
+    resume: tuple[str, ...] = ()
     native: bool = False
 
     @property
@@ -73,8 +76,8 @@ class Agent:
 
 def prepare(place: Place) -> dict[str, str]:
     """Make the folders; the environment that is common to all agents."""
-    place.home.mkdir(parents=True)
-    place.work.mkdir(parents=True)
+    place.home.mkdir(parents=True, exist_ok=True)
+    place.work.mkdir(parents=True, exist_ok=True)
     place.put(
         ".gitconfig", "[user]\n\tname = Dev\n\temail = dev@example.com\n[init]\n\tdefaultBranch = main\n"
     )
@@ -253,6 +256,8 @@ AGENTS = {
             question_call=Call("AskUserQuestion", {"questions": [_QUESTION]}),
             plan=r"Would you like to proceed\?",
             clear="/clear",
+            free=("--allowedTools=Bash",),
+            resume=("--continue",),
             native=True,
         ),
         Agent(
@@ -261,6 +266,8 @@ AGENTS = {
             ready="Ask Codex to do anything",
             permission=r"Would you like to run the following command\?",
             clear="/new",
+            free=("--dangerously-bypass-approvals-and-sandbox",),
+            resume=("resume", "--last"),
             native=True,
         ),
         Agent(
@@ -271,15 +278,18 @@ AGENTS = {
             question=r"Which colour\?",
             question_call=Call("ask_user_question", {"questions": [_QUESTION]}),
             clear="/clear",
+            free=("--approval-mode=yolo",),
+            resume=("--continue",),
             native=True,
         ),
-        Agent(PACKAGES["pi"], _pi, ready="mock-model", clear="/new"),
+        Agent(PACKAGES["pi"], _pi, ready="mock-model", clear="/new", resume=("--continue",)),
         Agent(
             PACKAGES["gemini"],
             _gemini,
             ready="Type your message",
             permission=r"Allow execution of",
             clear="/clear",
+            free=("--approval-mode=yolo",),
             native=True,
         ),
         Agent(

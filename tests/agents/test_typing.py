@@ -1,0 +1,162 @@
+"""What is typed into real agents arrives exactly and once, and at no moment at which it would do harm."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+
+from agents.house import House, Wrapped
+from agents.model import Rule, Shell, Step
+from agents.recipes import Agent
+
+HOLDS = 3.0
+"""Seconds for which a message is seen to wait: longer than relay ever takes to type one that may be typed."""
+
+LONG = " ".join(f"word{number:04}" for number in range(1334))[:12000]
+ESSAY = "A long answer that takes its time. " * 30
+
+BODIES = {
+    "12,000 characters": LONG,
+    "several lines": "first line\n\n    fourth column\n- a point\nlast line",
+    "a trailing word with @": "please ask @someone",
+    "a leading !": "!touch typed-bang",
+    "a leading /": "/clear is what one types for that",
+    "a trailing backslash": "a path is C:\\",
+}
+
+
+def test_texts_arrive_exactly_and_once(house: House, agent: Agent) -> None:
+    """Every row of the typing table, one after another; what each message became is known."""
+    alice = house.wrap(agent, "Alice")
+    for body in BODIES.values():
+        assert alice.send(body, wait=20) == "injected"
+        alice.hears(body)
+        alice.becomes("ready")
+    assert {name: alice.model.count(body) for name, body in BODIES.items()} == dict.fromkeys(BODIES, 1)
+    assert not (alice.work / "typed-bang").exists()
+
+
+def test_control_characters_are_not_typed(house: House, agent: Agent) -> None:
+    """An ESC, a paste's end or a Ctrl-C inside a message does nothing and is left out."""
+    alice = house.wrap(agent, "Alice")
+    alice.send("one \x1b[31mred\x1b[0m two\x1b[201~ three\x03 four\x1b five")
+    alice.hears("five")
+    (text,) = [text for text in alice.model.heard() if "five" in text]
+    assert re.search(r"one \S*red\S* two\S* three four\s?five", text)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text)
+    assert alice.model.count("four") == 1
+
+
+def test_a_message_waits_for_a_draft_and_leaves_it_whole(house: House, agent: Agent) -> None:
+    """The person's half-typed line is neither lost nor merged with a message."""
+    alice = house.wrap(agent, "Alice")
+    alice.type("half a thou")
+    alice.sees("half a thou")
+    assert alice.send("for later", wait=HOLDS) == "stored"
+    alice.type("ght")
+    alice.sees("half a thought")
+    alice.type("\r")
+    alice.hears("half a thought")
+    alice.hears("for later")
+    assert [text.strip() for text in alice.model.heard("user") if "half" in text] == ["half a thought"]
+    assert alice.model.count("for later") == 1
+
+
+def test_a_message_while_an_answer_streams_neither_cuts_it_nor_is_lost(house: House, agent: Agent) -> None:
+    """Where the agent queues what is typed, or where relay waits: the answer is whole, the message heard."""
+    go_on = threading.Event()
+    alice = house.wrap(agent, "Alice", Rule("^begin", Step(ESSAY, hold=go_on, after=12)))
+    alice.say("begin now")
+    alice.sees("takes its time")
+    alice.send("while you speak", wait=HOLDS)
+    answered = alice.model.answered
+    go_on.set()
+    house.wait(lambda: alice.model.answered > answered, "the answer was taken to its end")
+    alice.hears("while you speak")
+    alice.becomes("ready")
+    assert alice.model.count("while you speak") == 1
+    assert ESSAY.strip() in "\n".join(alice.model.heard("assistant"))
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "pi")
+def test_a_message_while_a_tool_runs_is_heard_once(house: House, agent: Agent) -> None:
+    """It may come with the tool's result or after the turn, and the command runs to its end."""
+    command = Shell("touch started; until test -e go; do sleep 0.05; done; echo fini''shed")
+    alice = house.wrap(
+        agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free
+    )
+    alice.say("begin now")
+    house.wait((alice.work / "started").exists, "the command runs")
+    alice.send("while it runs", wait=HOLDS)
+    (alice.work / "go").touch()
+    alice.hears("finished")
+    alice.hears("while it runs")
+    alice.becomes("ready")
+    assert alice.model.count("while it runs") == 1
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "aider")
+def test_a_permission_dialog_is_never_answered_by_a_message(house: House, agent: Agent) -> None:
+    """The message waits as long as the dialog is open, and is heard once the person has refused."""
+    alice = _asked_permission(house, agent)
+    assert alice.send("2 of us say yes, y", wait=HOLDS) == "stored"
+    assert alice.state.startswith("prompting")
+    assert alice.shows(agent.permission)
+    _refuse(alice)
+    alice.hears("2 of us say yes, y")
+    alice.becomes("ready")
+    assert alice.model.count("2 of us say yes, y") == 1
+    assert not (alice.work / "approved").exists()
+
+
+@pytest.mark.agents("claude", "qwen")
+def test_a_question_is_never_answered_by_a_message(house: House, agent: Agent) -> None:
+    """R89: a question is seen as one; the message waits, and the model learns of no choice."""
+    assert agent.question_call is not None
+    alice = house.wrap(agent, "Alice", Rule("^begin", Step("Let me ask.", calls=(agent.question_call,))))
+    alice.say("begin now")
+    alice.sees(agent.question)
+    alice.becomes("prompting")
+    assert alice.send("Blue, I think", wait=HOLDS) == "stored"
+    assert alice.state == "prompting (question)"
+    assert len(alice.model.requests) == 1
+    alice.type("\x1b")
+    alice.hears("Blue, I think")
+    assert alice.model.count("Blue, I think") == 1
+    assert not any("Blue" in text for text in alice.model.heard("result"))
+
+
+@pytest.mark.agents("claude", "codex", "qwen")
+def test_a_dialog_is_known_after_its_terminal_was_resized(house: House, agent: Agent) -> None:
+    """It is redrawn, wrapped otherwise, and still a dialog."""
+    alice = _asked_permission(house, agent)
+    for columns, rows in ((200, 50), (60, 24)):
+        begin = len(alice.terminal.output)
+        alice.terminal.resize(columns, rows)
+        house.wait(lambda at=begin: len(alice.terminal.output) > at, "it is drawn anew")
+        alice.sees(agent.permission)
+        alice.becomes("prompting")
+    assert alice.send("2 of us say yes, y", wait=HOLDS) == "stored"
+    _refuse(alice)
+    alice.hears("2 of us say yes, y")
+    assert alice.model.count("2 of us say yes, y") == 1
+    assert not (alice.work / "approved").exists()
+
+
+def _asked_permission(house: House, agent: Agent) -> Wrapped:
+    """An agent that asks whether a command may run."""
+    offer = "Let me see.\n\n```bash\ntouch approved\n```\n"  # aider has no tools and takes these
+    step = Step(offer) if agent.name == "aider" else Step(calls=(Shell("touch approved", escalate=True),))
+    alice = house.wrap(agent, "Alice", Rule("^begin", step, "As you like."))
+    alice.say("begin now")
+    alice.sees(agent.permission)
+    alice.becomes("prompting")
+    return alice
+
+
+def _refuse(alice: Wrapped) -> None:
+    """As the person does."""
+    alice.type("n\r" if alice.agent.name == "aider" else "\x1b")
+    alice.house.wait(lambda: not alice.state.startswith("prompting"), "the dialog is over")
