@@ -146,12 +146,20 @@ class Courier:
         """
         self._ledger.injecting(self.team, self.name, id)
 
-    def settle(self, id: str, state: State, detail: str | None = None) -> None:
-        """Note what became of message `id`: injected, uncertain or rejected. Its sender is told.
+    def settle(
+        self,
+        id: str,
+        state: State,
+        detail: str | None = None,
+        *,
+        route: str | None = None,
+        role: str | None = None,
+    ) -> None:
+        """Note what became of message `id`: injected, uncertain or rejected; and how. Its sender is told.
 
         Or stored: it was not typed after `injecting`, and waits again.
         """
-        self._ledger.settle(self.team, self.name, id, state, detail)
+        self._ledger.settle(self.team, self.name, id, state, detail, route=route, role=role)
         self._receipts.set()
 
     def roster(self) -> list[Presence]:

@@ -44,13 +44,18 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of message `id` at its receiver. sender: the message's sender, to whom this goes."""
+    """What became of message `id` at its receiver. sender: the message's sender, to whom this goes.
+
+    route, role: as in Message; receivers with an older relay do not say.
+    """
 
     id: str
     receiver: str
     sender: str
     state: State
     detail: str | None = None
+    route: str | None = None
+    role: str | None = None
 
 
 def encode(item: Parcel | Receipt) -> bytes:
@@ -64,6 +69,8 @@ def encode(item: Parcel | Receipt) -> bytes:
             "to": item.sender,
             "state": item.state.value,
             "detail": item.detail,
+            "route": item.route,
+            "role": item.role,
         }
     else:
         message = item.message
@@ -109,7 +116,8 @@ def decode(payload: bytes, topic: topics.Inbox) -> Parcel | Receipt:
                 raise ForeignPayload("an unknown state") from None
             if state not in _REPORTED:
                 raise ForeignPayload(f"a receipt cannot say {state}")
-            return Receipt(fields.text("id"), sender, to, state, fields.optional("detail"))
+            how = (fields.optional(name) for name in ("detail", "route", "role"))
+            return Receipt(fields.text("id"), sender, to, state, *how)
     raise ForeignPayload("an unknown kind")
 
 

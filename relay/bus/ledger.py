@@ -31,7 +31,7 @@ BUSY_SECONDS = 2.0
 KEEP_DAYS = 30
 """Days for which settled messages are remembered, and with them the ids that are not taken twice."""
 
-_MESSAGE = "id, sender, recipient, body, time, state, thread, detail"
+_MESSAGE = "id, sender, recipient, body, time, state, thread, detail, route, role"
 
 # From which states a receipt (or the sender's own progress) may move an outbox row. An expired message may
 # still have been on its way: the truth from its receiver wins.
@@ -217,6 +217,8 @@ class Ledger:
                 (receipt.id, names.key(team), names.key(receipt.sender), names.key(receipt.receiver)),
                 receipt.state,
                 receipt.detail,
+                receipt.route,
+                receipt.role,
             )
 
     def outcomes(self, team: str, sender: str) -> list[Message]:
@@ -272,7 +274,7 @@ class Ledger:
                 )
             released = self._release((*pair, parcel.origin), parcel.base)
             for each in released:
-                self._advance(same, (each.id, *pair), State.STORED, None)
+                self._advance(same, (each.id, *pair), State.STORED)
         return released
 
     def waiting(self, team: str, name: str) -> list[Message]:
@@ -296,8 +298,18 @@ class Ledger:
             if not marked.rowcount:
                 raise MessageRefused("it was dropped before it could be typed.")
 
-    def settle(self, team: str, name: str, id: str, state: State, detail: str | None = None) -> None:
-        """Note what became of message `id` at `name`: injected, uncertain or rejected.
+    def settle(
+        self,
+        team: str,
+        name: str,
+        id: str,
+        state: State,
+        detail: str | None = None,
+        *,
+        route: str | None = None,
+        role: str | None = None,
+    ) -> None:
+        """Note what became of message `id` at `name`: injected, uncertain or rejected; and how it got there.
 
         Or stored: typing it, which `injecting` announced, has not begun after all, and it waits again.
         """
@@ -312,15 +324,17 @@ class Ledger:
                 )
                 return
             db.execute(
-                "UPDATE inbox SET state = ?, detail = ? WHERE team = ? AND to_key = ? AND id = ? "
-                "AND state IN ('stored', 'uncertain')",
-                (state, detail, names.key(team), names.key(name), id),
+                "UPDATE inbox SET state = ?, detail = ?, route = ?, role = ? WHERE team = ? AND to_key = ? "
+                "AND id = ? AND state IN ('stored', 'uncertain')",
+                (state, detail, route, role, names.key(team), names.key(name), id),
             )
             self._advance(
                 "id = ? AND team = ? AND to_key = ?",
                 (id, names.key(team), names.key(name)),
                 state,
                 detail,
+                route,
+                role,
             )
 
     def recover(self, team: str, name: str) -> list[Message]:
@@ -339,11 +353,11 @@ class Ledger:
         """Up to `limit` receipts of `name` that the broker has not taken yet, oldest first."""
         with self._guard():
             rows = self._db.execute(
-                "SELECT id, recipient, sender, state, detail FROM inbox WHERE team = ? AND to_key = ? "
-                "AND receipted IS NOT state AND place IS NOT NULL ORDER BY place LIMIT ?",
+                "SELECT id, recipient, sender, state, detail, route, role FROM inbox WHERE team = ? "
+                "AND to_key = ? AND receipted IS NOT state AND place IS NOT NULL ORDER BY place LIMIT ?",
                 (names.key(team), names.key(name), limit),
             ).fetchall()
-        return [Receipt(id, to, sender, State(state), detail) for id, to, sender, state, detail in rows]
+        return [Receipt(id, to, sender, State(state), *how) for id, to, sender, state, *how in rows]
 
     def receipted(self, team: str, receipts: Iterable[Receipt]) -> None:
         """The broker took these."""
@@ -385,7 +399,7 @@ class Ledger:
                 "AND id NOT IN (SELECT id FROM outbox)) ORDER BY time DESC, nr DESC LIMIT ?",
                 (*values, *values, -1 if limit is None else limit),
             ).fetchall()
-        return [Entry(_message(row[:8]), row[8]) for row in reversed(rows)]
+        return [Entry(_message(message), team) for *message, team, _ in reversed(rows)]
 
     def lookup(self, ids: Iterable[str]) -> list[Entry]:
         """The messages with these ids that this home sent."""
@@ -395,7 +409,7 @@ class Ledger:
                 for id in ids
                 for row in self._db.execute(f"SELECT {_MESSAGE}, team FROM outbox WHERE id = ?", (id,))
             ]
-        return [Entry(_message(row[:8]), row[8]) for row in rows]
+        return [Entry(_message(message), team) for *message, team in rows]
 
     def find(self, prefix: str) -> Entry:
         """The message whose id begins with `prefix`; LedgerError if it is none or several."""
@@ -410,7 +424,8 @@ class Ledger:
         if len(rows) != 1:
             what = "several messages have ids that begin" if rows else "no message has an id that begins"
             raise LedgerError(f"{what} with {prefix!a}. `relay messages` lists them.")
-        return Entry(_message(rows[0][:8]), rows[0][8])
+        *found, team = rows[0]
+        return Entry(_message(found), team)
 
     def retry(self, id: str) -> Message:
         """Send message `id` again: what is on its way at once, what is settled anew, in a new place.
@@ -484,12 +499,21 @@ class Ledger:
             (version,) = self._db.execute("PRAGMA data_version").fetchone()
         return int(version)
 
-    def _advance(self, where: str, values: tuple[object, ...], state: State, detail: str | None) -> None:
+    def _advance(
+        self,
+        where: str,
+        values: tuple[object, ...],
+        state: State,
+        detail: str | None = None,
+        route: str | None = None,
+        role: str | None = None,
+    ) -> None:
         """Move outbox rows to `state` where that is a step forward."""
         before = ", ".join(f"'{earlier}'" for earlier in _BEFORE[state])
         self._db.execute(
-            f"UPDATE outbox SET state = ?, detail = ? WHERE {where} AND state IN ({before})",
-            (state, detail, *values),
+            f"UPDATE outbox SET state = ?, detail = ?, route = ?, role = ? WHERE {where} "
+            f"AND state IN ({before})",
+            (state, detail, route, role, *values),
         )
 
     def _release(self, stream: tuple[str, str, str, str], base: int) -> list[Message]:
@@ -524,10 +548,12 @@ class Ledger:
         db = self._db
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
-        if schema.version(db) == 0:
+        if schema.version(db) < schema.VERSION:
             with self._transaction():
                 if schema.version(db) == 0:  # nobody was faster
                     schema.create(db)
+                else:
+                    schema.migrate(db)
         if schema.version(db) != schema.VERSION:
             raise LedgerError(
                 f"{self._path} was written by another version of relay. Upgrade relay, or move it away."
@@ -555,7 +581,8 @@ class Ledger:
 
 
 def _message(row: Iterable[object]) -> Message:
-    id, sender, recipient, body, time_, state, thread, detail = row
+    id, sender, recipient, body, time_, state, *rest = row
+    thread, detail, route, role = (None if each is None else str(each) for each in rest)
     return Message(
         id=str(id),
         sender=str(sender),
@@ -563,6 +590,8 @@ def _message(row: Iterable[object]) -> Message:
         body=str(body),
         time=float(str(time_)),
         state=State(str(state)),
-        thread=None if thread is None else str(thread),
-        detail=None if detail is None else str(detail),
+        thread=thread,
+        detail=detail,
+        route=route,
+        role=role,
     )

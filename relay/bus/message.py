@@ -37,6 +37,8 @@ class Message:
     """One message to one receiver (a broadcast is one such message per receiver).
 
     id: unique for ever, made by the sender. time: seconds since the epoch.
+    route, role: once it reached its receiver, how (typed, or native: in a reply to one of the agent's own
+    hooks), and as whose words the agent has it (user, system).
     """
 
     id: str
@@ -47,6 +49,8 @@ class Message:
     state: State = State.QUEUED
     thread: str | None = None
     detail: str | None = None
+    route: str | None = None
+    role: str | None = None
 
     def public(self) -> dict[str, Any]:
         """The JSON object of `relay messages --json` and `relay send --json`."""
@@ -59,4 +63,6 @@ class Message:
             "time": self.time,
             "thread": self.thread,
             "detail": self.detail,
+            "route": self.route,
+            "role": self.role,
         }

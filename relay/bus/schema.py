@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relay.errors import LedgerError
 
-VERSION = 1
+VERSION = 2
 """PRAGMA user_version of a ledger with these tables."""
 
 _TABLES = """
@@ -28,7 +28,8 @@ CREATE TABLE outbox (
     told TEXT,                         -- the last state that the sender heard of
     attempts INTEGER NOT NULL DEFAULT 0,
     hidden INTEGER NOT NULL DEFAULT 0, -- dropped after it was settled: kept for its id only
-    due REAL                           -- when to publish (again); NULL: when the receiver appears
+    due REAL,                          -- when to publish (again); NULL: when the receiver appears
+    route TEXT, role TEXT              -- how it reached its receiver, and as whose words
 );
 CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, sequence)
     WHERE state IN ('queued', 'sent');
@@ -43,6 +44,7 @@ CREATE TABLE inbox (
     injecting INTEGER NOT NULL DEFAULT 0,
     hidden INTEGER NOT NULL DEFAULT 0,
     place INTEGER,                     -- its turn among all that came; NULL: something before it is missing
+    route TEXT, role TEXT,             -- how it reached the agent, and as whose words
     UNIQUE (team, to_key, sender_key, id));
 CREATE INDEX inbox_waiting ON inbox (team, to_key, place) WHERE state = 'stored';
 CREATE INDEX inbox_unreceipted ON inbox (team, to_key) WHERE receipted IS NOT state;
@@ -52,6 +54,11 @@ CREATE TABLE pairs (
     next INTEGER NOT NULL,             -- every sequence below it has been released or will never come
     PRIMARY KEY (team, to_key, sender_key, origin)) WITHOUT ROWID;
 """
+
+_STEPS = {
+    1: [f"{table} ADD COLUMN {column} TEXT" for table in ("outbox", "inbox") for column in ("route", "role")],
+}
+"""What makes tables of one version those of the next."""
 
 
 def version(db: sqlite3.Connection) -> int:
@@ -66,6 +73,14 @@ def create(db: sqlite3.Connection) -> None:
         db.execute(statement)
     db.execute("INSERT INTO meta VALUES (?)", (secrets.token_hex(8),))
     db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring older tables to VERSION, within the caller's transaction; what they hold stays."""
+    for step in range(version(db), VERSION):
+        for change in _STEPS[step]:
+            db.execute(f"ALTER TABLE {change}")
+        db.execute(f"PRAGMA user_version = {step + 1}")
 
 
 def explain(path: Path, error: sqlite3.Error) -> LedgerError:

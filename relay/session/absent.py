@@ -32,7 +32,15 @@ class NoBus:
 
     def injecting(self, id: str) -> None: ...
 
-    def settle(self, id: str, state: State, detail: str | None = None) -> None: ...
+    def settle(
+        self,
+        id: str,
+        state: State,
+        detail: str | None = None,
+        *,
+        route: str | None = None,
+        role: str | None = None,
+    ) -> None: ...
 
     def roster(self) -> list[Presence]:
         return []

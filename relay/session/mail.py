@@ -1,6 +1,6 @@
 """Mail: what the courier brings is given to the injector, and what became of it goes back.
 
-Courier ── message ──→ Injector ── typed, verified ──→ Courier ── receipt ──→ the sender
+Courier ── message ──→ Injector ── typed, or in a native reply ──→ Courier ── receipt ──→ the sender
 """
 
 from __future__ import annotations
@@ -148,11 +148,17 @@ class Mail:
             self._tell_person(f"{error} Messages for this agent wait until then.")
 
     def typed(self, injection: Injection, outcome: Outcome) -> None:
-        """It was typed, or never will be: the sender learns it."""
+        """It was given to the agent, or never will be, or has arrived after all: the sender learns it."""
         self._given.discard(injection.id)
         if injection.kind == "message" and (state := STATES.get(outcome.result)):
             try:
-                self._courier.settle(injection.id, state, outcome.detail or None)
+                self._courier.settle(
+                    injection.id,
+                    state,
+                    outcome.detail or None,
+                    route=outcome.route or None,
+                    role=outcome.role or None,
+                )
             except LedgerError as error:
                 self._tell_person(
                     f"{error} A message of {injection.source} is {state}, and nobody learns it."
@@ -172,5 +178,7 @@ class Mail:
             sender=message.sender,
             to=message.to,
             state=str(message.state),
+            route=message.route,
+            role=message.role,
             body=preview(message.body),
         )

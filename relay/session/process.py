@@ -517,6 +517,9 @@ class Session:
             kind=injection.kind,
             result=str(outcome.result),
             detail=outcome.detail,
+            route=outcome.route or None,
+            role=outcome.role or None,
+            verified=outcome.verified or None,
             size=len(injection.text.encode(errors="replace")),
         )
         if (typed := self._closing.pop(injection.id, None)) is not None:

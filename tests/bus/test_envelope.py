@@ -32,7 +32,7 @@ def test_messages_come_out_as_they_went_in(body: str) -> None:
 
 @pytest.mark.parametrize("state", [State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED])
 def test_receipts_come_out_as_they_went_in(state: State) -> None:
-    receipt = Receipt("id", "Bob", "Alice", state, "why")
+    receipt = Receipt("id", "Bob", "Alice", state, "why", "typed", "user")
     assert decode(encode(receipt), TO_ALICE) == receipt
 
 

@@ -447,6 +447,41 @@ def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
         Ledger(path)
 
 
+def test_a_ledger_of_the_first_version_goes_on_working(tmp_path: Path) -> None:
+    """What an older relay wrote stays, and how a message is delivered is written down from now on."""
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        (old,) = ledger.send(TEAM, "Alice", ["Bob"], "old")
+        (parcel,) = ledger.claim(TEAM, "Alice", lambda *_: None, 1)
+        ledger.store(TEAM, parcel)
+    db = sqlite3.connect(path)
+    for table in ("outbox", "inbox"):
+        for column in ("route", "role"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    db.execute("PRAGMA user_version = 1")
+    db.close()
+    with Ledger(path) as ledger, Ledger(path) as other:
+        assert [message.id for message in other.waiting(TEAM, "Bob")] == [old.id]
+        ledger.settle(TEAM, "Bob", old.id, State.INJECTED, route="native", role="system")
+        (entry,) = other.messages()
+        assert (entry.message.route, entry.message.role) == ("native", "system")
+
+
+def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
+    """Also one in another home, from the receipt."""
+    with Ledger(tmp_path / "here") as here, Ledger(tmp_path / "there") as there:
+        (message,) = here.send(TEAM, "Alice", ["Bob"], "hello")
+        (parcel,) = here.claim(TEAM, "Alice", lambda *_: None, 1)
+        there.store(TEAM, parcel)
+        there.settle(TEAM, "Bob", message.id, State.UNCERTAIN, "not seen", route="typed", role="user")
+        there.settle(TEAM, "Bob", message.id, State.INJECTED, route="typed", role="user")
+        (receipt,) = there.receipts(TEAM, "Bob", 10)
+        here.receipt(TEAM, receipt)
+        (known,) = here.outcomes(TEAM, "Alice")
+        assert (known.state, known.detail) == (State.INJECTED, None)
+        assert known.public()["route"] == "typed" and known.public()["role"] == "user"
+
+
 def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="cannot be opened"):
         Ledger(tmp_path / "missing" / "ledger.db")
