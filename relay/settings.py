@@ -67,6 +67,13 @@ class Settings:
     continuations: int = _setting(
         3, "how often in a row relay has an agent go on with a turn that it has ended", most=20
     )
+    on_prompt: str = _setting(
+        "escalate",
+        "'escalate': when the agent asks for a decision, tell the person in the terminal and on the desktop; "
+        "or 'none'",
+        choices=("escalate", "none"),
+    )
+    escalate_to: str = _setting("", "who is sent what an agent asks, such as 'Lead'; empty: nobody")
     broker: str = _setting("", "URL of the MQTT broker; empty: the embedded one")
 
 

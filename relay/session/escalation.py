@@ -1,0 +1,140 @@
+"""What is done when the agent asks for a decision: the person hears of it, wherever they look.
+
+    the terminal    bell, and a title until the question is over
+    the desktop     a notification
+    the bus         a message to whom the settings name (escalate_to)
+    relay ps        the state `prompting` (relay.session.state)
+
+Everything the agent has drawn is untrusted: it is shown in visible characters, and quoted to other agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from relay.journal import Journal
+from relay.text import one_line, visible
+
+REPEAT = 60.0
+"""Seconds in which the same question, drawn anew, is not told again."""
+
+COOLDOWN = 10.0
+"""Seconds between two notifications, and two messages; a message to an agent costs a turn of its model."""
+
+MAX_LINES, MAX_LINE = 12, 200
+"""Lines of a question that are passed on, and characters of each."""
+
+BELL = b"\a"
+_SAVE_TITLE, _RESTORE_TITLE = b"\x1b[22;0t", b"\x1b[23;0t"  # xterm ctlseqs, XTWINOPS
+
+
+class Timer(Protocol):
+    def cancel(self) -> object: ...
+
+
+class Escalation:
+    """Told by the session of each prompt (`prompting`) and of its end (`over`).
+
+    action:  "escalate", or "none": then nothing is done.
+    to:      a name on the bus that is told, or "".
+    show:    writes to the person's terminal what moves no cursor.
+    title:   the title that the agent has set, "" if none.
+    notify:  shows (title, text) on the desktop.
+    send:    sends (receiver, text) over the bus, in the agent's name.
+    later:   calls a function after some seconds of `clock`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        action: str,
+        to: str,
+        show: Callable[[bytes], None],
+        title: Callable[[], str],
+        notify: Callable[[str, str], None],
+        send: Callable[[str, str], None],
+        journal: Journal,
+        clock: Callable[[], float],
+        later: Callable[[float, Callable[[], None]], Timer],
+    ) -> None:
+        self._name = name
+        self._action = action
+        self._to = to
+        self._show = show
+        self._title = title
+        self._notify = notify
+        self._send = send
+        self._journal = journal
+        self._clock = clock
+        self._later = later
+        self._asked: tuple[str, tuple[str, ...]] | None = None  # what stands now
+        self._told: tuple[str, tuple[str, ...]] | None = None
+        self._told_at = 0.0
+        self._free_at = 0.0  # when the next may be told beyond the terminal
+        self._timer: Timer | None = None
+
+    def prompting(self, kind: str, lines: Sequence[str]) -> None:
+        """The agent asks; `lines` are what it has drawn."""
+        if self._action != "escalate":
+            return
+        shown = tuple(one_line(line, MAX_LINE) for line in lines if line.strip())[:MAX_LINES]
+        if self._asked is None:
+            self._show(_SAVE_TITLE)
+        self._asked = (kind, shown)
+        self._show(_set_title(f"{self._name} asks: {_KINDS.get(kind, kind)}"))
+        now = self._clock()
+        if self._asked == self._told and now < self._told_at + REPEAT:
+            return
+        self._told, self._told_at = self._asked, now
+        self._journal.write("escalated", kind=kind, lines=list(shown), to=self._to or None)
+        self._show(BELL)
+        self._cancel()
+        if now >= self._free_at:
+            self._tell()
+        else:
+            self._timer = self._later(self._free_at - now, self._tell)
+
+    def over(self) -> None:
+        """The question has gone: it was answered, or the agent has ended."""
+        self._cancel()
+        if self._asked is None:
+            return
+        self._asked = None
+        self._show(_RESTORE_TITLE)
+        if own := self._title():
+            self._show(_set_title(own))
+
+    def _tell(self) -> None:
+        """Tell the desktop and the bus what is asked now."""
+        self._timer = None
+        if self._asked is None:
+            return
+        self._free_at = self._clock() + COOLDOWN
+        kind, lines = self._asked
+        what = _KINDS.get(kind, kind)
+        self._notify(f"{self._name} asks: {what}", "\n".join(lines))
+        if self._to:
+            quoted = "".join(f"\n> {line}" for line in lines)
+            self._send(
+                self._to, f"{self._name} waits for a decision ({what}), which a person must take:{quoted}"
+            )
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+_KINDS = {
+    "permission": "permission",
+    "plan_approval": "approval of a plan",
+    "question": "a question",
+    "other": "a decision",
+}
+
+
+def _set_title(title: str) -> bytes:
+    """OSC 2, with nothing in it that could end it early."""
+    return b"\x1b]2;" + visible(title).encode() + b"\x1b\\"

@@ -1,0 +1,70 @@
+"""A notification on the person's desktop, through desktop-notifier (D-Bus, or macOS' Notification Center).
+
+It is shown by a process of its own, this file as a program: the library and what it waits for stay out of the
+session, and a desktop that does not answer is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+TIMEOUT = 10.0
+"""Seconds that a desktop gets to take a notification; D-Bus may have to start its service."""
+
+APP = "relay"
+
+
+async def notify(title: str, text: str) -> str:
+    """Show a notification; "" or, for a person, why it was not shown. Both texts are safe to show."""
+    if os.environ.get("CI"):
+        return "nobody looks at the desktop of a CI machine"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        __file__,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            _, said = await process.communicate(json.dumps([title, text]).encode())
+    except TimeoutError:
+        return "the desktop did not answer"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    last = said.decode(errors="replace").strip().rpartition("\n")[2]
+    return (last or f"exit code {process.returncode}") if process.returncode else ""
+
+
+def main() -> int:
+    """Read a title and a text, as JSON, from standard input; the library only logs what goes wrong."""
+    import logging
+
+    class Problems(logging.Handler):
+        last = ""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info[1] if record.exc_info else None
+            self.last = f"{record.getMessage()} ({error})" if error else record.getMessage()
+
+    from desktop_notifier import DesktopNotifier
+
+    problems = Problems(logging.WARNING)
+    logger = logging.getLogger("desktop_notifier")
+    logger.addHandler(problems)
+    logger.propagate = False
+    title, text = json.load(sys.stdin)
+    asyncio.run(DesktopNotifier(app_name=APP).send(title=title, message=text))
+    if problems.last:
+        print(problems.last, file=sys.stderr)
+    return 1 if problems.last else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
