@@ -1,0 +1,129 @@
+"""The end of a growing file of lines: what was written since the last look, in bounded steps.
+
+    Tail(path).read(budget)  ──→  complete lines, each once
+
+The file belongs to somebody else: it may not exist yet, hold half a line or a line of many megabytes, be cut
+or be replaced. Nothing is kept open and nothing is raised.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+MAX_LINE = 4 << 20
+"""The longest line that is kept, in bytes: a tool's result may be longer, a model's answer never is."""
+
+_CHUNK = 256 << 10
+_WITNESS = 64  # bytes before the place: where they differ, the file was written anew under the same name
+
+
+class Tail:
+    """One file, read on from a place.
+
+    at_end:   start behind what is there now; else at the beginning.
+    restarts: how often the file was found cut or replaced, and read from its beginning again.
+    problem:  why the last look failed; None when it went well or the file is not there yet.
+    """
+
+    __slots__ = ("_more", "_offset", "_part", "_seen", "_skipping", "_witness", "path", "problem", "restarts")
+
+    def __init__(self, path: Path, at_end: bool = False) -> None:
+        self.path = path
+        self.restarts = 0
+        self.problem: str | None = None
+        self._part: list[bytes] = []  # the unfinished line
+        self._skipping = False  # within a line that is too long
+        self._seen: tuple[int, int, int, int] | None = None  # the file as it was at the last look
+        self._more = False
+        self._offset = 0
+        self._witness = b""
+        if at_end:
+            self._start_at_end()
+
+    def behind(self) -> bool:
+        """Whether the last look left something unread for its budget."""
+        return self._more
+
+    def read(self, budget: int) -> tuple[list[bytes], int]:
+        """The lines (without their newlines) that were completed since the last look, and how many bytes were
+        read for them: at most `budget`.
+
+        When nothing changed it costs one stat(2).
+        """
+        try:
+            status = self.path.stat()
+            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
+                self.problem = f"cannot read {self.path}: it is not a file"
+                return [], 0
+            if _look(status) == self._seen and not self._more:
+                return [], 0
+            with self.path.open("rb", buffering=0) as file:
+                now = _look(os.fstat(file.fileno()))
+                if self._replaced(file.fileno(), now):
+                    self._restart()
+                lines, used = self._take(file.fileno(), budget)
+        except FileNotFoundError:
+            self._seen, self._more, self.problem = None, False, None
+            return [], 0
+        except OSError as error:
+            self._more, self.problem = False, f"cannot read {self.path}: {error.strerror}"
+            return [], 0
+        self._seen, self.problem = now, None
+        self._more = self._offset < now[2]
+        return lines, used
+
+    def _take(self, fd: int, budget: int) -> tuple[list[bytes], int]:
+        lines: list[bytes] = []
+        used = 0
+        while used < budget and (data := os.pread(fd, min(_CHUNK, budget - used), self._offset)):
+            used += len(data)
+            self._offset += len(data)
+            self._witness = (self._witness + data)[-_WITNESS:]
+            *whole, rest = data.split(b"\n")
+            for line in whole:
+                self._keep(line)
+                if not self._skipping:
+                    lines.append(b"".join(self._part))
+                self._part, self._skipping = [], False
+            self._keep(rest)
+        return lines, used
+
+    def _keep(self, part: bytes) -> None:
+        if not part or self._skipping:
+            return
+        self._part.append(part)
+        if sum(map(len, self._part)) > MAX_LINE:
+            self._part, self._skipping = [], True
+
+    def _replaced(self, fd: int, now: tuple[int, int, int, int]) -> bool:
+        if now[2] < self._offset:
+            return True
+        if self._seen is not None and now[:2] != self._seen[:2]:
+            return True
+        return os.pread(fd, len(self._witness), self._offset - len(self._witness)) != self._witness
+
+    def _restart(self) -> None:
+        self.restarts += 1
+        self._offset, self._witness, self._part, self._skipping = 0, b"", [], False
+
+    def _start_at_end(self) -> None:
+        """Behind the last complete line: half a line there is one that is being written now."""
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                self._seen = _look(os.fstat(file.fileno()))
+                size = self._seen[2]
+                back = os.pread(file.fileno(), _CHUNK, max(0, size - _CHUNK))
+        except OSError:
+            self._seen = None
+            return
+        whole = back.rfind(b"\n") + 1
+        self._skipping = not whole and size > len(back)  # in the midst of a long line
+        self._offset = size if self._skipping else size - len(back) + whole
+        self._witness = back[-_WITNESS:] if self._skipping else back[:whole][-_WITNESS:]
+        self._more = self._offset < size
+
+
+def _look(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
