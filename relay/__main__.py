@@ -1,4 +1,4 @@
-"""The `relay` command: straight to `wrap` and `attach`, by way of the whole command line to the rest.
+"""The `relay` command: straight to `wrap` and `hook`, by way of the whole command line to the rest.
 
 Loading argparse and every command's module costs 20 ms, which the agent's first byte would wait for.
 """
@@ -57,6 +57,10 @@ def _command(argv: list[str]) -> int:
         from relay.cli import wrap
 
         return wrap.quick(argv[1:])
+    if argv[:1] == ["hook"] and not {"-h", "--help"} & set(argv[1:]):
+        from relay.cli import hook
+
+        return hook.quick(argv[1:])
     _prepare_output()
     from relay.cli.main import dispatch
 

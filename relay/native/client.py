@@ -13,10 +13,9 @@ this program at each of their steps, so it starts with what is built into the in
 `socket` and `signal` would double its time).
 """
 
+import _signal  # type: ignore[import-not-found]  # typeshed does not have it
 import posix
 import sys
-
-import _signal
 from _json import encode_basestring, scanstring
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
@@ -70,7 +69,7 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
         while rest:
             rest = rest[posix.write(1, rest) :]
         channel.sendall(b'{"op": "hook_printed"}\n')
-    except BaseException:  # noqa: BLE001 (the agent must not be disturbed by anything, nor by an interrupt)
+    except BaseException:  # noqa: BLE001, S110 (the agent must not be disturbed, by an interrupt neither)
         pass
 
 

@@ -161,7 +161,8 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
         return None
     event = event or str(raw.get("hook_event_name", ""))
     found = next(
-        ((own, name) for own, name in EVENTS.get(agent, {}).items() if event.lower() in (own.lower(), name)), None
+        ((own, name) for own, name in EVENTS.get(agent, {}).items() if event.lower() in (own.lower(), name)),
+        None,
     )
     if found is None:
         return None
@@ -174,7 +175,7 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
         event=own,
         tool_input=tool_input if isinstance(tool_input, dict) else {},
         tool_response=raw.get("tool_response"),
-        duration_ms=float(duration) if type(duration) in (int, float) else 0.0,
+        duration_ms=float(duration) if isinstance(duration, int | float) else 0.0,
         stop_hook_active=raw.get("stop_hook_active") is True,
         raw=raw,
         **texts,

@@ -2,7 +2,7 @@
 
 One JSON object a line, each way: `{"op": "info"}` is answered with `{"info": {...}}`, an error with
 `{"error": MESSAGE, "type": CLASS}`.  `{"op": "attach"}` comes with descriptors (SCM_RIGHTS) and turns the
-connection into a terminal client's channel.
+connection into a terminal client's channel.  `{"op": "hook"}` is answered in two parts (relay.native.client).
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import RelayError, UsageError
-from relay.session.directory import MAX_LINE
 
 _log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
+
+MAX_REQUEST = 64 << 20
+"""Bytes of one request. The largest are an agent's tool calls, such as a Write with the whole file in it."""
 
 ACCEPT_RETRY = 0.5
 """Seconds until the next try, where the system could not give us a connection."""
@@ -32,20 +34,52 @@ ACCEPT_RETRY = 0.5
 _LINUX, _MACOS = bool(sys.platform == "linux"), bool(sys.platform == "darwin")
 
 
-class Request:
-    """One request: its fields, the descriptors that came with it (the receiver closes them), who asks.
+class Connection:
+    """One connection: its socket, who is on its other side (a process id), and what its end decides.
 
-    channel: the connection, for requests that keep it; `keep` says that this one does.
+    settle: called with whether the other side has said that it printed what it was answered.
     """
 
-    __slots__ = ("channel", "fds", "fields", "keep", "pid")
+    __slots__ = ("channel", "pid", "settle")
 
-    def __init__(self, fields: dict[str, Any], fds: list[int], pid: int, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self.pid = peer(channel)
+        self.settle: Callable[[bool], None] | None = None
+
+    async def write(self, data: bytes) -> None:
+        """Send `data`; OSError if the other side has gone."""
+        await asyncio.get_running_loop().sock_sendall(self.channel, data)
+
+    def settled(self, printed: bool) -> None:
+        """What was answered last is settled, once."""
+        settle, self.settle = self.settle, None
+        if settle is not None:
+            settle(printed)
+
+
+class Request:
+    """One request: its fields, the descriptors that came with it (the receiver closes them), where it came.
+
+    `keep` says that this request keeps the connection.
+    """
+
+    __slots__ = ("connection", "fds", "fields", "keep")
+
+    def __init__(self, fields: dict[str, Any], fds: list[int], connection: Connection) -> None:
         self.fields = fields
         self.fds = fds
-        self.pid = pid
-        self.channel = channel
+        self.connection = connection
         self.keep = False
+
+    @property
+    def pid(self) -> int:
+        """The process that asks."""
+        return self.connection.pid
+
+    @property
+    def channel(self) -> socket.socket:
+        return self.connection.channel
 
 
 class ControlServer:
@@ -91,10 +125,11 @@ class ControlServer:
     async def _serve(self, channel: socket.socket) -> None:
         """Answer one connection's requests; whatever goes wrong with it is no other's trouble."""
         channel.setblocking(False)
+        connection = Connection(channel)
         kept = False
         try:
             async for fields, fds in lines(channel):
-                request = Request(fields, fds, peer(channel), channel)
+                request = Request(fields, fds, connection)
                 answer = await self._answer(request)
                 kept = request.keep and "error" not in answer  # whoever keeps it sees that it was closed
                 await send(channel, answer)
@@ -106,6 +141,7 @@ class ControlServer:
         except OSError:
             pass  # the other side has gone
         finally:
+            connection.settled(False)
             if not kept:
                 channel.close()
 
@@ -130,7 +166,7 @@ def _refusal(error: RelayError) -> Answer:
 async def lines(channel: socket.socket) -> Any:
     """The requests that arrive on `channel`, each (fields, descriptors), until the other side closes.
 
-    Raises ValueError for what is no JSON object or longer than MAX_LINE bytes.
+    Raises ValueError for what is no JSON object or longer than MAX_REQUEST bytes.
     """
     received = bytearray()
     fds: list[int] = []
@@ -140,18 +176,20 @@ async def lines(channel: socket.socket) -> Any:
             fds += new
             if not data:
                 return
+            seen = len(received)
             received += data
-            while (end := received.find(b"\n")) >= 0:
+            while (end := received.find(b"\n", seen)) >= 0:
                 try:
                     fields = json.loads(received[:end])
                 except RecursionError:
                     raise ValueError("a request is nested too deeply") from None
                 del received[: end + 1]
+                seen = 0
                 if not isinstance(fields, dict):
                     raise ValueError("a request is a JSON object")
                 handed, fds = fds, []
                 yield fields, handed
-            if len(received) > MAX_LINE:
+            if len(received) > MAX_REQUEST:
                 raise ValueError("a request is too long")
     finally:
         for fd in fds:

@@ -20,14 +20,23 @@ from relay.session.caller import Caller, ancestors, caller
 if TYPE_CHECKING:
     from relay.session.control import Request
 
-ALLOWED = frozenset({"info", "explain", "send", "drain", "roster"})
+ALLOWED = frozenset({"info", "explain", "send", "drain", "roster", "hook_printed"})
 """Operations that a descendant of an agent may ask for."""
 
+OWN = frozenset({"hook"})
+"""Operations that nobody but a descendant of the session's own agent may ask for."""
 
-def check(request: Request, agents: Container[int]) -> None:
-    """Raise NotAllowed if a process descended from one of `agents` asks for what is not for it."""
+
+def check(request: Request, agent: int, agents: Container[int]) -> None:
+    """Raise NotAllowed if a process descended from one of `agents` asks for what is not for it.
+
+    `agent` is the process of the session's own.
+    """
     operation = str(request.fields.get("op"))
-    if operation not in ALLOWED and any(pid in agents for pid in ancestors(request.pid)):
+    if operation in OWN:
+        if agent not in ancestors(request.pid):
+            raise NotAllowed(f"only the agent of this session, and what it runs, may ask for {operation!a}.")
+    elif operation not in ALLOWED and any(pid in agents for pid in ancestors(request.pid)):
         raise NotAllowed(
             f"an agent may not ask for {operation!a}. The person can, from a terminal outside of the session."
         )

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     import _socket
     from collections.abc import Mapping
 
+BRIDGED = ("claude", "codex", "gemini", "qwen")
+"""Words in the names of programs whose profiles have native hooks; only they wait for profiles to load."""
+
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     """Run the agent and be its terminal; the exit code for the shell. Raises RelayError before it starts."""
@@ -96,6 +99,7 @@ def _be_session(
             RELAY_SESSION=session_id,
             RELAY_SOCKET=claimed.socket,
         )
+        command, env, bridge, note = _bridge(options, env, home, claimed, session_id)
         claimed.note(os.getpid())  # who the agent's first act descends from, until its own id is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
@@ -103,7 +107,7 @@ def _be_session(
         try:
             pty = Pty.spawn(
                 path,
-                options.command,
+                command,
                 env,
                 size=(columns, rows),
                 pixels=(width, height),
@@ -116,6 +120,7 @@ def _be_session(
                 line_feeds_return=options.detached or os.isatty(1),
             )
         except RelayError as error:
+            _remove_bridge(bridge, home, session_id)
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
         claimed.note(pty.pid)
@@ -143,7 +148,18 @@ def _be_session(
 
         channel = socket.socket(fileno=channel.detach())
         started = Started(
-            options, env, home, claimed, session_id, pty, forwarder, size=(columns, rows), piped=piped
+            options,
+            env,
+            home,
+            claimed,
+            session_id,
+            pty,
+            forwarder,
+            size=(columns, rows),
+            piped=piped,
+            bridge=bridge,
+            bridge_note=note,
+            bridge_dir=_bridge_dir(home, session_id) if bridge else "",
         )
         code = main(started, channel)
     except BaseException:  # noqa: BLE001 - a fault of ours; a forked process must not return
@@ -155,6 +171,41 @@ def _be_session(
         _tell_end(channel, "the session failed to start; its log is in the state directory.", 70)
     finally:
         os._exit(code)
+
+
+def _bridge(
+    options: Options, env: dict[str, str], home: Home, claimed: Claim, session_id: str
+) -> tuple[list[str], dict[str, str], str, str]:
+    """The command and environment with the bridge to the agent's own hooks, the agent's kind, a note.
+
+    Whatever goes wrong here, the agent is started.
+    """
+    command = options.command
+    if not (
+        options.profile
+        or any(name in os.path.basename(word) for word in command for name in BRIDGED)
+        or os.path.isdir(os.path.join(home.config_dir, "patterns"))
+    ):
+        return command, env, "", ""
+    try:
+        from relay.native import setup
+
+        directory = _bridge_dir(home, session_id)
+        done = setup.bridge(options.profile, command, env, home, directory, claimed.socket)
+    except Exception as error:  # noqa: BLE001 - a fault of ours, which the session tells
+        return command, env, "", f"setting it up failed ({type(error).__name__}: {error})"
+    return done.command, done.env, done.kind, done.note
+
+
+def _bridge_dir(home: Home, session_id: str) -> str:
+    return os.path.join(home.run_dir, "native", session_id)
+
+
+def _remove_bridge(kind: str, home: Home, session_id: str) -> None:
+    if kind:
+        from relay.native.setup import remove
+
+        remove(_bridge_dir(home, session_id))
 
 
 def _fill_standard() -> None:

@@ -14,6 +14,8 @@ from relay.hooks.services import Member
 from relay.injection.queue import Injector
 from relay.injection.readiness import Readiness
 from relay.journal import Journal
+from relay.native.event import NativeEvent, parse
+from relay.native.reply import Answered
 from relay.readers.auto import AutoReader
 from relay.session import guard
 from relay.session.absent import NoBus
@@ -25,6 +27,12 @@ from relay.session.state import AgentState
 from relay.session.terminals import TerminalClient, Terminals
 from relay.terminal.lend import Lent
 from relay.terminal.pty import Pty
+
+
+class Hooked(Protocol):
+    """What the session does with what its agent's own hooks tell."""
+
+    async def hook(self, event: NativeEvent, *, decide: bool) -> Answered: ...
 
 
 class Subject(Protocol):
@@ -41,6 +49,8 @@ class Subject(Protocol):
     journal: Journal
     state: AgentState
 
+    @property
+    def native(self) -> Hooked: ...
     @property
     def patience(self) -> float: ...
     def stop(self) -> None: ...
@@ -61,7 +71,10 @@ class Requests:
         if method is None:
             raise UsageError(f"a session knows no operation {operation!a}.")
         try:
-            guard.check(request, {self._session.pty.pid, *agents(Home.from_env())})
+            own = self._session.pty.pid
+            # A hook's client is waited for by the agent: who else runs does not matter there.
+            known = set() if operation in guard.OWN else agents(Home.from_env())
+            guard.check(request, own, {own, *known})
         except NotAllowed:
             self._session.journal.write("refused", operation=operation, pid=request.pid)
             raise
@@ -127,3 +140,24 @@ class Requests:
         client = TerminalClient(request.channel, owner=False)
         await self._session.terminals.take_over(client, lent)
         return {"event": "agent", "group": self._session.pty.pid}
+
+    async def _on_hook(self, request: Request) -> Answer:
+        """An event of the agent's own hooks (relay/native/client.py has the exchange)."""
+        connection, fields = request.connection, request.fields
+        await connection.write(
+            b" "
+        )  # JSON allows it before the answer: the client knows that somebody is there
+        kind = str(fields.get("agent") or self._session.setup.profile.native.hooks)
+        event = parse(kind, str(fields.get("event", "")), str(fields.get("payload", "")))
+        if event is None:
+            return {"stdout": "", "code": 0}
+        decide = fields.get("decide") is True
+        answered = await self._session.native.hook(event, decide=decide)
+        connection.settled(False)  # of an earlier event, whose client was answered and never said more
+        connection.settle = answered.settle
+        return {"stdout": answered.stdout if decide else "", "code": 0}
+
+    async def _on_hook_printed(self, request: Request) -> Answer:
+        """The client has given the agent what it was answered."""
+        request.connection.settled(True)
+        return {"ok": True}

@@ -17,9 +17,25 @@ class Started:
     env:   the agent's environment; id: the session's.
     size:  (columns, rows) of the agent's terminal.
     piped: the agent's input comes from a pipe or a file that we copy into its terminal, not from a person.
+    bridge: the kind of agent whose own hooks were pointed at the session (relay.native), "" for none.
+    bridge_note: why there is none, or what keeps it from working, for a person; "" where all is said.
+    bridge_dir: the files of the bridge; whoever ends the session removes them (relay.native.setup.remove).
     """
 
-    __slots__ = ("claim", "env", "forwarder", "home", "id", "options", "piped", "pty", "size")
+    __slots__ = (
+        "bridge",
+        "bridge_dir",
+        "bridge_note",
+        "claim",
+        "env",
+        "forwarder",
+        "home",
+        "id",
+        "options",
+        "piped",
+        "pty",
+        "size",
+    )
 
     def __init__(
         self,
@@ -33,6 +49,9 @@ class Started:
         *,
         size: tuple[int, int],
         piped: bool,
+        bridge: str = "",
+        bridge_note: str = "",
+        bridge_dir: str = "",
     ) -> None:
         self.options = options
         self.env = env
@@ -43,3 +62,6 @@ class Started:
         self.forwarder = forwarder
         self.size = size
         self.piped = piped
+        self.bridge = bridge
+        self.bridge_note = bridge_note
+        self.bridge_dir = bridge_dir

@@ -1,0 +1,78 @@
+"""Hand an event of an agent's own hooks to its session: what the agent's settings call.
+
+`relay hook pretooluse` observes and prints nothing; `relay hook decide EVENT` prints what the session
+answers, such as a refusal or a message that waited.  The event is the JSON on standard input, in the words
+of the agent (docs/NATIVE.md).  `relay wrap` sets all of this up by itself for the agents that have hooks.
+
+The exit code is always 0, and the agent is never kept waiting for a session that has gone.
+"""
+
+from __future__ import annotations
+
+import os
+
+from relay.errors import UsageError
+from relay.home import Home
+from relay.names import DEFAULT_TEAM, key
+from relay.native import client
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+USAGE = "relay hook [--name NAME] [--team TEAM] [--agent KIND] [decide] EVENT"
+OPTIONS = {
+    "--name": ("NAME", "the agent's name (default: RELAY_NAME)"),
+    "--team": ("TEAM", "its team (default: RELAY_TEAM, else 'default')"),
+    "--agent": (
+        "KIND",
+        "whose hooks these are: claude, codex, gemini or qwen (default: as its profile says)",
+    ),
+}
+
+
+def quick(argv: list[str]) -> int:
+    """Parse `argv` (what follows `hook`) without loading argparse, and run. UsageError for a wrong one."""
+    given: dict[str, str] = {}
+    words: list[str] = []
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        flag, joined, value = word.partition("=")
+        if not word.startswith("-"):
+            words.append(word)
+        elif flag not in OPTIONS:
+            raise UsageError(f"hook has no option {word!a}. Usage: {USAGE}")
+        elif joined or rest:
+            given[flag] = value if joined else rest.pop(0)
+        else:
+            raise UsageError(f"{flag} needs a {OPTIONS[flag][0]}. Usage: {USAGE}")
+    decide = words[:1] == ["decide"]
+    if len(words) != 1 + decide:
+        raise UsageError(f"there is one event. Usage: {USAGE}")
+    client.hook(words[-1], _socket(given), given.get("--agent", ""), decide=decide)
+    return 0
+
+
+def _socket(given: dict[str, str]) -> str:
+    """Where the session listens; somewhere without a session where nobody says which."""
+    env = os.environ
+    if "--name" not in given and "--team" not in given and "RELAY_SOCKET" in env:
+        return env["RELAY_SOCKET"]
+    team = given.get("--team") or env.get("RELAY_TEAM") or DEFAULT_TEAM
+    name = given.get("--name") or env.get("RELAY_NAME") or ""
+    return f"{Home.from_env().run_dir}/sessions/{key(team)}/{key(name)}.sock"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Only for `--help`: `quick` parses."""
+    parser.usage = USAGE
+    for flag, (metavar, text) in OPTIONS.items():
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument(
+        "event", nargs="+", metavar="[decide] EVENT", help="the agent's own name of the event"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    raise UsageError(f"Usage: {USAGE}")  # reached only by `relay hook -h` and friends, which argparse ends
