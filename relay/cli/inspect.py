@@ -1,25 +1,37 @@
-"""Show what relay makes of a recorded terminal.
+"""Show what relay makes of a recorded terminal, or of one rendered screen.
 
-The recording (asciicast version 2, as asciinema writes it) is read as a live session would be, at its own
-speed but without waiting: the directives that the agent gave, in order, with their times. Known namespaces
-are the built-in ones. Input in the recording counts as typed, so that its echo is told from what the agent
-said. The profile is that of the recorded command, or --agent's; see `relay agents`.
+A recording (asciicast version 2, as asciinema writes it) is read as a live session would be, at its own
+speed but without waiting: the directives that the agent gave and the states it was in, in order, with their
+times. Known namespaces are the built-in ones. Input in the recording counts as typed, so that its echo is
+told from what the agent said. The profile is that of the recorded command, or --agent's; see `relay agents`.
 
-With --json: {"directives": [{"namespace", "target", "body", "time", "unclosed"}], "states": []}. Times are
-seconds of the recording. States are not read from recordings yet: the list is empty.
+--screen FILE is text as a terminal shows it ("-": standard input), a row a line, and counts as quiet. A
+first line `# title: TITLE` gives the terminal's title.
+
+With --json, of a recording: {"directives": [{"namespace", "target", "body", "time", "unclosed"}], "states":
+[{"time", "state", "prompt", "rule", "lines"}]}, each state from its time on; of a screen: {"state",
+"prompt", "rule", "lines"}. Times are seconds of the recording. The state is ready, working, prompting,
+failed or unsafe; prompt is permission, plan_approval, question, other or null; rule is the profile's rule
+that decided, or "", and lines the rows that made it hold.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from relay import profile, recording
 from relay.directives.directive import Directive
 from relay.directives.grammar import DECORATION, Grammar
+from relay.errors import UsageError
 from relay.home import Home
 from relay.hooks.registry import Registry
+from relay.injection.port import TtyState
+from relay.injection.readiness import Sight, Verdict, judge
+from relay.injection.waiting import Wait
 from relay.namespaces import install
 from relay.profile import Profile
 from relay.readers.auto import AutoReader
@@ -34,80 +46,196 @@ QUIET = 2.0
 """Seconds without output after which the program is taken to wait for input: a recording cannot tell."""
 
 
+LOOK = 0.1
+"""Seconds between two looks at the state."""
+
+STILL = 5.0
+"""Seconds for which a rendered screen counts as quiet: longer than any pause, shorter than FAILURE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The state from `time` on, in seconds of the recording."""
+
+    time: float
+    verdict: Verdict
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", type=Path, metavar="RECORDING", help="an asciicast file")
+    parser.add_argument("recording", type=Path, nargs="?", metavar="RECORDING", help="an asciicast file")
+    parser.add_argument("--screen", metavar="FILE", help="a rendered screen, in place of a recording")
     parser.add_argument("--agent", metavar="PROFILE", help="read it as this kind of agent")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    recorded = recording.read(args.recording)
     home = Home.from_env()
+    if (args.recording is None) == (args.screen is None):
+        raise UsageError("give either a RECORDING or --screen FILE.")
+    if args.screen is not None:
+        if args.agent is None:
+            raise UsageError("a screen does not say whose it is: add --agent PROFILE (`relay agents`).")
+        verdict = look_at(_read(args.screen), profile.load(args.agent, home))
+        print(printable_json(_state(verdict), indent=2) if args.json else _told(verdict))
+        return 0
+    recorded = recording.read(args.recording)
     if args.agent is not None:
         chosen = profile.load(args.agent, home)
     else:
         chosen = profile.for_command(_words(recorded.command), home)
-    found = directives(recorded, chosen)
+    player = play(recorded, chosen)
     if args.json:
-        print(printable_json({"directives": [_as_json(one) for one in found], "states": []}, indent=2))
+        found = [_as_json(one) for one in player.found]
+        changes = [{"time": round(one.time, 3), **_state(one.verdict)} for one in player.changes]
+        print(printable_json({"directives": found, "states": changes}, indent=2))
     else:
-        for one in found:
-            print(_shown(one))
-        print(f"{count(len(found), 'directive')} (profile {chosen.name})")
+        lines = [(one.time, _shown(one)) for one in player.found]
+        lines += [(one.time, f"{one.time:9.3f}  {_told(one.verdict)}") for one in player.changes]
+        for _, line in sorted(lines, key=lambda entry: entry[0]):
+            print(line)
+        print(f"{count(len(player.found), 'directive')} (profile {chosen.name})")
     return 0
 
 
 def directives(recorded: Recording, chosen: Profile) -> list[Directive]:
     """The directives in a recording, read with the rules of a profile."""
-    registry = Registry()
-    install(registry)
-    decoration = DECORATION if chosen.decoration is None else chosen.decoration.pattern
-    player = _Player(
-        AutoReader(recorded.columns, recorded.rows, kind=chosen.reader, marker=chosen.prefix.encode()),
-        Grammar(registry.knows, prefix=chosen.prefix, decoration=decoration),
-    )
+    return play(recorded, chosen).found
+
+
+def states(recorded: Recording, chosen: Profile) -> list[Change]:
+    """The states in a recording, each from its time on, by the rules of a profile."""
+    return play(recorded, chosen).changes
+
+
+def look_at(text: str, chosen: Profile) -> Verdict:
+    """The state that a rendered screen shows: rows, perhaps after a line `# title: TITLE`."""
+    rows = text.splitlines()
+    title = ""
+    if rows and rows[0].startswith("# title:"):
+        title = rows.pop(0).removeprefix("# title:").strip()
+    return judge(_sight([row.rstrip() for row in rows], title, STILL), chosen)
+
+
+def play(recorded: Recording, chosen: Profile) -> Player:
+    """Read a recording with the rules of a profile."""
+    player = Player(recorded, chosen)
     for event in recorded.events:
         player.advance(event.time)
         match event.kind:
             case "o":
-                player.said(player.reader.feed(event.bytes, event.time))
-                player.quiet_since = event.time
+                player.output(event.bytes)
             case "i":
                 player.reader.typed(event.bytes, event.time, echo=True)
             case "r":
                 player.said(player.reader.resize(*event.size, event.time))
     player.finish()
-    return player.found
+    return player
 
 
-class _Player:
-    """Feeds a reader and a grammar along the time of a recording."""
+class Player:
+    """Feeds a reader and a grammar along the time of a recording, and looks at the state."""
 
-    def __init__(self, reader: AutoReader, grammar: Grammar) -> None:
-        self.reader = reader
-        self.grammar = grammar
+    def __init__(self, recorded: Recording, chosen: Profile) -> None:
+        registry = Registry()
+        install(registry)
+        decoration = DECORATION if chosen.decoration is None else chosen.decoration.pattern
+        self.reader = AutoReader(
+            recorded.columns, recorded.rows, kind=chosen.reader, marker=chosen.prefix.encode()
+        )
         self.found: list[Directive] = []
-        self.quiet_since: float | None = None
+        self.changes: list[Change] = []
+        self._grammar = Grammar(registry.knows, prefix=chosen.prefix, decoration=decoration)
+        self._profile = chosen
+        self._quiet_since: float | None = None
+        self._last_output = 0.0
+        self._next_look = 0.0
         self._now = 0.0
+
+    def output(self, data: bytes) -> None:
+        self.said(self.reader.feed(data, self._now))
+        self._quiet_since = self._last_output = self._now
 
     def said(self, lines: list[Line]) -> None:
         for line in lines:
-            self.found += self.grammar.line(line)
+            self.found += self._grammar.line(line)
 
     def advance(self, time: float) -> None:
         """Let the time pass until `time`, with nothing happening."""
-        while (self.reader.settling or self.quiet_since is not None) and self._now + TICK < time:
+        while (self.reader.settling or self._quiet_since is not None) and self._now + TICK < time:
             self._now += TICK
             self.said(self.reader.tick(self._now))
-            if self.quiet_since is not None and self._now - self.quiet_since >= QUIET:
-                self.quiet_since = None
+            if self._now >= self._next_look:
+                self._look()
+            if self._quiet_since is not None and self._now - self._quiet_since >= QUIET:
+                self._quiet_since = None
                 self.said(self.reader.waiting(self._now))
-                self.found += self.grammar.turn_end(self._now)
+                self.found += self._grammar.turn_end(self._now)
         self._now = time
+        if self._now >= self._next_look:
+            self._look()
 
     def finish(self) -> None:
         self.said(self.reader.close(self._now))
-        self.found += self.grammar.turn_end(self._now)
+        self.found += self._grammar.turn_end(self._now)
+
+    def _look(self) -> None:
+        self._next_look = self._now + LOOK
+        screen = self.reader.screen
+        if screen is None:
+            return
+        sight = _sight(
+            [row.text for row in screen.rows()],
+            screen.title,
+            self._now - self._last_output,
+            lines=self.reader.kind == "lines",
+            unfinished=self.reader.unfinished(),
+        )
+        verdict = judge(sight, self._profile)
+        last = self.changes[-1].verdict if self.changes else None
+        if last is None or (last.state, last.kind, last.rule) != (verdict.state, verdict.kind, verdict.rule):
+            self.changes.append(Change(self._now, verdict))
+
+
+def _sight(
+    rows: list[str], title: str, quiet: float, *, lines: bool = False, unfinished: str | None = None
+) -> Sight:
+    """What a live session would see; what only a terminal and the kernel know is taken to be in order."""
+    drawn = tuple(rows)
+    return Sight(
+        tty=TtyState(canonical=lines, echo=lines, icrnl=True, foreground=1, agent_group=1),
+        wait=Wait.UNKNOWN,
+        same=False,
+        quiet=quiet,
+        output_pending=False,
+        unwritten=0,
+        bracketed_paste=True,
+        alternate=False,
+        unfinished=unfinished if unfinished is not None else next((row for row in rows[::-1] if row), ""),
+        rows=drawn,
+        drawn=drawn,
+        title=title,
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the screen {path}: {error}") from None
+
+
+def _state(verdict: Verdict) -> dict[str, object]:
+    return {
+        "state": verdict.state,
+        "prompt": verdict.kind,
+        "rule": verdict.rule,
+        "lines": list(verdict.lines),
+    }
+
+
+def _told(verdict: Verdict) -> str:
+    kind = f" ({verdict.kind})" if verdict.kind else ""
+    return f"{verdict.state}{kind}: {visible(verdict.reason)}"
 
 
 def _words(command: str) -> list[str]:

@@ -57,6 +57,10 @@ def _holds(rule: StateRule, region: Sequence[str]) -> tuple[str, ...] | None:
     if not region:
         return None
     found: set[int] = set()
+    if rule.first:
+        if _row(rule.first, region[:1]) is None:
+            return None
+        found.add(0)
     if rule.last:
         if _row(rule.last, region[-1:]) is None:
             return None

@@ -43,6 +43,7 @@ Every key of a file, all but `name` optional:
     all         = ["..."]         regexes, each of which finds itself in some row of the region
     any         = ["..."]         one of which does
     none        = ["..."]         none of which does
+    first       = ["..."]         one of which finds itself in the region's first row
     last        = ["..."]         one of which finds itself in the region's last row
 
     [[interactive]]               programs that are this only while they run as a prompt

@@ -151,13 +151,14 @@ class PatternFile:
                 "all": self._regexes,
                 "any": self._regexes,
                 "none": self._regexes,
+                "first": self._regexes,
                 "last": self._regexes,
             }
         )
         if not fields.get("name") or "state" not in fields:
             raise self._error("", "a [[states]] table needs a name and a state.")
-        if not any(fields.get(key) for key in ("all", "any", "last")):
-            raise self._error("", "a [[states]] table needs regexes in all, any or last.")
+        if not any(fields.get(key) for key in ("all", "any", "first", "last")):
+            raise self._error("", "a [[states]] table needs regexes in all, any, first or last.")
         if ("kind" in fields) != (fields["state"] == "prompting"):
             raise self._error("", "a rule for prompting needs a kind; others have none.")
         region, rows = fields.pop("region", ("screen", 0))

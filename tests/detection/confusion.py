@@ -1,0 +1,114 @@
+"""How often the shipped profiles are right: recordings and rendered screens of real agents, by state.
+
+    python tests/detection/confusion.py            prints the table of the README and each miss
+    python tests/detection/confusion.py --write    puts it into the README
+
+A screen is `screens/AGENT/STATE-WHAT.txt`, of a dialog `prompting-KIND-WHAT.txt`: what an agent's terminal
+showed, with its title in a first line `# title: ...`.  A recording's instants are in its `.expected.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.cli.inspect import look_at, states
+from relay.home import Home
+from relay.injection.readiness import Verdict
+from relay.profile import load
+from relay.recording import read
+
+TESTS = Path(__file__).parent.parent
+README = TESTS.parent / "README.md"
+BEGIN, END = "<!-- states:begin -->", "<!-- states:end -->"
+STATES = ("ready", "working", "prompting", "failed")
+_NOWHERE = Home(Path("/nonexistent"), Path("/nonexistent"), Path("/nonexistent"))
+_SCREEN = re.compile(r"(?P<state>[a-z]+)-(?:(?P<kind>permission|plan_approval|question|other)-)?(?P<what>.+)")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One moment of one agent: what it was, and what relay made of it. `kind`: "" where it asked nothing."""
+
+    agent: str
+    name: str
+    state: str
+    kind: str
+    verdict: Verdict
+
+    @property
+    def hit(self) -> bool:
+        return self.verdict.state == self.state
+
+    @property
+    def kind_hit(self) -> bool:
+        return not self.kind or self.verdict.kind == self.kind
+
+
+def screens() -> Iterator[Case]:
+    for path in sorted((TESTS / "detection" / "screens").glob("*/*.txt")):
+        match = _SCREEN.fullmatch(path.stem)
+        assert match is not None, f"{path} is not called as a screen is"
+        agent = path.parent.name
+        verdict = look_at(path.read_text("utf-8"), load(agent, _NOWHERE))
+        kind = match["kind"] if match["state"] == "prompting" else ""
+        yield Case(agent, path.stem, match["state"], kind or "", verdict)
+
+
+def instants() -> Iterator[Case]:
+    for path in sorted((TESTS / "recordings").glob("*.expected.json")):
+        name = path.name.removesuffix(".expected.json")
+        agent = name.removesuffix("-inline")
+        expected = json.loads(path.read_text("utf-8")).get("states", [])
+        changes = states(read(path.with_name(f"{name}.cast")), load(agent, _NOWHERE))
+        for time, state in expected:
+            found = [change.verdict for change in changes if change.time <= time]
+            kind = "permission" if state == "prompting" else ""
+            yield Case(agent, f"{name}.cast at {time}", state, kind, found[-1])
+
+
+def cases() -> list[Case]:
+    return [*instants(), *screens()]
+
+
+def table(found: list[Case]) -> str:
+    """The table of the README: rows are agents and what they did, columns what relay said."""
+    lines = ["| agent | was | seen | " + " | ".join(f"said {state}" for state in STATES) + " |"]
+    lines.append("|---|---|" + "---:|" * (len(STATES) + 1))
+    agents = sorted({case.agent for case in found})
+    for agent in [*agents, "all"]:
+        for state in STATES:
+            said = Counter(
+                str(case.verdict.state)
+                for case in found
+                if agent in (case.agent, "all") and case.state == state
+            )
+            if not said:
+                continue
+            assert set(said) <= set(STATES), said
+            cells = [f"**{said[one]}**" if one == state else str(said[one] or "") for one in STATES]
+            lines.append(f"| {agent} | {state} | {said.total()} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    found = cases()
+    print(table(found))
+    for case in found:
+        if not case.hit or not case.kind_hit:
+            verdict = case.verdict
+            kind = f"({verdict.kind})" if verdict.kind else ""
+            print(f"{case.agent} {case.name}: said {verdict.state}{kind}; {verdict.reason}")
+    if "--write" in sys.argv:
+        text = README.read_text("utf-8")
+        before, rest = text.split(BEGIN)
+        README.write_text(f"{before}{BEGIN}\n{table(found)}\n{END}{rest.split(END)[1]}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

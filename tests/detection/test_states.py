@@ -1,0 +1,51 @@
+"""The states of real agents, by the shipped profiles: recordings, rendered screens, and the README's table."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from confusion import BEGIN, END, README, Case, cases, table
+
+from relay.injection.readiness import Readiness
+
+found = cache(cases)
+
+MISSES = 0.02
+"""The part of all moments that may be taken for another state than they were."""
+
+
+def test_no_dialog_and_no_work_is_taken_for_ready() -> None:
+    """R97: typed text would answer the one, and cut the other off."""
+    wrong = [case for case in found() if case.verdict.state is Readiness.READY and case.state != "ready"]
+    assert [(case.agent, case.name) for case in wrong] == []
+
+
+def test_nearly_every_state_is_seen_as_it_was() -> None:
+    wrong = [(case.agent, case.name, case.verdict.reason) for case in found() if not case.hit]
+    assert len(wrong) <= MISSES * len(found()), wrong
+
+
+def test_every_dialog_is_of_its_kind() -> None:
+    wrong = [case for case in found() if case.hit and not case.kind_hit]
+    assert [(case.agent, case.name, case.verdict.kind) for case in wrong] == []
+
+
+def test_the_rule_and_its_lines_are_named() -> None:
+    for case in found():
+        if case.hit and case.state in ("prompting", "failed"):
+            assert case.verdict.rule, (case.agent, case.name)
+            assert case.verdict.lines, (case.agent, case.name)
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "qwen", "opencode", "pi", "aider"])
+def test_every_agent_was_seen_in_every_state_that_matters(agent: str) -> None:
+    seen: list[Case] = [case for case in found() if case.agent == agent]
+    states = {case.state for case in seen}
+    assert states >= {"ready", "working"} | ({"prompting"} if agent != "pi" else set())
+
+
+def test_the_table_in_the_readme_is_this_one() -> None:
+    """`python tests/detection/confusion.py --write` brings it up to date."""
+    text = README.read_text("utf-8")
+    assert text.partition(BEGIN)[2].partition(END)[0].strip() == table(found())
