@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from relay.detection.detect import Look, detect
 from relay.errors import MessageRefused, RelayError
 from relay.injection import body, waiting
 from relay.injection.body import Style
@@ -88,7 +89,10 @@ class Injector:
         self._queue: deque[Injection] = deque()
         self._wake = asyncio.Event()
         self._draft = Draft()
-        self._typist = Typist(port, clock, self._asking, profile.submit.delay)
+        ruled = any(rule.state == "ready" for rule in profile.states)
+        self._typist = Typist(
+            port, clock, self._asking, delay=profile.submit.delay, state=self._shown if ruled else None
+        )
         self._typing: Injection | None = None
         self._taken: list[tuple[Injection, str]] = []  # by a hook's reply, with the text there
         self._doubtful: deque[tuple[str, Injection]] = deque(maxlen=_DOUBTFUL)  # with the mark at its end
@@ -450,6 +454,11 @@ class Injector:
         """Why Enter must not be pressed over what was just typed: it would answer something, or run it."""
         found = danger(self._look(), self._profile)
         return found.reason if found else None
+
+    def _shown(self) -> str | None:
+        """The state that the profile's rules see on the screen."""
+        found = detect(Look(tuple(self._port.screen_text()), self._port.title()), self._profile)
+        return found.state if found else None
 
     def _notice(self) -> None:
         self._news = self._clock()

@@ -4,7 +4,10 @@
     keys     text, wait for its echo, CR, look          one more CR if the input still shows it
     paste    ESC[200~ text ESC[201~, wait, CR, look     the same
 
-Where the agent's own hook tells what was submitted, that is the better proof (`prompted`).
+That it was taken is seen in this order of trust: the agent's own hook tells what was submitted (`prompted`);
+the profile's rule for an empty input holds again, or one says that the agent works; or, where a profile has
+no such rules, the cursor's row, or the screen, has changed.
+
 Nothing here blocks, and every wait is bounded: a program that reads nothing leaves the text unverified.
 """
 
@@ -24,8 +27,8 @@ PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # xterm ctlseqs, "Bracketed
 WRITE_TIMEOUT = 2.0
 """Seconds for the terminal to take what was written; its buffer holds about 19 KB unread on Linux."""
 
-ECHO_TIMEOUT = 0.3
-"""Seconds to wait for a text to be drawn before submitting it all the same."""
+ECHO_TIMEOUT = 1.0
+"""Seconds to wait for a text to be drawn before submitting it all the same: agents need up to 0.2 for it."""
 
 SETTLE = 0.05
 """Seconds without output after which a program has drawn what it was sent, if it drew anything."""
@@ -45,6 +48,7 @@ class _Held:
     """What was shown when Enter was pressed; `row` is None where the input does not show its text."""
 
     mark: str
+    state: str | None
     row: str | None
     rows: list[str]
     offset: int
@@ -55,15 +59,23 @@ class Typist:
 
     asking: returns why Enter must not be pressed now, or None.
     delay:  seconds between a text and its Enter, at least, in a program that draws its own input.
+    state:  what the profile's rules say of the screen, *ready* only over an empty input; None: it has none.
     """
 
     def __init__(
-        self, port: Port, clock: Callable[[], float], asking: Callable[[], str | None], delay: float
+        self,
+        port: Port,
+        clock: Callable[[], float],
+        asking: Callable[[], str | None],
+        *,
+        delay: float,
+        state: Callable[[], str | None] | None = None,
     ) -> None:
         self._port = port
         self._clock = clock
         self._asking = asking
         self._delay = delay
+        self._state = state
         self._end = ""  # how the text ends that is being typed
         self._prompted = False
         self._output = asyncio.Event()
@@ -137,7 +149,8 @@ class Typist:
                 return f"Enter was not pressed: {reason}"
             row, rows = self._port.unfinished(), self._port.screen_text()
             # An input that shows nothing of its text can only be judged by the screen as a whole.
-            held = _Held(mark, row if row != empty else None, rows, self._port.output_offset())
+            state = self._state() if self._state else None
+            held = _Held(mark, state, row if row != empty else None, rows, self._port.output_offset())
             self._port.write(b"\r")
             if await self._until(partial(self._taken, held), SUBMIT_TIMEOUT):
                 return None
@@ -154,6 +167,8 @@ class Typist:
             return True
         if self._port.output_offset() <= held.offset or self._port.output_pending():
             return False
+        if self._state is not None and held.state != "working":
+            return self._state() in {"ready", "working", "failed"} - {held.state}
         row = self._port.unfinished()
         if held.row is None:
             return not held.rows or self._port.screen_text() != held.rows
