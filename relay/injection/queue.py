@@ -18,16 +18,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from relay.detection.detect import Look, detect
 from relay.errors import MessageRefused, RelayError
-from relay.injection import body, waiting
+from relay.injection import body
 from relay.injection.body import Style
-from relay.injection.draft import BORDER, Draft
+from relay.injection.draft import Draft
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.port import Port
 from relay.injection.readiness import SCREEN_QUIET, Readiness, Sight, Verdict, danger, judge
 from relay.injection.typist import Typist
-from relay.injection.waiting import Wait
+from relay.injection.view import View
 from relay.profile import Profile
 
 PERSON_PAUSE = 2.0
@@ -39,7 +38,6 @@ LOOK_MIN, LOOK_MAX = 0.001, 0.25
 FIRST_RETRY, LAST_RETRY = 0.5, 15.0
 """Seconds between two tries to begin a text that `on_typing` refuses: doubling."""
 
-_ENDS = 64  # marks remembered: more than fit on a screen, one a row
 _DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
 _BETWEEN = "\n"  # the texts of one native reply
 
@@ -89,9 +87,9 @@ class Injector:
         self._queue: deque[Injection] = deque()
         self._wake = asyncio.Event()
         self._draft = Draft()
-        ruled = any(rule.state == "ready" for rule in profile.states)
+        self._view = view = View(port, profile, clock)
         self._typist = Typist(
-            port, clock, self._asking, delay=profile.submit.delay, state=self._shown if ruled else None
+            port, clock, self._asking, delay=profile.submit.delay, state=view.state if view.ruled else None
         )
         self._typing: Injection | None = None
         self._taken: list[tuple[Injection, str]] = []  # by a hook's reply, with the text there
@@ -99,12 +97,6 @@ class Injector:
         self._held: Verdict | None = None
         self._closed = False
         self._news = clock()  # when something last happened that may change the verdict
-        self._typed = (
-            clock()
-        )  # when something was last typed, the sleep it found the program in, how texts ended
-        self._typed_nap: tuple[int, int] | None = None
-        self._typed_ends: deque[str] = deque(maxlen=_ENDS)
-        self._typing_text = ""  # what is being typed now, its blanks collapsed
 
     def submit(self, injection: Injection) -> None:
         """Queue `injection`; `closing` goes before all others. One that cannot be typed is rejected now."""
@@ -150,7 +142,7 @@ class Injector:
         """Whether the agent can be typed into now, and why."""
         if self._held is not None:
             return self._held
-        return judge(self._look(), self._profile)
+        return judge(self._view.look(), self._profile)
 
     @property
     def pending(self) -> int:
@@ -164,8 +156,9 @@ class Injector:
             return None
         if blocked := self._blocked():
             return blocked.reason
-        verdict = self.verdict
-        return None if verdict.state is Readiness.READY else verdict.reason
+        sight = self._view.look()
+        verdict = judge(sight, self._profile)
+        return None if self._allows(verdict, sight) else verdict.reason
 
     def close(self) -> None:
         """The session ends: what waits is reported as not typed, and `run` returns."""
@@ -196,7 +189,7 @@ class Injector:
                 break
             self._queue.remove(injection)
             if self._begin(injection):
-                self._typed_ends.append(body.closing_mark(mark))
+                self._view.given(body.closing_mark(mark))
                 self._taken.append((injection, text))
             elif self._refused(injection):
                 break
@@ -254,7 +247,7 @@ class Injector:
         if not self._begin(injection):
             return
         # That may have taken long, and meanwhile the agent may have begun to ask something.
-        sight = self._look()
+        sight = self._view.look()
         if self._blocked() or not self._allows(judge(sight, self._profile), sight):
             self._return(injection)
             self.on_deferred(injection)
@@ -331,12 +324,11 @@ class Injector:
                     why = f"the session ended after {number} of {len(parts)} lines"
                     return Outcome(Result.UNCERTAIN, why, "typed", "user")
                 sight = again
-            self._typed_ends.append(body.closing_mark(mark))
-            self._typing_text = " ".join(part.split())
-            self._typed_nap = sight.nap
+            self._view.given(body.closing_mark(mark))
+            self._view.typing(part, sight.nap)
             outcomes.append(await self._typist.type(part, _style(sight), mark))
-            self._typing_text = ""
-            self._typed = self._news = self._clock()
+            self._view.typed()
+            self._news = self._clock()
         return next((each for each in outcomes if each.result is Result.UNCERTAIN), outcomes[-1])
 
     async def _ready(self) -> Sight | None:
@@ -346,7 +338,7 @@ class Injector:
             if blocked := self._blocked():
                 await self._sleep(blocked.wait)
                 continue
-            sight = self._look()
+            sight = self._view.look()
             verdict = judge(sight, self._profile)
             if self._allows(verdict, sight):
                 return sight
@@ -375,9 +367,9 @@ class Injector:
     def _allows(self, verdict: Verdict, sight: Sight) -> bool:
         """Whether a text may be typed now: when the agent is ready, or works and queues what it is given.
 
-        The latter only where no dialog can come up between the look and the Enter: the profile knows none,
-        and a rule of the profile, not a guess, says that the agent works.  Where the agent has hooks, a text
-        waits for their reply.
+        The latter only where no dialog of the agent's can come up between the look and the Enter: its profile
+        knows none but the person's own menus, and a rule of it, not a guess, says that the agent works.
+        Where the agent has hooks, a text waits for their reply.
         """
         if verdict.state is Readiness.READY:
             return True
@@ -386,7 +378,7 @@ class Injector:
             verdict.state is Readiness.WORKING
             and bool(verdict.rule)
             and profile.submit.while_working == "queues"
-            and not any(rule.state == "prompting" for rule in profile.states)
+            and not any(rule.state == "prompting" and rule.kind != "other" for rule in profile.states)
             and not self.bridged
             and sight.bracketed_paste
             and not sight.tty.canonical
@@ -405,60 +397,10 @@ class Injector:
         ):
             draft.clear()
 
-    def _look(self) -> Sight:
-        """What the terminal shows now."""
-        port = self._port
-        tty = port.tty()
-        # The kernel's word comes first: what the program printed before it slept is then either
-        # analysed or pending. A program that prints, or is not in the foreground, needs no such look.
-        looked = waiting.UNKNOWN
-        if (
-            tty.foreground == tty.agent_group
-            and self._profile.inject != "never"
-            and not port.output_pending()
-        ):
-            looked = waiting.look(tty.foreground)
-        drawn = port.screen_text()
-        return Sight(
-            tty=tty,
-            wait=looked.wait,
-            same=looked.nap is not None and looked.nap == self._typed_nap,
-            quiet=self._clock() - max(port.last_output(), self._typed),
-            output_pending=port.output_pending(),
-            unwritten=port.unwritten(),
-            bracketed_paste=port.bracketed_paste(),
-            alternate=port.alternate(),
-            unfinished=next(iter(self._others([port.unfinished()])), ""),
-            rows=tuple(self._others(drawn)),
-            nap=looked.nap if looked.wait is Wait.READ else None,
-            drawn=tuple(drawn),
-            title=port.title(),
-            evidence=port.evidence(),
-        )
-
-    def _others(self, rows: list[str]) -> list[str]:
-        """`rows` without those that show what relay typed: a question in it is not the program's.
-
-        While a text is being typed that is every row of it, later only one that ends in its mark: what a
-        peer wrote must not make a dialog that reads the same invisible.
-        """
-        text, ends = self._typing_text, tuple(self._typed_ends)
-        return [
-            row
-            for row in rows
-            if not row.rstrip(BORDER).endswith(ends)
-            and not (text and row.strip(BORDER) and " ".join(row.strip(BORDER).split()) in text)
-        ]
-
     def _asking(self) -> str | None:
         """Why Enter must not be pressed over what was just typed: it would answer something, or run it."""
-        found = danger(self._look(), self._profile)
+        found = danger(self._view.look(), self._profile)
         return found.reason if found else None
-
-    def _shown(self) -> str | None:
-        """The state that the profile's rules see on the screen."""
-        found = detect(Look(tuple(self._port.screen_text()), self._port.title()), self._profile)
-        return found.state if found else None
 
     def _notice(self) -> None:
         self._news = self._clock()

@@ -7,11 +7,15 @@ no-enter    never take a CR
 dialog      show a dialog whose Enter approves, from the start
 silent      draw nothing of what is typed
 collapse    show a placeholder for what was pasted, as agents do with long pastes
+newline     take every CR for a newline in the input, as agents do with one in the same write
+hasty       ignore a CR within 0.25 s of a paste's end, as agents do that take it for part of the paste
+working     show that it works, from the start
 """
 
 import json
 import os
 import sys
+import time
 import tty
 
 options = set(sys.argv[1:])
@@ -33,7 +37,10 @@ if "paste" in options:
     out("\x1b[?2004h")
 if "dialog" in options:
     out("Run rm -rf build?\r\n❯ 1. Yes\r\n  2. No\r\n\r\nEsc to cancel\r\n")
+if "working" in options:
+    out("⠹ Working...\r\n")
 out("> ")
+pasted = 0.0
 typed, pasting, ignored, buffer = b"", False, False, b""
 while chunk := os.read(0, 65536):
     buffer += chunk
@@ -42,6 +49,7 @@ while chunk := os.read(0, 65536):
             break  # the rest of a sequence is to come
         if "paste" in options and buffer.startswith((b"\x1b[200~", b"\x1b[201~")):
             pasting, buffer = buffer.startswith(b"\x1b[200~"), buffer[6:]
+            pasted = time.monotonic()
             if not pasting and "silent" not in options:
                 shown = typed.replace(b"\n", b"\r\n  ")
                 out("[Pasted text]" if "collapse" in options else shown.decode("utf-8", "replace"))
@@ -49,7 +57,13 @@ while chunk := os.read(0, 65536):
         key, buffer = buffer[:1], buffer[1:]
         if pasting:
             typed += key
+        elif key == b"\r" and "newline" in options:
+            typed += b"\n"
+            out("\r\n  ")
         elif key == b"\r":
+            if "hasty" in options and time.monotonic() - pasted < 0.25:
+                note(ignored="CR")
+                continue
             if "no-enter" in options or ("deaf-enter" in options and typed and not ignored):
                 ignored = True
                 continue

@@ -1,0 +1,101 @@
+"""How a profile's submit habits and state rules decide when Enter is pressed and whether it was taken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ptyagent import PtyAgent, fake, running, shipped
+
+from relay.profile import Profile, StateRule, Submit
+
+WORKS = StateRule("spinner", "working", region="bottom", rows=2, any=(re.compile("^⠹ Working"),))
+READY = StateRule("empty input", "ready", region="bottom", rows=1, all=(re.compile("^>$"),))
+ASKS = StateRule("menu", "prompting", "permission", region="bottom", rows=3, any=(re.compile("^❯ 1"),))
+
+
+def _profile(*states: StateRule, **submit: object) -> Profile:
+    return replace(shipped(), states=states, submit=replace(Submit(), **submit))  # type: ignore[arg-type]
+
+
+def _log(agent: PtyAgent) -> list[dict[str, str]]:
+    return [json.loads(line) for line in agent.received().splitlines()]
+
+
+def test_enter_comes_no_sooner_after_the_text_than_the_agent_needs(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("tui", "paste", "hasty"), tmp_path, _profile(delay=0.3)) as agent:
+            agent.submit("hello")
+            assert await agent.ended() == ["injected"]
+            assert [list(entry) for entry in _log(agent)] == [["submitted"]]
+
+    asyncio.run(main())
+
+
+def test_a_text_that_would_begin_as_the_agent_must_not_have_it_is_rejected(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path, _profile(avoid="![")) as agent:
+            agent.submit("hello")
+            assert await agent.ended() == ["rejected"]
+            assert "avoid" in agent.outcomes[0][1].detail and not agent.received()
+
+    asyncio.run(main())
+
+
+def test_a_working_agent_that_queues_what_it_is_given_is_typed_into(tmp_path: Path) -> None:
+    async def main() -> None:
+        profile = _profile(WORKS, while_working="queues")
+        async with running(fake("tui", "paste", "working"), tmp_path, profile) as agent:
+            agent.submit("hello")
+            assert await agent.ended() == ["injected"]
+            assert len(_log(agent)) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("why", ["interrupts", "unknown", "has dialogs", "has a bridge", "no paste"])
+def test_a_working_agent_is_left_alone_unless_that_is_safe(tmp_path: Path, why: str) -> None:
+    """A dialog that comes up meanwhile would be answered by the Enter; codex would cut its answer off."""
+
+    async def main() -> None:
+        habit = why if why in {"interrupts", "unknown"} else "queues"
+        rules = (ASKS, WORKS) if why == "has dialogs" else (WORKS,)
+        profile = _profile(*rules, while_working=habit)
+        options = ["working"] if why == "no paste" else ["working", "paste"]
+        async with running(fake("tui", *options), tmp_path, profile) as agent:
+            agent.injector.bridged = why == "has a bridge"
+            await agent.shows("> ")
+            agent.submit("hello")
+            await agent.verdict("working", "spinner")
+            assert "spinner" in (agent.injector.obstacle or "")
+            assert not agent.typing
+            if why == "has a bridge":
+                assert [each.text for each in agent.injector.take(1_000)] == ["hello"]
+
+    asyncio.run(main())
+
+
+def test_an_enter_that_became_a_newline_is_not_taken_for_a_submission(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("tui", "paste", "newline"), tmp_path, _profile(READY, WORKS)) as agent:
+            agent.submit("hello")
+            assert await agent.ended() == ["uncertain"]
+            assert "did not show" in agent.outcomes[0][1].detail
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("option", ["paste", "collapse", "deaf-enter"])
+def test_an_empty_input_shows_that_the_text_was_taken(tmp_path: Path, option: str) -> None:
+    async def main() -> None:
+        async with running(fake("tui", "paste", option), tmp_path, _profile(READY)) as agent:
+            for number in range(3):
+                agent.submit(f"text {number}\nof several lines")
+            assert await agent.ended(3) == ["injected"] * 3
+            assert len(_log(agent)) == 3
+
+    asyncio.run(main())
