@@ -3,6 +3,7 @@
 Each is a profile: a TOML file that says how the agent's screen, prompt and dialogs look, and whether text
 may be typed into it. Files in the `patterns` folder of relay's configuration add profiles, or override
 keys of those that ship with relay. `relay wrap --agent NAME` chooses one; otherwise the command decides.
+hooks=yes: relay speaks the agent's own hook protocol; the others are known by their screen alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from relay.home import Home
 from relay.profile import Profile, profiles
 from relay.text import one_line
 
-_COLUMNS = 70
+_COLUMNS = 60
 """Characters of the command list that are shown for one profile."""
 
 
@@ -30,7 +31,11 @@ def run(args: argparse.Namespace) -> int:
     width = max(len(profile.name) for profile in found)
     for profile in found:
         commands = one_line(" ".join(_commands(profile)) or "any other command", _COLUMNS)
-        print(f"{profile.name:<{width}}  inject={profile.inject:<5}  reader={profile.reader:<6}  {commands}")
+        bridge = "yes" if profile.native.hooks else "no"
+        print(
+            f"{profile.name:<{width}}  inject={profile.inject:<5}  reader={profile.reader:<6}  "
+            f"hooks={bridge:<3}  {commands}"
+        )
     return 0
 
 
@@ -45,5 +50,7 @@ def _as_json(profile: Profile) -> dict[str, object]:
         "reader": profile.reader,
         "inject": profile.inject,
         "fullscreen": profile.fullscreen,
+        "hooks": profile.native.hooks or None,
+        "rules": [rule.name for rule in profile.states],
         "path": str(profile.path),
     }

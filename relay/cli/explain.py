@@ -1,7 +1,8 @@
 """Say why an agent counts as ready or not, and what keeps a message from being typed.
 
-The state comes from what the agent's terminal shows: its modes, whose it is now, whether the program
-sleeps in a read of it, and the rules of the agent's profile (`relay agents`) over what is drawn.
+The state comes from the agent's own hooks and status reports, where it has them, and from what its
+terminal shows: its modes, whose it is now, whether the program sleeps in a read of it, and the rules of the
+agent's profile (`relay agents`) over what is drawn. The rule and the lines that decided are named.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 
 from relay.home import Home
 from relay.session.directory import call, find
-from relay.text import count, printable_json, visible
+from relay.text import count, one_line, printable_json, visible
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,13 @@ def run(args: argparse.Namespace) -> int:
         print(printable_json(answer, indent=2))
         return 0
     print(f"{session.name} is {answer['state']}: {visible(answer['reason'])}.")
+    if answer.get("rule"):
+        print(f"The rule {visible(answer['rule'])!r} of its profile decided, by:")
+        for line in answer.get("lines", ()):
+            print(f"    {one_line(line, 100)}")
     print(f"It is treated as {answer['profile']}, and read as a program that {READS[answer['reader']]}.")
+    if answer.get("bridge"):
+        print(f"Its own hooks: {visible(answer['bridge'])}.")
     if answer["waiting"]:
         why = f": {visible(answer['obstacle'])}" if answer["obstacle"] else ""
         print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be typed{why}.")

@@ -39,6 +39,8 @@ def detect(look: Look, profile: Profile, states: Container[str] | None = None) -
     for rule in profile.states:
         if states is not None and rule.state not in states:
             continue
+        if rule.title and not any(pattern.search(look.title) for pattern in rule.title):
+            continue
         match rule.region:
             case "title":
                 region = title

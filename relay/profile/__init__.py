@@ -19,7 +19,7 @@ Every key of a file, all but `name` optional:
     executes    = ["..."]         regexes of the unfinished line of a program that runs what is typed
 
     [echo]                        how what was typed into it is drawn
-    backgrounds = ["373737"]      colours, RRGGBB
+    backgrounds = ["373737"]      colours, RRGGBB; "any" is every one but the terminal's own
     foregrounds = ["cba6f7"]
     lines       = ["..."]         regexes of rows that are never the agent's own words
 
@@ -45,6 +45,7 @@ Every key of a file, all but `name` optional:
     none        = ["..."]         none of which does
     first       = ["..."]         one of which finds itself in the region's first row
     last        = ["..."]         one of which finds itself in the region's last row
+    title       = ["..."]         one of which finds itself in the title, "" where none is known
 
     [[interactive]]               programs that are this only while they run as a prompt
     names       = ["bash"]        basenames, as in commands
@@ -60,6 +61,7 @@ is not inherited, so that a shell whose user opted in (`inject = "auto"`) can be
 from relay.profile.catalog import GENERIC, fallback, for_command, load, profiles
 from relay.profile.interactive import Interactive
 from relay.profile.profile import (
+    ANY_COLOUR,
     CodeStyle,
     EchoStyle,
     InjectPolicy,
@@ -71,6 +73,7 @@ from relay.profile.profile import (
 )
 
 __all__ = [
+    "ANY_COLOUR",
     "GENERIC",
     "CodeStyle",
     "EchoStyle",

@@ -13,6 +13,7 @@ import tomli
 from relay.errors import ConfigError
 from relay.profile.interactive import Interactive
 from relay.profile.profile import (
+    ANY_COLOUR,
     CodeStyle,
     EchoStyle,
     HooksDialect,
@@ -153,6 +154,7 @@ class PatternFile:
                 "none": self._regexes,
                 "first": self._regexes,
                 "last": self._regexes,
+                "title": self._regexes,
             }
         )
         if not fields.get("name") or "state" not in fields:
@@ -259,9 +261,11 @@ class PatternFile:
         found = set()
         for text in self._words(key):
             match = _COLOUR.match(text)
-            if match is None:
-                raise self._error(key, f"{text!r} in {key} is no colour; write six hexadecimal digits.")
-            found.add(int(match[1], 16))
+            if match is None and text != "any":
+                raise self._error(
+                    key, f"{text!r} in {key} is no colour; write six hexadecimal digits, or any."
+                )
+            found.add(int(match[1], 16) if match else ANY_COLOUR)
         return frozenset(found)
 
     def _regexes(self, key: str) -> tuple[re.Pattern[str], ...]:

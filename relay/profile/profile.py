@@ -21,9 +21,13 @@ HooksDialect = Literal["", "claude", "codex", "qwen", "gemini"]
 TranscriptFormat = Literal["", "claude", "codex", "qwen"]
 
 
+ANY_COLOUR = -1
+"""In a style: every colour but the terminal's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class EchoStyle:
-    """How the agent draws what was typed into it. Colours are 0xRRGGBB.
+    """How the agent draws what was typed into it. Colours are 0xRRGGBB, or ANY_COLOUR.
 
     lines: rows that match are never the agent's own words.
     """
@@ -35,7 +39,7 @@ class EchoStyle:
 
 @dataclass(frozen=True, slots=True)
 class CodeStyle:
-    """How the agent draws a line of a code fence, where it can be told. Colours are 0xRRGGBB."""
+    """How the agent draws a line of a code fence, where it can be told. Colours as in EchoStyle."""
 
     backgrounds: frozenset[int] = frozenset()
     foregrounds: frozenset[int] = frozenset()
@@ -65,6 +69,7 @@ class StateRule:
     none: none of them does
     first: one of them finds itself in the region's first row
     last: one of them finds itself in the region's last row
+    title: one of them finds itself in the title, "" where none is known
 
     region: all rows that are not blank (screen), the last `rows` of those (bottom), or the title as a row.
     """
@@ -80,6 +85,7 @@ class StateRule:
     none: tuple[re.Pattern[str], ...] = ()
     first: tuple[re.Pattern[str], ...] = ()
     last: tuple[re.Pattern[str], ...] = ()
+    title: tuple[re.Pattern[str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The states of real agents, by the shipped profiles: recordings, rendered screens, and the README's table."""
+"""The states of real agents by the shipped profiles: recordings, rendered screens, the table of the README."""
 
 from __future__ import annotations
 
