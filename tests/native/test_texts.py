@@ -1,0 +1,435 @@
+"""What an agent said, from its transcript and its hook events: every text, each once, in order (R86)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.native.event import NativeEvent, NativeName
+from relay.native.texts import BUDGET, GRACE, Said, Words
+
+CAPTURED = Path(__file__).parent / "transcripts"
+START = 1_795_000_000.0  # before all that was captured
+
+
+class Agent:
+    """Plays claude: its hooks and its transcript, which is written only when told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = START
+        self.folder = folder
+        self.path = folder / "main.jsonl"
+        self.words = Words("claude", clock=lambda: self.now)
+        self.unwritten = b""
+        self.count = 0
+
+    def hook(self, name: NativeName, **fields: Any) -> list[str]:
+        fields = {"transcript_path": str(self.path)} | fields
+        return texts(self.words.event(NativeEvent(name, "claude", **fields)))
+
+    def start(self, source: str = "startup") -> list[str]:
+        self.now += 1
+        return self.hook(NativeName.SESSION_START, source=source)
+
+    def stop(self, text: str) -> list[str]:
+        return self.hook(NativeName.STOP, last_assistant_message=text.strip())
+
+    def line(self, text: str, **changes: Any) -> bytes:
+        """A line of a transcript; the model said it now."""
+        self.count += 1
+        self.now += 0.01
+        time = datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        entry = {
+            "type": "assistant",
+            "uuid": f"u{self.count}",
+            "timestamp": time,
+            "message": {"model": "m", "content": [{"type": "text", "text": text}]},
+        }
+        return json.dumps(entry | changes).encode() + b"\n"
+
+    def say(self, text: str) -> None:
+        """Say something, to be written later."""
+        self.unwritten += self.line(text)
+
+    def write(self) -> None:
+        append(self.path, self.unwritten)
+        self.unwritten = b""
+
+    def poll(self, after: float = 0.0) -> list[str]:
+        self.now += after
+        return texts(self.words.poll())
+
+    def unsettled(self) -> bool:
+        return not self.words.settled
+
+
+def texts(said: list[Said]) -> list[str]:
+    return [each.text for each in said]
+
+
+def append(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write(data)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    return Agent(tmp_path)
+
+
+def test_texts_before_tool_calls_are_heard_in_order(agent: Agent) -> None:
+    agent.start()
+    agent.say("First I look.")
+    agent.write()
+    assert agent.hook(NativeName.TOOL_PRE) == ["First I look."]
+    agent.say("Now I know.")
+    agent.write()
+    assert agent.poll() == ["Now I know."]
+    assert agent.stop("Now I know.") == []
+    assert agent.poll(after=60) == []
+
+
+def test_a_transcript_that_lags_behind_the_stop_is_waited_for(agent: Agent) -> None:
+    """The last text does not overtake the one before it, which is not yet written either."""
+    agent.start()
+    agent.say("First.")
+    agent.say("Last.")
+    assert agent.stop("Last.") == []
+    assert agent.unsettled()
+    assert agent.poll(after=GRACE / 2) == []
+    agent.write()
+    assert agent.poll() == ["First.", "Last."]
+    assert not agent.unsettled()
+    assert agent.poll(after=60) == []
+
+
+def test_a_text_that_no_transcript_brings_is_said_from_the_stop(agent: Agent) -> None:
+    agent.start()
+    agent.stop("Done.")
+    assert agent.poll(after=GRACE) == ["Done."]
+    assert agent.words.settled
+
+
+def test_what_the_transcript_brings_after_all_is_not_said_again(agent: Agent) -> None:
+    agent.start()
+    agent.say("  Done.\n")
+    agent.stop("Done.")
+    assert agent.poll(after=GRACE) == ["Done."]
+    agent.write()
+    assert agent.poll() == []
+
+
+def test_the_same_text_twice_is_heard_twice(agent: Agent) -> None:
+    agent.start()
+    heard = []
+    for _ in range(2):
+        agent.say("ok")
+        agent.stop("ok")
+        heard += agent.poll(after=GRACE)
+    agent.write()
+    agent.say("ok")
+    agent.write()
+    heard += agent.poll()
+    assert heard == ["ok", "ok", "ok"]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(["say a", "say b", "say ab"]),
+            st.sampled_from(["stop", "write", "half", "poll", "wait"]),
+        )
+    )
+)
+def test_however_stops_and_the_transcript_mix_each_text_is_said_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    agent = Agent(tmp_path_factory.mktemp("mix"))
+    heard = agent.start()
+    spoken: list[str] = []
+    told = 0  # how many were spoken when the last stop was told
+    for step in steps:
+        match step.split():
+            case ["say", text]:
+                agent.say(text)
+                spoken.append(text)
+            case ["stop"] if len(spoken) > told:
+                heard += agent.stop(spoken[-1])
+                told = len(spoken)
+            case ["write"]:
+                agent.write()
+            case ["half"]:
+                half = len(agent.unwritten) // 2
+                append(agent.path, agent.unwritten[:half])
+                agent.unwritten = agent.unwritten[half:]
+            case ["wait"]:
+                heard += agent.poll(after=GRACE)
+            case ["poll"]:
+                heard += agent.poll(after=0.1)
+    agent.write()
+    heard += texts(agent.words.close())
+    assert Counter(heard) == Counter(spoken)
+
+
+@given(st.lists(st.integers(0, 60_000)), st.sampled_from(["claude", "codex", "codex-compacted", "qwen"]))
+def test_however_a_real_transcript_grows_it_says_the_same(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], name: str
+) -> None:
+    kind = name.partition("-")[0]
+    data = (CAPTURED / f"{name}.jsonl").read_bytes()
+    path = tmp_path_factory.mktemp("grow") / "t.jsonl"
+    start = NativeEvent(NativeName.SESSION_START, kind, transcript_path=str(path), source="startup")
+
+    whole = Words(kind, clock=lambda: START)
+    whole.event(start)
+    append(path, data)
+    expected = whole.poll()
+    assert len(expected) >= 5
+
+    path.unlink()
+    words = Words(kind, clock=lambda: START)
+    words.event(start)
+    said: list[Said] = []
+    for a, b in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
+        append(path, data[a:b])
+        said += words.poll()
+    assert said == expected
+
+
+def test_resumed_it_begins_at_the_end(agent: Agent) -> None:
+    agent.say("Said in an earlier run.")
+    agent.write()
+    assert agent.start("resume") == []
+    assert agent.hook(NativeName.PROMPT_SUBMIT, prompt="go on") == []
+    agent.say("Said right after.")
+    agent.write()
+    assert agent.poll() == ["Said right after."]
+
+
+def test_cleared_it_says_the_rest_of_the_old_session_and_all_of_the_new(agent: Agent) -> None:
+    agent.start()
+    agent.say("Old.")
+    agent.write()
+    agent.path = agent.folder / "new.jsonl"
+    assert agent.start("clear") == ["Old."]
+    agent.say("New.")
+    agent.write()
+    assert agent.poll() == ["New."]
+
+
+def test_back_in_a_session_of_this_run_nothing_is_missed_or_repeated(agent: Agent) -> None:
+    first = agent.path
+    agent.start()
+    agent.say("One.")
+    agent.write()
+    assert agent.poll() == ["One."]
+    agent.path = agent.folder / "second.jsonl"
+    agent.start("clear")
+    agent.path = first
+    assert agent.start("resume") == []
+    agent.say("Two.")
+    agent.write()
+    assert agent.poll() == ["Two."]
+
+
+def test_a_forked_session_copies_old_lines_and_they_are_not_said(agent: Agent) -> None:
+    """`claude --resume ID --fork-session`: SessionStart names the old file; the new one begins with a copy."""
+    agent.say("Said in an earlier run.")
+    agent.write()
+    agent.start("resume")
+    agent.say("Said in this run.")
+    agent.write()
+    assert agent.poll() == ["Said in this run."]
+    copy = agent.path.read_bytes()
+    agent.path = agent.folder / "fork.jsonl"
+    assert agent.hook(NativeName.PROMPT_SUBMIT, prompt="go on") == []
+    append(agent.path, copy)
+    agent.say("New.")
+    agent.write()
+    assert agent.poll() == ["New."]
+
+
+def test_the_real_fork_says_only_what_is_new(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    append(old, (CAPTURED / "claude-resumed.jsonl").read_bytes())
+    now = datetime.fromisoformat("2026-11-22T06:31:03Z").timestamp()  # between the two
+    words = Words("claude", clock=lambda: now)
+    for name, path in ((NativeName.SESSION_START, old), (NativeName.PROMPT_SUBMIT, new)):
+        assert words.event(NativeEvent(name, "claude", transcript_path=str(path), source="resume")) == []
+    append(new, (CAPTURED / "claude-forked.jsonl").read_bytes())
+    assert texts(words.poll()) == ["Multi first.\n\n@relay:Bob x", "Multi middle.", "Multi end."]
+
+
+def test_joined_in_the_midst_of_a_turn_it_says_what_this_run_said(agent: Agent) -> None:
+    """A SessionStart that never came (a hook that timed out) loses nothing and repeats nothing."""
+    agent.now -= 3600
+    agent.say("Said an hour ago.")
+    agent.now += 3600
+    agent.say("Said in this run.")
+    agent.write()
+    assert agent.hook(NativeName.TOOL_PRE) == ["Said in this run."]
+
+
+@pytest.mark.parametrize("how", ["written anew", "replaced", "written anew and longer"])
+def test_a_transcript_that_is_written_anew_repeats_nothing(agent: Agent, how: str) -> None:
+    agent.say("Said in an earlier run.")
+    agent.write()
+    agent.start("resume")
+    agent.say("One.")
+    agent.write()
+    assert agent.poll() == ["One."]
+    kept = agent.path.read_bytes()
+    more = agent.line("Two.")
+    if how == "replaced":
+        append(agent.folder / "other", kept + more)
+        (agent.folder / "other").rename(agent.path)
+    elif how == "written anew":
+        agent.path.write_bytes(more)
+    else:
+        agent.path.write_bytes(b"{}\n" * 1000 + kept + more)
+    assert agent.poll() == ["Two."]
+
+
+def test_a_clock_that_was_set_back_silences_nobody_in_a_new_session(agent: Agent) -> None:
+    agent.start()
+    agent.now -= 3600
+    agent.say("Hello.")
+    agent.write()
+    assert agent.poll() == ["Hello."]
+
+
+def test_bad_lines_and_a_huge_result_are_passed_over_in_bounded_steps(agent: Agent) -> None:
+    agent.start()
+    append(
+        agent.path,
+        b'\xff\xfe{"type":"assistant"\n[]\n\n' + b'{"type":"user","x":"' + b"x" * (5 << 20) + b'"}\n',
+    )
+    agent.say("Hello.")
+    agent.write()
+    looks = 1
+    while not (heard := agent.poll()):
+        assert not agent.words.settled
+        looks += 1
+    assert heard == ["Hello."]
+    assert looks == (5 << 20) // BUDGET + 1
+
+
+def test_a_promise_waits_for_a_transcript_that_is_still_being_read(agent: Agent) -> None:
+    agent.start()
+    append(agent.path, b"{}" + b" " * (3 * BUDGET) + b"\n")
+    agent.say("First.")
+    agent.say("Last.")
+    agent.write()
+    agent.stop("Last.")
+    heard: list[str] = []
+    while not agent.words.settled:
+        heard += agent.poll(after=GRACE)
+    assert heard == ["First.", "Last."]
+
+
+def test_subagents_are_heard_apart(agent: Agent) -> None:
+    """With their id and kind, so that the session can decide what they may do."""
+    agent.start()
+    who = {"agent_id": "a1", "agent_type": "Explore"}
+    agent.hook(NativeName.SUBAGENT_START, **who)
+    aside = agent.folder / "main" / "subagents" / "agent-a1.jsonl"
+    append(aside, agent.line("I look.", isSidechain=True, agentId="a1"))
+    (said,) = agent.words.poll()
+    assert (said.text, said.subagent, said.agent_type) == ("I look.", "a1", "Explore")
+    assert agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="I found it.", **who) == []
+    append(aside, agent.line("I found it.", isSidechain=True, agentId="a1"))
+    (said,) = agent.words.poll()
+    assert (said.text, said.subagent) == ("I found it.", "a1")
+    assert agent.poll(after=60) == []
+
+
+def test_a_subagents_transcript_may_be_named_only_at_its_end(agent: Agent) -> None:
+    agent.start()
+    aside = agent.folder / "elsewhere.jsonl"
+    append(aside, agent.line("I found it.", isSidechain=True, agentId="a1"))
+    fields = {"agent_id": "a1", "agent_type": "Explore", "last_assistant_message": "I found it."}
+    assert agent.hook(NativeName.SUBAGENT_STOP, raw={"agent_transcript_path": str(aside)}, **fields) == [
+        "I found it."
+    ]
+    assert agent.poll(after=60) == []
+
+
+def test_the_same_words_of_a_subagent_and_of_the_agent_count_twice(agent: Agent) -> None:
+    agent.start()
+    agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="ok", agent_id="a1", agent_type="Explore")
+    agent.stop("ok")
+    assert [(said.text, said.subagent) for said in agent.words.close()] == [("ok", "a1"), ("ok", "")]
+
+
+def test_qwens_subagents_are_in_its_own_transcript(tmp_path: Path) -> None:
+    """Its hooks name a subagent in another way than its transcript; the last text still counts once."""
+    now = START
+    words = Words("qwen", clock=lambda: now)
+    path = tmp_path / "t.jsonl"
+    words.event(NativeEvent(NativeName.SESSION_START, "qwen", transcript_path=str(path), source="startup"))
+    append(path, (CAPTURED / "qwen.jsonl").read_bytes())
+    said = words.event(
+        NativeEvent(
+            NativeName.SUBAGENT_STOP,
+            "qwen",
+            transcript_path=str(path),
+            agent_id="general-purpose-call_014187000007",
+            agent_type="general-purpose",
+            last_assistant_message="Sub final.",
+            raw={"agent_transcript_path": str(path)},
+        )
+    )
+    assert [each.text for each in said if each.subagent] == ["Sub before tool.", "Sub final."]
+    now += 60
+    assert words.poll() == []
+
+
+def test_a_failed_turns_message_is_not_the_agents(agent: Agent) -> None:
+    agent.start()
+    agent.hook(NativeName.STOP_FAILURE, error="server_error", last_assistant_message="API Error: 529")
+    assert agent.poll(after=60) == []
+
+
+def test_at_the_end_of_the_agent_nothing_is_left(agent: Agent) -> None:
+    agent.start()
+    agent.say("First.")
+    agent.write()
+    agent.hook(NativeName.STOP, transcript_path="", last_assistant_message="Last.")
+    agent.say("Once more.")
+    agent.write()
+    assert texts(agent.words.close()) == ["Once more.", "Last."]
+    assert agent.words.settled
+
+
+def test_a_transcript_that_cannot_be_read_is_told_and_the_stops_are_heard(agent: Agent) -> None:
+    agent.path.mkdir()
+    agent.start()
+    agent.stop("Done.")
+    assert agent.poll(after=GRACE) == ["Done."]
+    assert agent.words.problem is not None
+    assert "not a file" in agent.words.problem
+
+
+@pytest.mark.parametrize("path", ["", "relative.jsonl", "/x\0y"])
+def test_a_path_that_is_none_leaves_the_stops(agent: Agent, path: str) -> None:
+    agent.hook(NativeName.SESSION_START, transcript_path=path)
+    agent.hook(NativeName.STOP, transcript_path=path, last_assistant_message="Done.")
+    assert agent.poll(after=GRACE) == ["Done."]
+
+
+def test_what_is_remembered_is_bounded(agent: Agent) -> None:
+    agent.start()
+    for number in range(200):
+        who = {"agent_id": f"a{number}", "agent_type": "Explore"}
+        agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="x", **who)
+    assert len(agent.words._transcripts) < 50
+    assert len(agent.words._speakers) < 100

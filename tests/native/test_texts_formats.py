@@ -1,0 +1,119 @@
+"""Transcripts as the real agents wrote them: what was said in them, and what was not.
+
+Captured from claude 2.1.197, codex 0.169.0 and qwen 0.15.10; paths are replaced and long strings cut.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relay.native.transcripts import Spoken, reader, subagent_path
+
+CAPTURED = Path(__file__).parent / "transcripts"
+
+MULTI = ["Multi first.\n\n@relay:Bob x", "Multi middle.", "Multi end."]
+FENCE = "Look:\n\n```sh\n@relay:Bob no\n```\n\n\\@relay:Bob escaped “ünï” 🙂\n- @relay:Bob yes\n"
+LONG = "Long line is here.\n" * 40
+
+EXPECTED = {
+    # its last turns: one that was interrupted with Esc, one that failed with an API error
+    "claude.jsonl": [*MULTI, "Same.", "Same.", "Same.", FENCE, "Asking a helper.", "Back again."],
+    "claude-resumed.jsonl": [*MULTI, "Same.", "Same.", "Same."],
+    "claude-forked.jsonl": [*MULTI, "Same.", "Same.", "Same.", *MULTI],
+    # the last turn was interrupted
+    "codex.jsonl": [*MULTI, LONG, "Long end."],
+    # begins with a summary that the model was asked for
+    "codex-compacted.jsonl": [*MULTI, *MULTI],
+    "qwen.jsonl": [*MULTI, "Asking a helper.", "Back again."],
+    "qwen-interrupted.jsonl": MULTI,
+}
+
+
+def spoken(name: str) -> list[Spoken]:
+    read = reader(name.partition(".")[0].partition("-")[0])
+    return [said for line in (CAPTURED / name).read_bytes().splitlines() for said in read(line)]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_text_is_found_and_nothing_else(name: str) -> None:
+    """Texts before tool calls too (R86); no summary, no API error, nothing that was cut off."""
+    assert [said.text for said in spoken(name) if not said.subagent] == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_text_has_an_id_of_its_own_and_times_never_run_back(name: str) -> None:
+    said = [each for each in spoken(name) if not each.subagent]
+    assert len({each.id for each in said}) == len(said)
+    assert all(each.time.endswith("Z") for each in said)
+    assert [each.time for each in said] == sorted(each.time for each in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "subagent"),
+    [("claude-subagent.jsonl", "a7443b7a25dc06331"), ("qwen.jsonl", "general-purpose-ua8de6")],
+)
+def test_what_a_subagent_said_is_attributed_to_it(name: str, subagent: str) -> None:
+    said = [(each.text, each.subagent, each.agent_type) for each in spoken(name) if each.subagent]
+    assert said == [(text, subagent, "general-purpose") for text in ("Sub before tool.", "Sub final.")]
+
+
+def test_claude_copies_lines_into_a_forked_session_with_their_ids_and_times() -> None:
+    """What tells the copies from what is new."""
+    old, new = spoken("claude-resumed.jsonl"), spoken("claude-forked.jsonl")
+    assert new[: len(old)] == old
+    assert len(new) == len(old) + 3
+
+
+def test_where_claude_writes_a_subagents_texts() -> None:
+    assert subagent_path("claude", "/p/S.jsonl", "a1") == "/p/S/subagents/agent-a1.jsonl"
+    assert subagent_path("claude", "/p/S.jsonl", "../../x") == ""
+    assert subagent_path("claude", "", "a1") == ""
+    assert subagent_path("qwen", "/p/S.jsonl", "a1") == ""
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex", "qwen"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b'"assistant" "AgentMessage" "subagent_name"',
+        b'{"type":"assistant"',
+        b'{"type":"assistant","message":[]}',
+        b'{"type":"assistant","message":{"content":[1,null,{"type":"text"},{"type":"text","text":7}],"parts":"x"}}',
+        b'{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage","content":{}}}}',
+        b'{"type":"system","systemPayload":{"uiEvent":{"subagent_name":[],"event.name":"qwen-code.api_response"}}}',
+        b'["assistant","AgentMessage","subagent_name"]',
+        b'{"type":"user","message":{"content":[{"type":"text","text":"\\"assistant\\" says"}]}}',
+        b'{"assistant":' + b"[" * 100_000,
+    ],
+)
+def test_a_bad_line_says_nothing(kind: str, line: bytes) -> None:
+    assert reader(kind)(line) == []
+
+
+def test_a_text_that_is_no_valid_unicode_is_made_valid() -> None:
+    line = b'{"type":"assistant","uuid":"u","message":{"content":[{"type":"text","text":"a\\ud800b \xff"}]}}'
+    (said,) = reader("claude")(line)
+    assert said.text == "a?b �"
+    said.text.encode()
+
+
+def test_qwen_with_a_server_that_counts_no_tokens_is_still_heard() -> None:
+    """Only beside counted messages does a missing count mean that the message was cut off."""
+    line = json.dumps({"type": "assistant", "uuid": "u", "message": {"parts": [{"text": "Hello."}]}}).encode()
+    assert [said.text for said in reader("qwen")(line)] == ["Hello."]
+
+
+def test_qwens_thoughts_are_not_said() -> None:
+    parts = [
+        {"text": "Let me think.", "thought": True},
+        {"text": "Hello "},
+        {"text": "there."},
+        {"functionCall": {}},
+    ]
+    line = json.dumps({"type": "assistant", "uuid": "u", "message": {"parts": parts}}).encode()
+    assert [said.text for said in reader("qwen")(line)] == ["Hello there."]

@@ -1,0 +1,136 @@
+"""Following a file that somebody else writes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.native.tail import MAX_LINE, Tail
+
+BUDGET = 1 << 20
+
+
+def read(tail: Tail, budget: int = BUDGET) -> list[bytes]:
+    lines, used = tail.read(budget)
+    assert used <= budget
+    while tail.behind():
+        more, used = tail.read(budget)
+        assert used <= budget
+        lines += more
+    return lines
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+@given(st.lists(st.binary(max_size=40)), st.lists(st.integers(0, 500)), st.integers(1, 50))
+def test_however_the_file_grows_each_line_comes_once(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], cuts: list[int], budget: int
+) -> None:
+    data = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines)
+    path = tmp_path_factory.mktemp("tail") / "t"
+    tail = Tail(path)
+    got: list[bytes] = []
+    places = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
+    for start, end in zip([0, *places], places, strict=False):
+        append(path, data[start:end])
+        got += read(tail, budget)
+    assert got == [line.replace(b"\n", b"") for line in lines]
+
+
+def test_a_file_may_come_later(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "t")
+    assert read(tail) == []
+    assert tail.problem is None
+    append(tmp_path / "t", b"a\n")
+    assert read(tail) == [b"a"]
+
+
+def test_at_the_end_means_behind_the_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, b"old\nold too\nbeing wri")
+    tail = Tail(path, at_end=True)
+    assert read(tail) == []
+    append(path, b"tten\nnew\n")
+    assert read(tail) == [b"being written", b"new"]
+
+
+def test_at_the_end_of_a_long_unfinished_line(tmp_path: Path) -> None:
+    """The rest of a line whose beginning is unknown says nothing."""
+    path = tmp_path / "t"
+    append(path, b"x" * 1_000_000)
+    tail = Tail(path, at_end=True)
+    append(path, b"y\nnew\n")
+    assert read(tail) == [b"new"]
+
+
+def test_a_line_that_is_too_long_is_left_out_and_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, b"a\n" + b"x" * (MAX_LINE + 1) + b"\n" + b"y" * MAX_LINE + b"\nb\n")
+    assert read(Tail(path)) == [b"a", b"y" * MAX_LINE, b"b"]
+
+
+def test_a_file_that_was_cut_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, b"one\ntwo\nhalf")
+    tail = Tail(path)
+    read(tail)
+    path.write_bytes(b"new\n")
+    assert read(tail) == [b"new"]
+    assert tail.restarts == 1
+
+
+def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, b"one\n")
+    tail = Tail(path)
+    read(tail)
+    append(tmp_path / "other", b"one\ntwo\n")
+    (tmp_path / "other").rename(path)
+    assert read(tail) == [b"one", b"two"]
+
+
+def test_a_file_that_was_written_anew_and_is_longer_now_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, b"one\n")
+    tail = Tail(path)
+    read(tail)
+    path.write_bytes(b"1\n2\n3\n4\n")
+    assert read(tail) == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_file_that_went_and_came_back(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, b"one\n")
+    tail = Tail(path)
+    read(tail)
+    path.unlink()
+    assert read(tail) == []
+    append(path, b"two\n")
+    assert read(tail) == [b"two"]
+
+
+def test_what_is_no_file_is_a_problem_and_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "."):
+        tail = Tail(tmp_path / name)
+        assert read(tail) == []
+        assert tail.problem is not None
+        assert "not a file" in tail.problem
+
+
+def test_a_problem_ends(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.mkdir()
+    tail = Tail(path)
+    read(tail)
+    path.rmdir()
+    append(path, b"a\n")
+    assert read(tail) == [b"a"]
+    assert tail.problem is None
