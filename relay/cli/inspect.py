@@ -140,7 +140,12 @@ class Player:
         install(registry)
         decoration = DECORATION if chosen.decoration is None else chosen.decoration.pattern
         self.reader = AutoReader(
-            recorded.columns, recorded.rows, kind=chosen.reader, marker=chosen.prefix.encode()
+            recorded.columns,
+            recorded.rows,
+            kind=chosen.reader,
+            marker=chosen.prefix.encode(),
+            echo_style=chosen.echo,
+            code_style=chosen.code,
         )
         self.found: list[Directive] = []
         self.changes: list[Change] = []

@@ -5,7 +5,8 @@
     ...                             >>>
     \\@namespace:target              literal; \\\\@ stands for a literal \\@
 
-Inside Markdown code fences (CommonMark 0.31, section 4.5) nothing is a directive.  A fence or a `<<<` that is
+Inside Markdown code fences (CommonMark 0.31, section 4.5), and in a line that is drawn as code, nothing is a
+directive.  A fence or a `<<<` that is
 never closed ends with the turn.
 """
 
@@ -71,7 +72,7 @@ class Grammar:
             if self._block.add(line):
                 found += self._end_block(line.time, unclosed=False)
             return found
-        if self._follow_fence(line.text) or self._open_fence:
+        if self._follow_fence(line.text) or self._open_fence or line.code:
             return found
         started = self._start.match(line.text) if self._prefix in line.text else None
         if started is None:

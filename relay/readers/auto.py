@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from relay.profile import CodeStyle, EchoStyle
 from relay.readers.controls import cut, leaves_line, seven_bit
+from relay.readers.drawing import Drawing
 from relay.readers.echo import Echo
 from relay.readers.flood import visible_part
 from relay.readers.line import Line
@@ -27,10 +29,21 @@ class AutoReader:
     screen:      the virtual screen, always fed; None where it cannot be had, and `unavailable` says why.
     kind:        "lines" and "screen" pin the reader ("screen" needs the screen; without it, lines).
     marker:      what begins a directive.
+    echo_style, code_style: how the agent draws what was typed into it, and code.
     """
 
-    def __init__(self, columns: int, rows: int, *, kind: Kind = "auto", marker: bytes = b"@") -> None:
+    def __init__(
+        self,
+        columns: int,
+        rows: int,
+        *,
+        kind: Kind = "auto",
+        marker: bytes = b"@",
+        echo_style: EchoStyle | None = None,
+        code_style: CodeStyle | None = None,
+    ) -> None:
         self._marker = marker
+        self._drawing = Drawing(echo_style or EchoStyle(), code_style or CodeStyle())
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._held = b""
         self.unavailable: str | None = None
@@ -43,7 +56,7 @@ class AutoReader:
         self._lines = LinesReader(columns, marker=marker, echo=self._echo)
         self._drawn: ScreenReader | None = None
         if kind == "screen" and self.screen is not None:
-            self._drawn = ScreenReader(self.screen, self._echo, marker=marker)
+            self._drawn = ScreenReader(self.screen, self._echo, marker=marker, drawing=self._drawing)
 
     @property
     def kind(self) -> Literal["lines", "screen"]:
@@ -116,7 +129,7 @@ class AutoReader:
         self._show(data[:at])
         lines = self._lines.feed(data[:at], now)
         assert self.screen is not None
-        self._drawn = ScreenReader(self.screen, self._echo, marker=self._marker)
+        self._drawn = ScreenReader(self.screen, self._echo, marker=self._marker, drawing=self._drawing)
         self._drawn.begin(self._lines.unfinished(), self._lines.settled, now)
         return lines + self._drawn.feed(data[at:], now)
 

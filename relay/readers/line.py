@@ -12,12 +12,14 @@ class Line:
 
     text: what was said, the agent's decoration (bullet, indent) included.
     time: seconds, on the clock of whoever feeds the reader (monotonic; a recording's own in inspect).
+    code: it is drawn as code, and so is no directive.
     gap:  output before this line was dropped in a flood; a grammar never joins across it.
     """
 
     text: str
     time: float
     gap: bool = False
+    code: bool = False
 
 
 class Reader(Protocol):

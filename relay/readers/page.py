@@ -34,20 +34,27 @@ class Entry:
     spoken:  what has been said of it (without blanks), or None.
     born:    when something first stood there; changed: when its text last changed (seconds).
     visible: whether it stands on the screen; its rows there are `first` to `last`.
+    echo:    it is, or was with this text, drawn as what are not the agent's words; code: as code.
     """
 
-    __slots__ = ("blanks", "born", "changed", "first", "key", "last", "spoken", "text", "visible")
+    __slots__ = (
+        *("blanks", "born", "changed", "code", "echo", "first", "key", "last"),
+        *("spoken", "text", "visible"),
+    )
 
     def __init__(self, line: Logical, now: float) -> None:
         self.spoken: str | None = None
         self.born = self.changed = now
         self.visible = True
         self.key = ""
+        self.echo = self.code = False
         self.update(line, now)
 
     def update(self, line: Logical, now: float) -> None:
         if line.key != self.key:
             self.changed = now
+            self.echo = self.code = False
+        self.echo, self.code = self.echo or line.echo, self.code or line.code
         self.text, self.key = line.text, line.key
         self.first, self.last, self.blanks = line.first, line.last, line.blanks
         self.visible = True

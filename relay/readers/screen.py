@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.echo import Echo
 from relay.readers.flood import FLOOD, hit, visible_part
 from relay.readers.line import Line
@@ -62,8 +63,9 @@ _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
 class ScreenReader:
     """A `relay.readers.line.Reader` over a virtual screen that it feeds."""
 
-    def __init__(self, screen: Screen, echo: Echo, *, marker: bytes = b"@") -> None:
+    def __init__(self, screen: Screen, echo: Echo, *, marker: bytes = b"@", drawing: Drawing = PLAIN) -> None:
         self._screen = screen
+        self._drawing = drawing
         self._echo = echo
         echo.seconds = _ECHO
         self._marker = marker.decode("utf-8", "replace")
@@ -83,6 +85,8 @@ class ScreenReader:
         self._scrolls = False  # or was, since the last look
         self._feeds = 0  # line feeds since then
         self._unseen = 0  # bytes since then
+        if drawing != PLAIN:
+            screen.marks = (self._marker, "```", "~~~", ">>>")
         screen.collect()
 
     def begin(self, unfinished: str, settled: str, now: float) -> None:
@@ -212,11 +216,11 @@ class ScreenReader:
         drained = screen.drain()
         self._gap = self._gap or drained.lost
         if self._page is self._alternate:
-            lines = logical_lines(screen.rows(), screen.columns, self._marker)
+            lines = logical_lines(screen.rows(), screen.columns, self._marker, self._drawing)
             return said + self._say(self._alternate.look(lines, self._fed, scrolls=True), now)
         rows = self._carry + drained.rows + screen.rows()
         away = len(self._carry) + len(drained.rows)
-        lines = logical_lines(rows, screen.columns, self._marker)
+        lines = logical_lines(rows, screen.columns, self._marker, self._drawing)
         gone = self._primary.look(lines, self._fed, scrolls=self._scrolls)
         self._scrolls = self._region
         off, taken = self._primary.scroll_off(away)
@@ -275,9 +279,9 @@ class ScreenReader:
         for entry in entries:
             if entry.unsaid and not self._echo.drafted(entry.text):
                 entry.spoken = entry.key
-                if not self._is_echo(above, entry.text, now):
+                if not self._is_echo(above, entry.text, now) and not entry.echo:
                     said += [Line("", now)] * min(entry.blanks, 2)
-                    said.append(Line(entry.text, now, self._gap))
+                    said.append(Line(entry.text, now, self._gap, entry.code))
                     if entry.text.endswith("<<<") and self._marker in entry.text:
                         self._form = True
                     elif entry.text.strip() == ">>>":

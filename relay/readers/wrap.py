@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.readers.controls import width
+from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.echo import squeeze
 from relay.terminal.screen import Row
 
@@ -29,20 +30,26 @@ _MAX_ROWS = 64
 
 @dataclass(slots=True)
 class Logical:
-    """One logical line: its text, the same without blanks, its first and last row, empty rows before it."""
+    """One logical line: its text, the same without blanks, its first and last row, empty rows before it.
+
+    echo: not the agent's own words, by the way it is drawn; code: drawn as code.
+    """
 
     text: str
     key: str
     first: int
     last: int
     blanks: int
+    echo: bool = False
+    code: bool = False
 
 
-def logical_lines(rows: Sequence[Row], columns: int, marker: str) -> list[Logical]:
+def logical_lines(rows: Sequence[Row], columns: int, marker: str, drawing: Drawing = PLAIN) -> list[Logical]:
     """The logical lines of `rows`, top to bottom; empty rows are counted, not listed."""
     begins = re.compile(rf"{re.escape(marker)}[A-Za-z][\w-]*:\S")
     lines: list[Logical] = []
     blanks = 0
+    behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
     at = 0
     while at < len(rows):
         first = at
@@ -50,15 +57,30 @@ def logical_lines(rows: Sequence[Row], columns: int, marker: str) -> list[Logica
         if not text or text.isspace():
             blanks += at - first
             continue
+        if sign := drawing.sign(text):
+            behind = sign
+        elif blanks or len(text) - len(text.lstrip()) < behind:
+            behind = 0
+        echo = behind > 0 or drawing.is_echo(rows[first])
         if at < len(rows) and rows[at].text and columns_of(text) * 2 > columns:
-            text, at = _hard(rows, at, text, first, columns, begins)
-        lines.append(Logical(text, squeeze(text), first, at - 1, blanks))
+            text, at = _hard(rows, at, text, first, columns, begins, drawing)
+        lines.append(
+            Logical(
+                text, squeeze(text), first, at - 1, blanks, echo, not echo and drawing.is_code(rows[first])
+            )
+        )
         blanks = 0
     return lines
 
 
 def _hard(
-    rows: Sequence[Row], at: int, text: str, first: int, columns: int, begins: re.Pattern[str]
+    rows: Sequence[Row],
+    at: int,
+    text: str,
+    first: int,
+    columns: int,
+    begins: re.Pattern[str],
+    drawing: Drawing,
 ) -> tuple[str, int]:
     """`text`, which stands in the rows from `first` to before `at`, with what was hard-wrapped below it."""
     full = rows[first].text if first == at - 1 else text
@@ -69,7 +91,7 @@ def _hard(
     chopped = False
     while at < len(rows) and rows[at].text and at - first < _MAX_ROWS:
         below = rows[at].text
-        if not _continues(full, below, columns, indents):
+        if not _continues(full, below, columns, indents) or drawing.sign(below):
             break
         if begins.match(below.lstrip()) and (is_directive or full[-1] in ".!?:;"):
             break

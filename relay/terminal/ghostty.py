@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 
 from relay.terminal import libghostty as vt
-from relay.terminal.screen import Drained, Row, Screen, ScreenUnavailable
+from relay.terminal.screen import Colours, Drained, Row, Screen, ScreenUnavailable
 
 _SLICE = 2048
 """Bytes fed between two drains. The scrollback is bounded, so what one slice scrolls off must fit in it."""
@@ -44,6 +45,7 @@ class GhosttyScreen:
     def __init__(self, columns: int, rows: int) -> None:
         self._lib = vt.load()
         self.failed: str | None = None
+        self.marks: tuple[str, ...] = ()
         self.base = 0
         self.on_osc: Callable[[bytes], None] | None = None
         self._on_reply: Callable[[bytes], None] | None = None
@@ -294,16 +296,31 @@ class GhosttyScreen:
         if self._is_spacer_head(end):
             end.x -= 1  # else the selection would reach for the wide character in the next row
         selection = vt.Selection(ctypes.sizeof(vt.Selection), start, end, False)
-        joined = self._format_rows(selection, True, count)
-        if len(joined) == count:  # no row wraps into another of these, which is the rule
-            rows = [Row(text) for text in joined]
-            rows[-1] = Row(joined[-1], self._wraps(tag, first + count - 1))
-            return rows
-        texts = self._format_rows(selection, False, count)
-        texts += [""] * (count - len(texts))
-        return [Row(text, self._wraps(tag, first + y)) for y, text in enumerate(texts)]
+        whole = self._format_rows(selection, True, count)
+        texts = whole.split("\n")
+        if len(texts) == count:  # no row wraps into another of these, which is the rule
+            rows = [Row(text) for text in texts]
+            rows[-1] = Row(texts[-1], self._wraps(tag, first + count - 1))
+        else:
+            texts = self._format_rows(selection, False, count).split("\n")
+            texts += [""] * (count - len(texts))
+            rows = [Row(text, self._wraps(tag, first + y)) for y, text in enumerate(texts)]
+        marks = [mark for mark in self.marks if mark in whole]
+        if marks:
+            for y, row in enumerate(rows):
+                at = min((at for mark in marks if (at := row.text.find(mark)) >= 0), default=-1)
+                if at >= 0:
+                    rows[y] = row._replace(colours=self._colours(tag, at, first + y))
+        return rows
 
-    def _format_rows(self, selection: vt.Selection, unwrap: bool, count: int) -> list[str]:
+    def _colours(self, tag: int, at: int, y: int) -> Colours:
+        """Those of the character `at` of row `y`; characters before it count as one column each."""
+        ref = self._ref(tag, min(at, self.columns - 1), y)
+        style = vt.Style(size=ctypes.sizeof(vt.Style))
+        _check(self._lib.ghostty_grid_ref_style(ctypes.byref(ref), ctypes.byref(style)), "reading a style")
+        return Colours(_rgb(style.foreground), _rgb(style.background))
+
+    def _format_rows(self, selection: vt.Selection, unwrap: bool, count: int) -> str:
         size = ctypes.sizeof(vt.SelectionFormat)
         options = vt.SelectionFormat(size, vt.PLAIN, unwrap, True, ctypes.pointer(selection))
 
@@ -314,7 +331,7 @@ class GhosttyScreen:
                 )
             )
 
-        return _fill(call, count * (self.columns + 1) + 256).decode("utf-8", "replace").split("\n")
+        return _fill(call, count * (self.columns + 1) + 256).decode("utf-8", "replace")
 
     def _is_spacer_head(self, ref: vt.GridRef) -> bool:
         raw, wide = c_uint64(), c_int()
@@ -363,6 +380,30 @@ class GhosttyScreen:
             return _fill(call, 16 * self.columns * self.height)
         finally:
             self._lib.ghostty_formatter_free(formatter)
+
+
+# The 16 first colours of xterm's palette; a terminal may show them otherwise.
+_BASIC = (
+    *(0x000000, 0xCD0000, 0x00CD00, 0xCDCD00, 0x0000EE, 0xCD00CD, 0x00CDCD, 0xE5E5E5),
+    *(0x7F7F7F, 0xFF0000, 0x00FF00, 0xFFFF00, 0x5C5CFF, 0xFF00FF, 0x00FFFF, 0xFFFFFF),
+)
+
+
+def _rgb(colour: vt.StyleColor) -> int | None:
+    """0xRRGGBB; of a palette colour, what xterm shows."""
+    raw: bytes = colour.value.to_bytes(8, sys.byteorder)
+    if colour.tag == vt.COLOR_RGB:
+        return int.from_bytes(raw[:3])
+    if colour.tag != vt.COLOR_PALETTE:
+        return None
+    index = raw[0]
+    if index < 16:
+        return _BASIC[index]
+    if index >= 232:
+        return 0x010101 * (8 + 10 * (index - 232))
+    red, rest = divmod(index - 16, 36)
+    levels = (0, 95, 135, 175, 215, 255)
+    return levels[red] << 16 | levels[rest // 6] << 8 | levels[rest % 6]
 
 
 def _bounded(columns: int, rows: int) -> tuple[int, int]:

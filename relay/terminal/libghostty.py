@@ -51,6 +51,8 @@ CELL_WIDE, SPACER_HEAD = 3, 3
 ROW_WRAP = 1
 # enum GhosttyTerminalUnknownSequenceTag
 UNKNOWN_OSC = 1
+# enum GhosttyStyleColorTag
+COLOR_PALETTE, COLOR_RGB = 1, 2
 
 
 class String(Structure):
@@ -126,6 +128,23 @@ class FormatterOptions(Structure):
     )
 
 
+class StyleColor(Structure):
+    # The value is a union: the byte of a palette's index, or the bytes red, green, blue.
+    _fields_ = (("tag", c_int), ("value", c_uint64))
+
+
+class Style(Structure):
+    # GhosttyStyle; what follows the colours (bold, italic, ...) is not read.
+    _fields_ = (
+        ("size", c_size_t),
+        ("foreground", StyleColor),
+        ("background", StyleColor),
+        ("underline", StyleColor),
+        ("_attributes", c_bool * 8),
+        ("_underline", c_int),
+    )
+
+
 class ModeConfig(Structure):
     _fields_ = (("mode", c_uint16), ("value", c_bool))
 
@@ -156,6 +175,7 @@ SIGNATURES: dict[str, tuple[list[object], object]] = {
     "tracked_grid_ref_set": ([c_void_p, c_void_p, Point], c_int),
     "grid_ref_cell": ([POINTER(GridRef), POINTER(c_uint64)], c_int),
     "cell_get": ([c_uint64, c_int, c_void_p], c_int),
+    "grid_ref_style": ([POINTER(GridRef), POINTER(Style)], c_int),
     "grid_ref_row": ([POINTER(GridRef), POINTER(c_uint64)], c_int),
     "row_get": ([c_uint64, c_int, c_void_p], c_int),
     "terminal_selection_format_buf": (

@@ -21,11 +21,22 @@ class ScreenUnavailable(RelayError):
     """The virtual screen cannot be had on this machine; the message says why."""
 
 
+class Colours(NamedTuple):
+    """What a cell is drawn in, as 0xRRGGBB or None for the terminal's own; reverse video is not applied."""
+
+    foreground: int | None = None
+    background: int | None = None
+
+
 class Row(NamedTuple):
-    """One row of the screen: its text without trailing blanks, and whether it soft-wraps into the next."""
+    """One row of the screen: its text without trailing blanks, and whether it soft-wraps into the next.
+
+    colours: those of the first of the screen's `marks` in it; None where there is none.
+    """
 
     text: str
     wrapped: bool = False
+    colours: Colours | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,7 @@ class Screen(Protocol):
     """A headless terminal. Not thread-safe: one thread uses it.
 
     failed:  None, or why analysis has stopped; then `feed` does nothing and the rest shows the last state.
+    marks:   texts at which a row says in which colours it is drawn; asking costs time, so at first none do.
     base:    the number of rows scrolled off and drained so far: the absolute number of the top active row.
     on_osc:  called with the content of each OSC sequence the emulator does not implement (OSC 7501 is one),
              its number included, at most 4,096 bytes.
@@ -51,6 +63,7 @@ class Screen(Protocol):
     """
 
     failed: str | None
+    marks: tuple[str, ...]
     base: int
     on_osc: Callable[[bytes], None] | None
     on_reply: Callable[[bytes], None] | None
