@@ -131,7 +131,13 @@ class Session:
         self.runner = Runner(
             setup.registry, report=self.report, note=self._printed, timeout=setup.settings.handler_seconds
         )
-        self.reader = AutoReader(*started.size, kind=setup.profile.reader, marker=setup.prefix.encode())
+        self.reader = AutoReader(
+            *started.size,
+            kind=setup.profile.reader,
+            marker=setup.prefix.encode(),
+            echo_style=setup.profile.echo,
+            code_style=setup.profile.code,
+        )
         if self.reader.unavailable is not None:
             self._notices.append(f"{self.reader.unavailable} Only what the agent prints as lines is read.")
         grammar = Grammar(setup.registry.knows, prefix=setup.prefix, decoration=setup.decoration)
