@@ -161,13 +161,13 @@ class Words:
         main, own = event.transcript_path, ""
         if event.agent_id:
             told = event.raw.get("agent_transcript_path")
-            own = told if isinstance(told, str) else subagent_path(self._kind, main, event.agent_id)
-        new = self._follow(main, event, "", "")
-        if own and own != main:
-            new = self._follow(own, event, event.agent_id, event.agent_type) or new
-        return new
+            if not isinstance(told, str) or told == main:
+                told = subagent_path(self._kind, main, event.agent_id)
+            own = told
+        new = own != main and self._follow(main, event)
+        return self._follow(own, event, event.agent_id, event.agent_type) or new
 
-    def _follow(self, path: str, event: NativeEvent, subagent: str, agent_type: str) -> bool:
+    def _follow(self, path: str, event: NativeEvent, subagent: str = "", agent_type: str = "") -> bool:
         if not path.startswith(os.sep) or "\0" in path:
             return False
         known = self._transcripts.pop(path, None)
@@ -176,7 +176,7 @@ class Words:
             return False
         since = self._began
         at_end = False
-        if not subagent and event.name in _BEGINS:
+        if event.name in _BEGINS or (subagent and event.name is NativeName.SUBAGENT_START):
             # The agent waits for this event to be answered: what is there now was said before it.
             at_end = Path(path).exists()
             if event.name is NativeName.SESSION_START:

@@ -6,6 +6,7 @@ ISO 8601 "timestamp" in UTC.
     claude  ~/.claude/projects/DIR/SESSION.jsonl: a line for each content block, about 0.1 s after the end
             of the message, often after its PreToolUse or Stop hook. Subagents: SESSION/subagents/.
     codex   ~/.codex/sessions/Y/M/D/rollout-*.jsonl: a line as soon as a text has ended, before the next hook.
+            Subagents: a rollout of their own.
     qwen    ~/.qwen/projects/DIR/chats/SESSION.jsonl: a line for each message, about when the next hook runs.
             Subagents: only in the telemetry lines of the same file.
 
@@ -38,6 +39,9 @@ class Spoken:
     agent_type: str = ""
 
 
+_HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
+"""How the subagents are called that qwen runs for itself after a turn. No hook tells of them."""
+
 Reader = Callable[[bytes], list[Spoken]]
 """What a complete line says; nothing for a line that is bad or says nothing."""
 
@@ -48,7 +52,12 @@ def reader(kind: str) -> Reader:
 
 
 def subagent_path(kind: str, transcript_path: str, agent_id: str) -> str:
-    """Where the texts of a subagent are written, if in a file apart that can be known beforehand; else ""."""
+    """The file of a subagent whose event names `transcript_path` only; "" where it has none of its own.
+
+    There claude names the session's file, codex the subagent's own; qwen has one file for all.
+    """
+    if kind == "codex":
+        return transcript_path
     if kind != "claude" or not transcript_path.endswith(".jsonl") or "/" in agent_id:
         return ""
     return f"{transcript_path.removesuffix('.jsonl')}/subagents/agent-{agent_id}.jsonl"
@@ -115,7 +124,8 @@ class _Qwen:
 
     def _subagent(self, entry: dict[str, Any]) -> list[Spoken]:
         told = _dict(_dict(entry.get("systemPayload")).get("uiEvent"))
-        if told.get("event.name") != "qwen-code.api_response" or not told.get("subagent_name"):
+        name = _str(told.get("subagent_name"))
+        if told.get("event.name") != "qwen-code.api_response" or not name or name.startswith(_HOUSEKEEPING):
             return []
         if self._counted and not told.get("total_token_count"):
             return []
@@ -125,8 +135,8 @@ class _Qwen:
             iter([_str(told.get("response_text"))]),
             _str(entry.get("uuid")),
             _str(entry.get("timestamp")),
-            agent[1] if len(agent) > 1 and agent[1] else _str(told.get("subagent_name")),
-            _str(told.get("subagent_name")),
+            agent[1] if len(agent) > 1 and agent[1] else name,
+            name,
         )
 
 

@@ -242,7 +242,7 @@ def test_back_in_a_session_of_this_run_nothing_is_missed_or_repeated(agent: Agen
 
 
 def test_a_forked_session_copies_old_lines_and_they_are_not_said(agent: Agent) -> None:
-    """`claude --resume ID --fork-session`: SessionStart names the old file; the new one begins with a copy."""
+    """`claude --resume ID --fork-session`: SessionStart names the old file, the new one begins as a copy."""
     agent.say("Said in an earlier run.")
     agent.write()
     agent.start("resume")
@@ -368,6 +368,33 @@ def test_the_same_words_of_a_subagent_and_of_the_agent_count_twice(agent: Agent)
     agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="ok", agent_id="a1", agent_type="Explore")
     agent.stop("ok")
     assert [(said.text, said.subagent) for said in agent.words.close()] == [("ok", "a1"), ("ok", "")]
+
+
+def test_codex_subagents_have_rollouts_of_their_own(tmp_path: Path) -> None:
+    """Their hooks name their own rollout as the transcript; only SubagentStop names both."""
+    now = START
+    words = Words("codex", clock=lambda: now)
+    main, aside = tmp_path / "main.jsonl", tmp_path / "aside.jsonl"
+    who = {"agent_id": "a1", "agent_type": "worker"}
+
+    def hook(name: NativeName, path: Path, **fields: Any) -> list[tuple[str, str, str]]:
+        said = words.event(NativeEvent(name, "codex", transcript_path=str(path), **fields))
+        return [(each.text, each.subagent, each.agent_type) for each in said]
+
+    hook(NativeName.SESSION_START, main, source="startup")
+    append(main, (CAPTURED / "codex-helped.jsonl").read_bytes())
+    captured = (CAPTURED / "codex-subagent.jsonl").read_bytes()
+    start = captured.index(b'"AgentMessage"')
+    append(aside, captured[: captured.rindex(b"\n", 0, start) + 1])
+    told = [("Asking a helper.", "", ""), ("Waiting.", "", ""), ("Back again.", "", "")]
+    assert hook(NativeName.SUBAGENT_START, aside, **who) == told
+    assert hook(NativeName.PROMPT_SUBMIT, aside, prompt="gamma please", **who) == []
+    append(aside, captured[captured.rindex(b"\n", 0, start) + 1 :])
+    both = {"raw": {"agent_transcript_path": str(aside)}, "last_assistant_message": "Sub final."} | who
+    heard = hook(NativeName.SUBAGENT_STOP, main, **both)
+    assert heard == [("Sub before tool.", "a1", "worker"), ("Sub final.", "a1", "worker")]
+    now += 60
+    assert words.poll() == []
 
 
 def test_qwens_subagents_are_in_its_own_transcript(tmp_path: Path) -> None:

@@ -67,10 +67,21 @@ def test_claude_copies_lines_into_a_forked_session_with_their_ids_and_times() ->
     assert len(new) == len(old) + 3
 
 
-def test_where_claude_writes_a_subagents_texts() -> None:
+def test_qwens_housekeeping_says_nothing() -> None:
+    """After a turn qwen asks the model on the side what to remember; the answer may quote anything."""
+    line = (CAPTURED / "qwen.jsonl").read_bytes().splitlines()[16]
+    assert [said.text for said in reader("qwen")(line)] == ["Sub before tool."]
+    aside = line.replace(
+        b'"subagent_name":"general-purpose"', b'"subagent_name":"managed-auto-memory-extractor"'
+    )
+    assert reader("qwen")(aside) == []
+
+
+def test_where_a_subagents_texts_are_written() -> None:
     assert subagent_path("claude", "/p/S.jsonl", "a1") == "/p/S/subagents/agent-a1.jsonl"
     assert subagent_path("claude", "/p/S.jsonl", "../../x") == ""
     assert subagent_path("claude", "", "a1") == ""
+    assert subagent_path("codex", "/p/rollout.jsonl", "a1") == "/p/rollout.jsonl"
     assert subagent_path("qwen", "/p/S.jsonl", "a1") == ""
 
 
