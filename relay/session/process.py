@@ -3,6 +3,7 @@
                      ┌→ lines ─→ events ──────┐
     tee → OutputPump ┤                        ├→ Runner → results ─→ Injector → PTY
                      └→ directives ───────────┘                         ↑
+    the agent's hooks ─→ Turns ── lines, directives, replies ←──────────┤
     Courier ─→ Mail ────────────────────────────────────────────────────┘
 
 `run` is the life of the session from the agent's first byte to its last process.
@@ -27,6 +28,7 @@ from pathlib import Path
 from relay import names
 from relay.bus.courier import Courier
 from relay.bus.message import Message
+from relay.detection.evidence import Evidence, reported
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, unescape
 from relay.errors import LedgerError, MessageRefused, RelayError
@@ -40,23 +42,30 @@ from relay.hooks.services import Member
 from relay.injection import waiting
 from relay.injection.injection import Injection, Kind, Outcome, Result
 from relay.injection.queue import Injector
-from relay.injection.readiness import SCREEN_QUIET
+from relay.injection.readiness import SCREEN_QUIET, Readiness
 from relay.injection.waiting import Wait
 from relay.journal import Journal, preview
 from relay.memory.store import MemoryStore
+from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
+from relay.session import lesson
 from relay.session.absent import NoBus, NoMemory
+from relay.session.answers import Answers
+from relay.session.attention import Attention, NoAlert
 from relay.session.control import ControlServer
 from relay.session.mail import Mail
+from relay.session.native import Bridge, NativeHooks
 from relay.session.port import SessionPort
 from relay.session.pump import OutputPump
 from relay.session.requests import Requests
 from relay.session.setup import Setup
 from relay.session.started import Started
-from relay.session.state import AgentState
+from relay.session.state import AgentState, Change
 from relay.session.terminals import TerminalClient, Terminals
+from relay.session.turns import Turns
 from relay.session.work import Workers
+from relay.terminal.status import StatusRecords
 from relay.text import count
 
 _log = logging.getLogger(__name__)
@@ -111,6 +120,7 @@ class Session:
         self.loop = asyncio.get_running_loop()
         self.claim = claim = started.claim
         self.id = started.id
+        self._bridge_dir = started.bridge_dir
         self.pty = pty = started.pty
         self._detached = started.options.detached
         self._forwarder = forwarder = started.forwarder
@@ -126,7 +136,10 @@ class Session:
         self.journal = Journal(started.home.journal, self.id, claim.name, self._journal_failed)
         self.setup = setup = Setup.load(started.options, started.home, Path.cwd())
         self.settings = setup.settings
-        self._notices = list(setup.notices)  # told as soon as there is a terminal to tell them on
+        self._notices = [
+            *setup.notices,
+            *([started.bridge_note] if started.bridge_note else []),
+        ]  # told as soon as there is a terminal to tell them on
         self.workers = Workers(self._tasks, self.tell_person)
         self.runner = Runner(
             setup.registry, report=self.report, note=self._printed, timeout=setup.settings.handler_seconds
@@ -143,8 +156,9 @@ class Session:
         grammar = Grammar(setup.registry.knows, prefix=setup.prefix, decoration=setup.decoration)
         self.pump = OutputPump(forwarder, pty, self.reader, grammar, self)
         self.terminals = Terminals(forwarder, pty, self.reader, self.workers, claim.name)
+        port = SessionPort(forwarder, pty, self.reader, self.pump, self._evidence)
         self.injector = Injector(
-            SessionPort(forwarder, pty, self.reader, self.pump),
+            port,
             setup.profile,
             on_outcome=self._on_typed,
             on_typing=self._on_typing,
@@ -153,8 +167,22 @@ class Session:
         if started.piped:
             self.injector.hold("its input is not a terminal of its own, so nothing is typed into it")
         self.state = AgentState(
-            lambda: self.injector.verdict, lambda: time.monotonic() - self.pump.last_output
+            lambda: self.injector.verdict,
+            lambda: time.monotonic() - self.pump.last_output,
+            on_change=self._on_state,
         )
+        self.answers = Answers(port, self.state.look, self.journal)
+        self._records = StatusRecords()
+        self._attention = Attention(
+            look=self.state.look,
+            fire=self.fire,
+            alert=NoAlert(),
+            # Only of an agent: a plain program's terminal gets no byte but its own.
+            report=forwarder.report if setup.profile.states else lambda report: None,
+            speaks=lambda: self._records.root() is not None,
+            journal=self.journal,
+        )
+        self._turns = Turns(self, Bridge(started.bridge, started.bridge_note))
         self._home = started.home
         self._broker_url = started.options.broker or setup.settings.broker or None
         self.courier: Courier | NoBus
@@ -208,6 +236,32 @@ class Session:
             self._notices.append(f"{error} The agent runs on without memory.")
             return NoMemory(error)
 
+    @property
+    def native(self) -> NativeHooks:
+        """The agent's own hooks."""
+        return self._turns.native
+
+    def lesson(self) -> str:
+        """What the agent is told of relay when it joins."""
+        others = [member.name for member in self.roster() if member.online is not False]
+        return lesson.compose(
+            self.setup.lesson,
+            name=self.claim.name,
+            team=self.claim.team,
+            others=others,
+            prefix=self.setup.prefix,
+        )
+
+    def _evidence(self) -> tuple[Evidence, ...]:
+        """What the agent's hooks and its status reports say of its state."""
+        found = (self._turns.evidence(), reported(self._records.root(), time.monotonic()))
+        return tuple(one for one in found if one is not None)
+
+    def _on_state(self, change: Change) -> None:
+        self._attention.changed(change)
+        if change.after == Readiness.READY:
+            self._turns.ready()
+
     # Its life.
 
     async def run(self, client: TerminalClient) -> int:
@@ -221,12 +275,15 @@ class Session:
             self.workers.spawn(control.run(), "the control socket")
             self.workers.spawn(self._run_bus(), "the bus")
             self.workers.spawn(self.injector.run(), "the injection queue")
+            self.workers.spawn(self.native.run(), "the agent's transcript")
             self._begin(client)
             code = await self._exited
             await self._end(code)
             self.workers.cancel()
         self.runner.close()
         self._memory.close()
+        if self._bridge_dir:
+            bridge.remove(self._bridge_dir)
         self.claim.release()
         return code
 
@@ -289,6 +346,8 @@ class Session:
     async def _end(self, code: int) -> None:
         """The agent has ended: forward its last words, act on them, and leave no process behind."""
         self.state.ended = True
+        self.state.look()
+        self._attention.close()
         self.pty.hang_up(signal.SIGHUP)
         self._forwarder.finish()
         # A slow terminal is waited for, as the agent itself would have, but not by `relay stop`.
@@ -372,6 +431,7 @@ class Session:
     def on_lines(self, lines: list[Line]) -> None:
         said = [unescape(line.text, self.setup.prefix) for line in lines]
         self._lines.extend(said)
+        self._turns.said(said)
         if self.runner.registry.for_event(events.Output):
             # A handler that is slower than the agent gets more lines at once, not a longer queue.
             if not self._unheard:
@@ -391,9 +451,13 @@ class Session:
     def on_output(self, data: bytes) -> None:
         self.state.suspended = False
         self.injector.output(data)
+        if self._records.feed(data, time.monotonic()):
+            self.state.look()
 
     def on_typed(self, data: bytes) -> None:
         self.injector.person(data)
+        if b"\r" in data or b"\n" in data:
+            self._turns.submitted(by_person=True)
 
     def on_screen_changed(self) -> None:
         self.terminals.screen_changed()
@@ -444,6 +508,7 @@ class Session:
     async def _start(self) -> None:
         """Let session_start's handlers have their say before the agent gets answers and mail."""
         try:
+            self._turns.begin()
             await self._fired(events.SessionStart())
         finally:
             self._started.set()
@@ -514,6 +579,7 @@ class Session:
 
     def _on_typing(self, injection: Injection) -> None:
         self.mail.typing(injection)
+        self._turns.submitted(by_person=False)
 
     def _on_typed(self, injection: Injection, outcome: Outcome) -> None:
         self.journal.write(

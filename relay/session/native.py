@@ -1,0 +1,325 @@
+"""The agent's own hooks, from the session's side: each event is noted, told to handlers, and answered.
+
+    relay hook ─→ NativeHooks.hook ─┬→ Turn        what the agent does, for the judge of readiness
+                                    ├→ Words       what it said, exactly
+                                    ├→ handlers    tool_pre, tool_post, prompt_submit, agent_end, compact
+                                    └→ Answered    their verdict, and the messages that wait, as the reply
+
+What is to reach the agent goes through the injection queue here, too: a reply takes from its head what fits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from relay.detection.evidence import Evidence
+from relay.hooks import events
+from relay.hooks.result import HookResult, denied, injected
+from relay.injection.injection import Injection, Kind, Outcome, Result, Role
+from relay.injection.queue import Injector
+from relay.journal import Journal, preview
+from relay.native.event import NativeEvent, NativeName
+from relay.native.reply import Answered, Reply, carries, render
+from relay.native.texts import Said, Words
+from relay.session.turn import Turn
+
+ROOM = 9_000
+"""Bytes of one reply: Claude Code puts strings of more than 10,000 characters into a file."""
+
+POLL = 0.1
+"""Seconds between two looks for new text while the agent works."""
+
+AFTERWARDS = 3.0
+"""Seconds after a turn in which its transcript may still grow: it lags behind the hooks."""
+
+GO_ON = "Go on."
+"""What an agent goes on with where a handler of agent_end wants that and gives no text."""
+
+CAPPED = (
+    "a handler of agent_end wants the agent to go on once more; it has done so {most} times in a row, "
+    "which is the most (continuations in relay.toml). It is left at its prompt."
+)
+
+
+class Host(Protocol):
+    """The session, as far as its native hooks need it."""
+
+    def on_bridge_alive(self) -> None:
+        """The first event has come: the hooks work."""
+        ...
+
+    def on_bridge_event(self) -> None:
+        """What the hooks say of the agent's state may have changed."""
+        ...
+
+    def on_said(self, said: Sequence[Said]) -> None:
+        """The agent said this."""
+        ...
+
+    async def ask(self, event: events.Event) -> list[HookResult]:
+        """Have the handlers of `event` called; what they tell the person is told already."""
+        ...
+
+    def give(self, text: str, source: str, kind: Kind) -> Injection:
+        """Queue a text for the agent."""
+        ...
+
+    def tell_person(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """How the agent's hooks were set up. `kind`: the dialect, "" for no bridge; `note`: what is wrong."""
+
+    kind: str = ""
+    note: str = ""
+
+
+class NativeHooks:
+    """One agent's hooks. All methods belong to the event loop's thread.
+
+    alive:  an event has come in this run; until then the screen alone tells what the agent does.
+    exact:  what the agent says is taken from its transcript, not from the screen.
+    lesson: what the agent is to be told when it joins, None once it was, or when it is not to be.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        injector: Injector,
+        journal: Journal,
+        bridge: Bridge,
+        *,
+        transcript: str = "",
+        continuations: int,
+        lesson: Callable[[], str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bridge = bridge
+        self.alive = False
+        self.turn = Turn(clock)
+        self._host = host
+        self._injector = injector
+        self._journal = journal
+        self._words = Words(transcript) if bridge.kind and transcript else None
+        self._limit = continuations
+        self._lesson = lesson
+        self._lesson_due = lesson is not None
+        self._clock = clock
+        self._listen = asyncio.Event()
+        self._listen_until = 0.0
+        self._capped = False
+        self._problem: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.alive and self._words is not None
+
+    @property
+    def description(self) -> str:
+        """For a person: whether they have spoken, what they tell, what is wrong; "" where there are none."""
+        problem = self._words.problem if self._words is not None else None
+        if not self.bridge.kind:
+            return self.bridge.note
+        if not self.alive:
+            said = "set up, and silent so far: the screen tells what it does"
+        elif self.exact:
+            said = "they tell what it does and what it says"
+        else:
+            said = "they tell what it does; what it says is read from its screen"
+        if self.turn.continuations:
+            said += f"; relay has had it go on {self.turn.continuations} times of {self._limit} at most"
+        return "; ".join(part for part in (said, self.bridge.note, problem) if part)
+
+    def lesson(self) -> str | None:
+        """What the agent is still to be told; it counts as told."""
+        if not self._lesson_due or self._lesson is None:
+            return None
+        self._lesson_due = False
+        return self._lesson()
+
+    def evidence(self) -> Evidence | None:
+        """What the hooks say of the agent's state."""
+        return self.turn.evidence() if self.alive else None
+
+    async def run(self) -> None:
+        """Read what the agent says while it works."""
+        while self._words is not None:
+            await self._listen.wait()
+            self._hear(self._words.poll())
+            if not self.turn.active and self._clock() >= self._listen_until:
+                self._listen.clear()
+                continue
+            await asyncio.sleep(POLL)
+
+    async def hook(self, event: NativeEvent, *, decide: bool) -> Answered:
+        """Note `event`; with `decide`, answer it. An observer is never answered."""
+        if not self.alive:
+            self.alive = True
+            self._host.on_bridge_alive()
+        self._journal.write(
+            "hook",
+            hook=event.name,
+            tool=event.tool_name or None,
+            decide=decide,
+            subagent=event.agent_id or None,
+        )
+        self.turn.take(event)
+        if not decide:
+            self._host.on_bridge_event()
+            return Answered("")
+        self._listen_until = self._clock() + AFTERWARDS
+        self._listen.set()
+        if self._words is not None:
+            self._hear(self._words.event(event))
+            if (problem := self._words.problem) not in {None, self._problem}:
+                self._problem = problem
+                self._host.tell_person(f"the agent's transcript: {problem}")
+        self._host.on_bridge_event()
+        answer = _ANSWERS.get(event.name)
+        answered = await answer(self, event) if answer else Answered("")
+        self._host.on_bridge_event()
+        return answered
+
+    # One method for each event that is answered.
+
+    async def _session_start(self, event: NativeEvent) -> Answered:
+        if event.source in {"clear", "compact"} and self._lesson is not None:
+            self._lesson_due = True  # what it was told is forgotten
+        return self._with_context(event)
+
+    async def _prompt_submit(self, event: NativeEvent) -> Answered:
+        self._injector.submitted(event.prompt)
+        results = await self._host.ask(events.PromptSubmit(prompt=event.prompt))
+        if reason := denied(results):
+            self.turn.end()
+            return self._reply(event, Reply(deny=reason))
+        self._queue(results)
+        return self._with_context(event)
+
+    async def _tool_pre(self, event: NativeEvent) -> Answered:
+        results = await self._host.ask(
+            events.ToolPre(event.tool_name, event.tool_input, event.tool_use_id or None)
+        )
+        self._queue(results)
+        if reason := denied(results):
+            self._journal.write("denied", tool=event.tool_name, reason=preview(reason))
+            return self._reply(event, Reply(deny=reason))
+        return self._with_context(event)
+
+    async def _tool_post(self, event: NativeEvent) -> Answered:
+        results = await self._host.ask(
+            events.ToolPost(
+                event.tool_name,
+                event.tool_input,
+                tool_response=event.tool_response,
+                error=(event.error or "it failed") if event.name is NativeName.TOOL_FAILED else None,
+                duration_ms=event.duration_ms or None,
+                tool_use_id=event.tool_use_id or None,
+            )
+        )
+        self._queue(results)
+        return self._with_context(event)
+
+    async def _stop(self, event: NativeEvent) -> Answered:
+        results = await self._host.ask(self._agent_end(event, success=True))
+        texts = injected(results)
+        if not texts and any(result.force_continue for result in results):
+            texts = [GO_ON]
+        capped = self.turn.continuations >= self._limit
+        if capped:
+            self._tell_capped(texts)
+        else:
+            for result, text in zip(_sources(results, texts), texts, strict=True):
+                self._host.give(text, result, "hook")
+        taken = [] if capped or "go_on" not in carries(event.agent, event.name) else self._injector.take(ROOM)
+        if not taken:
+            self.turn.end()
+            return Answered("")
+        text = self._injector.render_native(taken)
+        self.turn.go_on(text)
+        self._capped = False
+        self._journal.write("continued", times=self.turn.continuations, most=self._limit)
+        return self._reply(event, Reply(go_on=text), taken, role="user")
+
+    async def _stop_failure(self, event: NativeEvent) -> Answered:
+        self._queue(await self._host.ask(self._agent_end(event, success=False)))
+        return Answered("")
+
+    async def _compact(self, event: NativeEvent) -> Answered:
+        await self._host.ask(events.Compact(trigger=event.trigger))
+        return Answered("")
+
+    # What they share.
+
+    def _agent_end(self, event: NativeEvent, *, success: bool) -> events.AgentEnd:
+        return events.AgentEnd(
+            messages=tuple(self.turn.messages),
+            success=success,
+            last_assistant_message=event.last_assistant_message or None,
+            error=None if success else event.error or "the agent's model failed",
+            duration_ms=(self._clock() - self.turn.began) * 1000 if self.turn.began else None,
+        )
+
+    def _tell_capped(self, texts: list[str]) -> None:
+        """The cap is reached: what the handlers wanted is not given, and the person hears of it once."""
+        if texts and not self._capped:
+            self._capped = True
+            self._journal.write("continuation_capped", most=self._limit, text=preview(texts[0]))
+            self._host.tell_person(CAPPED.format(most=self._limit))
+
+    def _queue(self, results: Sequence[HookResult]) -> None:
+        for result in results:
+            if result.context_injection is not None:
+                self._host.give(result.context_injection, result.source, "hook")
+
+    def _with_context(self, event: NativeEvent) -> Answered:
+        """Answer with the lesson and what waits for the agent, where the reply can carry it."""
+        if "context" not in carries(event.agent, event.name) or event.agent_id:
+            return Answered("")  # a subagent's reply would reach the subagent
+        lesson = self.lesson()
+        taken = self._injector.take(ROOM - (len(lesson.encode()) if lesson else 0))
+        parts = [part for part in (lesson, self._injector.render_native(taken) if taken else None) if part]
+        return self._reply(event, Reply(context="\n\n".join(parts)), taken) if parts else Answered("")
+
+    def _reply(
+        self, event: NativeEvent, reply: Reply, taken: Sequence[Injection] = (), *, role: Role = "system"
+    ) -> Answered:
+        """`reply` as the agent's protocol has it; what was `taken` is delivered once it was printed."""
+
+        def settle(printed: bool) -> None:
+            detail = "" if printed else "the agent's hook ended before it had passed it on"
+            result = Result.INJECTED if printed else Result.UNCERTAIN
+            for injection in taken:
+                self._injector.delivered(injection, Outcome(result, detail, route="native", role=role))
+
+        return Answered(render(event, reply), settle)
+
+    def _hear(self, said: Sequence[Said]) -> None:
+        if said:
+            for one in said:
+                if not one.subagent:
+                    self.turn.say(one.text)
+            self._host.on_said(said)
+
+
+def _sources(results: Sequence[HookResult], texts: Sequence[str]) -> list[str]:
+    """Which handler each of `texts` is from."""
+    found = [result.source for result in results if result.context_injection is not None]
+    return found or [next(result.source for result in results if result.force_continue) for _ in texts]
+
+
+_ANSWERS: dict[NativeName, Callable[[NativeHooks, NativeEvent], Awaitable[Answered]]] = {
+    NativeName.SESSION_START: NativeHooks._session_start,
+    NativeName.PROMPT_SUBMIT: NativeHooks._prompt_submit,
+    NativeName.TOOL_PRE: NativeHooks._tool_pre,
+    NativeName.TOOL_POST: NativeHooks._tool_post,
+    NativeName.TOOL_FAILED: NativeHooks._tool_post,
+    NativeName.STOP: NativeHooks._stop,
+    NativeName.STOP_FAILURE: NativeHooks._stop_failure,
+    NativeName.COMPACT: NativeHooks._compact,
+}

@@ -1,0 +1,143 @@
+"""What an agent does by the word of its own hooks: its turn, and what it asks for meanwhile.
+
+    prompt_submit → working ─ tool_pre, tool_post ─→ working ─ stop → ready | stop_failure → failed
+                        └ ExitPlanMode, AskUserQuestion, permission → prompting, until that tool has ended
+
+A hook's word is a lease: an Esc fires nothing, and after an approval nothing fires until the tool has ended.
+How long it holds against what the screen shows, relay.injection.readiness says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Literal
+
+from relay.detection.evidence import Evidence
+from relay.detection.state import PromptKind
+from relay.native.event import NativeEvent, NativeName, prompt_kind
+from relay.text import one_line
+
+MAX_TEXTS = 1_000
+"""Texts of one turn that are kept for agent_end's `messages`."""
+
+_COMPARED = 200
+"""Characters by which a text that an agent goes on with is known again."""
+
+_NOTIFIED = {"permission_prompt": PromptKind.PERMISSION, "ToolPermission": PromptKind.PERMISSION}
+"""Types of notifications that say that a dialog is open (Claude Code and Qwen; Gemini)."""
+
+
+class Turn:
+    """The turn of one agent. Times are those of `clock`, in seconds.
+
+    active:        a prompt was submitted, and the turn has not ended.
+    began:         when that was.
+    messages:      what was said in it: {"role": "user" or "assistant", "content": TEXT}, in order.
+    continuations: how often in a row relay has had the agent go on with a turn that it had ended.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.active = False
+        self.began = 0.0
+        self.messages: list[dict[str, str]] = []
+        self.continuations = 0
+        self._clock = clock
+        self._continued = ""
+        self._asking: dict[str, tuple[PromptKind, str]] = {}
+        self._state: Literal["working", "ready", "failed"] | None = None
+        self._detail = ""
+        self._since = clock()
+
+    def take(self, event: NativeEvent) -> None:
+        """Note what `event` tells. Of `stop` nothing yet: the agent may be made to go on (`end`, `go_on`)."""
+        match event.name:
+            case NativeName.PROMPT_SUBMIT:
+                self._begin(event.prompt)
+            case NativeName.TOOL_PRE:
+                if kind := prompt_kind(event.tool_name):
+                    self._ask(_key(event), kind, event.tool_name)
+                else:
+                    self._work()
+            case NativeName.PERMISSION:
+                # The tools that ask by themselves need a permission, too; it is the same dialog.
+                self._ask(_key(event), prompt_kind(event.tool_name) or PromptKind.PERMISSION, event.tool_name)
+            case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
+                self._asking.pop(_key(event), None)
+                self._asking.pop(NativeName.NOTIFICATION, None)
+                self._work()
+            case NativeName.NOTIFICATION if kind := _NOTIFIED.get(event.notification_type):
+                if not self._asking:
+                    self._ask(NativeName.NOTIFICATION, kind, event.message)
+            case NativeName.STOP_FAILURE:
+                self._over("failed", event.error)
+            case NativeName.SESSION_START if event.source != "compact":
+                self.active = False
+                self._asking.clear()
+                self._state = None
+            case NativeName.SESSION_END:
+                self.active = False
+                self._asking.clear()
+                self._state = None
+
+    def say(self, text: str) -> None:
+        """Note a text of the agent's."""
+        self._note("assistant", text)
+
+    def end(self) -> None:
+        """The agent has ended its turn."""
+        self._over("ready", "")
+
+    def go_on(self, text: str) -> None:
+        """The agent was made to go on with `text`."""
+        self.continuations += 1
+        self._continued = text[-_COMPARED:]
+        self._note("user", text)
+        self._asking.clear()
+        self._work()
+
+    def evidence(self) -> Evidence | None:
+        """What the agent does, for the judge; None where its hooks have not said."""
+        age = self._clock() - self._since
+        if self._asking:
+            kind, detail = next(reversed(self._asking.values()))
+            return Evidence("hooks", "prompting", kind, detail, age)
+        return None if self._state is None else Evidence("hooks", self._state, None, self._detail, age)
+
+    def _begin(self, prompt: str) -> None:
+        if not self.active:  # a prompt typed meanwhile joins the turn
+            self.began = self._clock()
+            self.messages.clear()
+        if not self._continued or self._continued not in prompt:  # some agents submit what they go on with
+            self.continuations = 0
+            self._note("user", prompt)
+        self._asking.clear()
+        self._work()
+
+    def _work(self) -> None:
+        self.active = True
+        self._set("working")
+
+    def _over(self, state: Literal["ready", "failed"], detail: str) -> None:
+        self.active = False
+        self._asking.clear()
+        self._set(state, detail)
+
+    def _ask(self, key: str, kind: PromptKind, detail: str) -> None:
+        self.active = True
+        if key in self._asking and kind is PromptKind.PERMISSION:
+            return  # it was told by another event, which said more
+        self._asking[key] = (kind, one_line(detail, 200))
+        self._since = self._clock()
+
+    def _set(self, state: Literal["working", "ready", "failed"], detail: str = "") -> None:
+        self._state, self._detail, self._since = state, one_line(detail, 200), self._clock()
+
+    def _note(self, role: str, text: str) -> None:
+        if text and len(self.messages) < MAX_TEXTS:
+            self.messages.append({"role": role, "content": text})
+
+
+def _key(event: NativeEvent) -> str:
+    """Which call of a tool `event` is about; a request for permission does not give its id."""
+    return f"{event.tool_name} {json.dumps(event.tool_input, sort_keys=True, default=str)}"

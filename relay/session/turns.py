@@ -1,0 +1,162 @@
+"""The agent's turns, by whichever channel tells of them: its own hooks where they speak, else its screen.
+
+NativeHooks ─→ texts, events ─┐
+                              ├→ lines, directives, handlers ─→ what it goes on with
+AgentState  ─→ DrawnTurn ─────┘
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from relay.detection.evidence import Evidence
+from relay.directives.directive import Directive
+from relay.directives.grammar import Grammar
+from relay.hooks import events
+from relay.hooks.context import Context
+from relay.hooks.result import HookResult, injected
+from relay.hooks.runner import Runner
+from relay.injection.injection import Injection, Kind
+from relay.injection.queue import Injector
+from relay.journal import Journal, preview
+from relay.native.texts import Said
+from relay.readers.line import Line
+from relay.session.drawn_turn import DrawnTurn
+from relay.session.native import CAPPED, Bridge, NativeHooks
+from relay.session.pump import OutputPump
+from relay.session.setup import Setup
+from relay.session.state import AgentState
+from relay.session.work import Workers
+
+
+class Subject(Protocol):
+    """The session, as far as the turns of its agent need it."""
+
+    setup: Setup
+    runner: Runner
+    context: Context
+    pump: OutputPump
+    injector: Injector
+    journal: Journal
+    state: AgentState
+    workers: Workers
+
+    def lesson(self) -> str: ...
+    def give(self, text: str, source: str, kind: Kind) -> Injection: ...
+    def tell_person(self, text: str) -> None: ...
+    def on_lines(self, lines: list[Line]) -> None: ...
+    def on_directives(self, directives: list[Directive]) -> None: ...
+
+
+class Turns:
+    """The turns of one agent. `native`: its own hooks; implements relay.session.native.Host for them."""
+
+    def __init__(self, session: Subject, bridge: Bridge) -> None:
+        self._session = session
+        setup = session.setup
+        self._most = setup.settings.continuations
+        self._drawn = DrawnTurn()
+        self.native = NativeHooks(
+            self,
+            session.injector,
+            session.journal,
+            bridge,
+            transcript=setup.profile.native.transcript,
+            continuations=self._most,
+            lesson=session.lesson if setup.teaches else None,
+        )
+
+    def evidence(self) -> Evidence | None:
+        """What the agent's hooks say of its state."""
+        return self.native.evidence()
+
+    def begin(self) -> None:
+        """The session has begun. An agent without a bridge is taught by typing; hooks teach by themselves."""
+        if not self.native.bridge.kind:
+            self._teach()
+
+    # What the screen tells.
+
+    def submitted(self, *, by_person: bool) -> None:
+        """Something was submitted in the agent's terminal."""
+        self._drawn.submitted(by_person=by_person)
+
+    def said(self, lines: list[str]) -> None:
+        """The agent has said these lines."""
+        self._drawn.said(lines)
+
+    def ready(self) -> None:
+        """The screen shows that the agent is ready: its turn has ended, if its hooks do not tell of turns."""
+        if self.native.alive or not self._session.setup.profile.states:
+            return
+        event = self._drawn.ended()
+        if event is None:
+            return
+        self._teach()  # where it has a bridge, that has not spoken in a whole turn
+        if self._session.runner.registry.for_event(event):
+            self._session.workers.queue(event.name, self._continue(event))
+
+    async def _continue(self, event: events.AgentEnd) -> None:
+        """Let the handlers of agent_end have the agent go on, which here means that a text is typed."""
+        results = await self.ask(event)
+        texts = injected(results)
+        if not texts:
+            return
+        if self._drawn.continuations >= self._most:
+            self._session.journal.write("continuation_capped", most=self._most, text=preview(texts[0]))
+            self.tell_person(CAPPED.format(most=self._most))
+            return
+        self._drawn.continuations += 1
+        for result in results:
+            if result.context_injection is not None:
+                self.give(result.context_injection, result.source, "hook")
+
+    def _teach(self) -> None:
+        lesson = self.native.lesson()
+        if lesson is not None:
+            self.give(lesson, "relay", "notice")
+
+    # What the hooks tell (native.Host).
+
+    def on_bridge_alive(self) -> None:
+        self._session.injector.bridged = True
+        self._session.journal.write("bridge", kind=self.native.bridge.kind)
+
+    def on_bridge_event(self) -> None:
+        self._session.pump.deaf = self.native.exact
+        if not self._session.state.ended:
+            self._session.state.look()
+
+    def on_said(self, said: Sequence[Said]) -> None:
+        """The agent's own words, exactly: each text is Markdown of its own."""
+        session = self._session
+        for one in said:
+            if one.subagent:
+                session.journal.write("subagent_said", subagent=one.subagent, text=preview(one.text))
+                if session.setup.settings.subagents == "ignore":
+                    continue
+            grammar = Grammar(session.setup.registry.knows, prefix=session.setup.prefix)
+            now = time.monotonic()
+            lines = [Line(text, now) for text in one.text.splitlines()]
+            session.on_lines(lines)
+            found = [directive for line in lines for directive in grammar.line(line)]
+            session.on_directives([*found, *grammar.turn_end(now)])
+
+    async def ask(self, event: events.Event) -> list[HookResult]:
+        """Have the handlers of `event` called now; what they tell the person is told."""
+        runner = self._session.runner
+        if not runner.registry.for_event(event):
+            return []
+        results = await runner.fire(event, self._session.context)
+        for result in results:
+            if result.user_message is not None:
+                self.tell_person(f"{result.source}: {result.user_message}")
+        return results
+
+    def give(self, text: str, source: str, kind: Kind) -> Injection:
+        return self._session.give(text, source, kind)
+
+    def tell_person(self, text: str) -> None:
+        self._session.tell_person(text)

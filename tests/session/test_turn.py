@@ -1,0 +1,130 @@
+"""What an agent does by the word of its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from relay.detection.state import PromptKind
+from relay.native.event import NativeEvent, NativeName
+from relay.session.turn import Turn
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def turn(clock: Callable[[], float]) -> Turn:
+    return Turn(clock)
+
+
+def tell(turn: Turn, name: NativeName, **fields: Any) -> None:
+    turn.take(NativeEvent(name, "claude", **fields))
+
+
+def state(turn: Turn) -> tuple[str, PromptKind | None] | None:
+    evidence = turn.evidence()
+    return None if evidence is None else (evidence.state, evidence.kind)
+
+
+def test_a_turn_from_the_prompt_to_its_end(turn: Turn, clock: Clock) -> None:
+    assert turn.evidence() is None
+    tell(turn, NativeName.SESSION_START, source="startup")
+    assert turn.evidence() is None
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    assert state(turn) == ("working", None) and turn.active
+    clock.now += 2
+    evidence = turn.evidence()
+    assert evidence is not None and evidence.age == 2 and evidence.source == "hooks"
+    turn.say("Hi.")
+    turn.end()
+    assert state(turn) == ("ready", None) and not turn.active
+    assert turn.messages == [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hi."}]
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind"),
+    [("ExitPlanMode", PromptKind.PLAN_APPROVAL), ("AskUserQuestion", PromptKind.QUESTION)],
+)
+def test_the_tools_that_ask_make_it_prompting(turn: Turn, tool: str, kind: PromptKind) -> None:
+    """R88, R89, R96: the permission that they need as well is the same dialog."""
+    tell(turn, NativeName.TOOL_PRE, tool_name=tool, tool_input={"plan": "x"})
+    assert state(turn) == ("prompting", kind)
+    tell(turn, NativeName.PERMISSION, tool_name=tool, tool_input={"plan": "x"})
+    tell(turn, NativeName.NOTIFICATION, notification_type="permission_prompt")
+    assert state(turn) == ("prompting", kind)
+    tell(turn, NativeName.TOOL_POST, tool_name=tool, tool_input={"plan": "x"})
+    assert state(turn) == ("working", None)
+
+
+@pytest.mark.parametrize("tool", ["EnterPlanMode", "Bash", ""])
+def test_other_tools_ask_nothing(turn: Turn, tool: str) -> None:
+    """R90"""
+    tell(turn, NativeName.TOOL_PRE, tool_name=tool)
+    assert state(turn) == ("working", None)
+
+
+def test_an_open_permission_outlives_the_end_of_another_tool(turn: Turn) -> None:
+    bash = {"tool_name": "Bash", "tool_input": {"command": "rm x"}}
+    read = {"tool_name": "Read", "tool_input": {"path": "y"}}
+    tell(turn, NativeName.TOOL_PRE, **bash)
+    tell(turn, NativeName.PERMISSION, **bash)
+    tell(turn, NativeName.TOOL_PRE, **read)
+    tell(turn, NativeName.TOOL_POST, **read)
+    assert state(turn) == ("prompting", PromptKind.PERMISSION)
+    tell(turn, NativeName.TOOL_FAILED, **bash, error="denied")
+    assert state(turn) == ("working", None)
+
+
+def test_a_notification_alone_says_that_it_asks(turn: Turn) -> None:
+    tell(turn, NativeName.NOTIFICATION, notification_type="idle_prompt")
+    assert turn.evidence() is None
+    tell(turn, NativeName.NOTIFICATION, notification_type="ToolPermission", message="Run it?\x1b[31m")
+    evidence = turn.evidence()
+    assert evidence is not None and evidence.kind is PromptKind.PERMISSION
+    assert "\x1b" not in evidence.detail
+    tell(turn, NativeName.TOOL_POST, tool_name="any")
+    assert state(turn) == ("working", None)
+
+
+def test_a_model_that_fails(turn: Turn) -> None:
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    tell(turn, NativeName.STOP_FAILURE, error="529 overloaded")
+    evidence = turn.evidence()
+    assert evidence is not None and (evidence.state, evidence.detail) == ("failed", "529 overloaded")
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="again")
+    assert state(turn) == ("working", None)
+
+
+def test_clear_forgets_and_compacting_in_a_turn_does_not(turn: Turn) -> None:
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    tell(turn, NativeName.SESSION_START, source="compact")
+    assert state(turn) == ("working", None)
+    tell(turn, NativeName.SESSION_END, reason="clear")
+    tell(turn, NativeName.SESSION_START, source="clear")
+    assert turn.evidence() is None
+
+
+def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -> None:
+    """R10, R28: an agent that submits what it goes on with, as Gemini does, has not been prompted anew."""
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    for times in (1, 2, 3):
+        turn.go_on("[relay ab12 hook] more [/relay ab12]")
+        assert turn.continuations == times and state(turn) == ("working", None)
+        tell(turn, NativeName.PROMPT_SUBMIT, prompt="[relay ab12 hook] more [/relay ab12]")
+        assert turn.continuations == times
+    turn.end()
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="something new")
+    assert turn.continuations == 0
