@@ -17,7 +17,7 @@ from relay.errors import UsageError
 from relay.names import suggest
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "stop"),
+    "Run agents": ("wrap", "attach", "ps", "answer", "stop"),
     "Talk": ("send", "messages", "retry", "drop"),
     "Remember": ("memory",),
     "Look inside": ("explain", "events", "inspect", "agents"),

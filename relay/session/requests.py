@@ -8,17 +8,18 @@ from typing import Protocol
 
 from relay.bus.courier import Courier
 from relay.bus.message import Message
+from relay.detection.state import PromptKind
 from relay.errors import NotAllowed, UsageError
 from relay.home import Home
 from relay.hooks.services import Member
 from relay.injection.queue import Injector
-from relay.injection.readiness import Readiness
 from relay.journal import Journal
 from relay.native.event import NativeEvent, parse
 from relay.native.reply import Answered
 from relay.readers.auto import AutoReader
 from relay.session import guard
 from relay.session.absent import NoBus
+from relay.session.answers import Answers
 from relay.session.caller import agents
 from relay.session.claim import Claim
 from relay.session.control import Answer, Request
@@ -32,6 +33,8 @@ from relay.terminal.pty import Pty
 class Hooked(Protocol):
     """What the session does with what its agent's own hooks tell."""
 
+    @property
+    def description(self) -> str: ...
     async def hook(self, event: NativeEvent, *, decide: bool) -> Answered: ...
 
 
@@ -48,6 +51,7 @@ class Subject(Protocol):
     terminals: Terminals
     journal: Journal
     state: AgentState
+    answers: Answers
 
     @property
     def native(self) -> Hooked: ...
@@ -92,7 +96,7 @@ class Requests:
                 "pid": os.getpid(),
                 "agent_pid": session.pty.pid,
                 "state": state,
-                "prompt": "other" if state == Readiness.PROMPTING else None,  # kinds are not told apart yet
+                "prompt": session.state.prompt,
                 "since": session.state.since,
                 "cwd": str(session.setup.directory),
                 "id": session.id,
@@ -101,14 +105,37 @@ class Requests:
 
     async def _on_explain(self, _: Request) -> Answer:
         injector, state = self._session.injector, self._session.state
+        name = state.look()
+        verdict = state.verdict
         return {
-            "state": state.look(),
+            "state": name,
             "reason": state.reason,
+            "prompt": state.prompt,
+            "rule": "" if verdict is None else verdict.rule,
+            "lines": [] if verdict is None else list(verdict.lines),
+            "bridge": self._session.native.description,
             "profile": self._session.setup.profile.name,
             "reader": self._session.reader.kind,
             "waiting": injector.pending,
             "obstacle": injector.obstacle,
         }
+
+    async def _on_question(self, _: Request) -> Answer:
+        asked = self._session.answers.asked()
+        return {
+            "id": asked.token,
+            "kind": self._session.state.prompt or PromptKind.OTHER,
+            "lines": asked.lines,
+            "options": [{"number": each.number, "text": each.text} for each in asked.options],
+            "selected": asked.selected,
+        }
+
+    async def _on_answer(self, request: Request) -> Answer:
+        id, choice, text = (request.fields.get(name) for name in ("id", "choice", "text"))
+        if not isinstance(id, str) or not isinstance(choice, str) or not isinstance(text, str | None):
+            raise UsageError("an answer has the id of its question, and a choice or a text.")
+        by = f"pid {request.pid}"
+        return {"result": await self._session.answers.give(id, choice=choice, text=text, by=by)}
 
     async def _on_send(self, request: Request) -> Answer:
         to, body, thread = (request.fields.get(name) for name in ("to", "body", "thread"))

@@ -1,0 +1,75 @@
+"""Show what an agent asks, and answer it.
+
+Without CHOICE, only shows. CHOICE is an option's number, or how its text begins, or yes or no where it has
+such an option. What is asked is shown first, and the choice is typed only if that very question is still
+drawn. An agent may not answer: neither its own questions nor another's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from relay.errors import UsageError
+from relay.home import Home
+from relay.session.directory import call, find
+from relay.session.guard import person_only
+from relay.text import printable_json, visible
+
+PATIENCE = 30.0
+"""Seconds that a session may take: a long menu is walked through key by key."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the session, as `relay ps` lists it")
+    parser.add_argument("choice", nargs="?", metavar="CHOICE", help="an option: its number or its text")
+    parser.add_argument("--text", metavar="TEXT", help="answer with a text of your own, where it takes one")
+    parser.add_argument(
+        "--question", metavar="ID", help="only if it still asks this: the id that was shown with the question"
+    )
+    parser.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.choice is not None and args.text is not None:
+        raise UsageError("either a CHOICE or --text, not both.")
+    home = Home.from_env()
+    person_only(
+        home, "answer", "an agent may not answer what agents ask. The person can, outside of the session."
+    )
+    session = find(home, args.name, args.team)
+    asked = call(session.socket, {"op": "question"})
+    answering = args.choice is not None or args.text is not None
+    if not args.json:
+        print(_shown(session.name, asked))
+        if not answering:
+            print(f"\n`relay answer {session.name} CHOICE --question {asked['id']}` answers it.")
+    if args.question is not None and args.question != asked["id"]:
+        raise UsageError(f"{session.name} asks something else by now. Nothing was typed.")
+    if answering:
+        request = {"op": "answer", "id": asked["id"], "choice": args.choice or "", "text": args.text}
+        asked["result"] = call(session.socket, request, timeout=PATIENCE)["result"]
+    if args.json:
+        print(printable_json(asked, indent=2))
+    elif answering:
+        print(f"\n{_RESULTS[asked['result']]}")
+    return 0 if asked.get("result", "answered") == "answered" else 1
+
+
+_RESULTS = {
+    "answered": "Answered.",
+    "unconfirmed": "The answer was typed, but the question is still drawn. Look at its terminal.",
+}
+
+
+def _shown(name: str, asked: dict[str, Any]) -> str:
+    rows = [f"{name} asks ({asked['kind']}), {asked['id']}:", ""]
+    rows += [f"  {visible(line)}" for line in asked["lines"]]
+    if asked["options"]:
+        rows.append("")
+        rows += [
+            f"{'>' if each['number'] == asked['selected'] else ' '} {each['number']}. {visible(each['text'])}"
+            for each in asked["options"]
+        ]
+    return "\n".join(rows)

@@ -1,0 +1,151 @@
+"""Answering what an agent asks: deliberately, never blindly, and noted in the journal.
+
+A menu is answered as a person would: the mark is moved with the arrow keys until it is seen at the option
+that was chosen, and Enter follows only if the very same question is still drawn then.  Digits would be
+shorter, but select at once in some dialogs and not in others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from relay.errors import NotAllowed, RelayError, UsageError
+from relay.injection.port import TtyState
+from relay.injection.readiness import Readiness
+from relay.journal import Journal
+from relay.session import question
+from relay.session.question import Option, Question
+from relay.text import visible
+
+LOOK = 0.02
+"""Seconds between two looks at the screen."""
+
+FOLLOWS = 1.5
+"""Seconds in which a menu's mark follows an arrow key, and an input shows what was typed."""
+
+TAKEN = 3.0
+"""Seconds in which a question that was answered disappears."""
+
+MAX_TEXT = 1000
+"""Characters of a free answer; a terminal in canonical mode takes a line of 4,095 bytes."""
+
+UP, DOWN, ENTER = b"\x1b[A", b"\x1b[B", b"\r"
+
+
+class Screen(Protocol):
+    """The part of `relay.injection.port.Port` that is needed to answer."""
+
+    def write(self, data: bytes) -> None: ...
+    def tty(self) -> TtyState: ...
+    def output_pending(self) -> bool: ...
+    def unfinished(self) -> str: ...
+    def screen_text(self) -> list[str]: ...
+
+
+class Answers:
+    """Shows what one agent asks, and answers it.
+
+    state: looks at the agent's state (`AgentState.look`).
+    """
+
+    def __init__(self, screen: Screen, state: Callable[[], str], journal: Journal) -> None:
+        self._screen = screen
+        self._state = state
+        self._journal = journal
+        self._answering = asyncio.Lock()
+
+    def asked(self) -> Question:
+        """What is asked now; RelayError where nothing is, or a secret."""
+        if self._state() != Readiness.PROMPTING:
+            raise RelayError("it asks nothing now. `relay explain` says what it does.")
+        tty = self._screen.tty()
+        if tty.canonical and not tty.echo:
+            raise RelayError("it asks for a secret, which belongs into its own terminal: `relay attach`.")
+        return self._drawn()
+
+    async def give(self, token: str, *, choice: str = "", text: str | None = None, by: str) -> str:
+        """Answer the question that `token` names, by an option or with a text of one's own.
+
+        "answered", or "unconfirmed" where the question is still drawn afterwards. Raises RelayError, having
+        chosen nothing, where it is not the same question any more. `by`: who answers, for the journal.
+        """
+        async with self._answering:
+            asked = self.asked()
+            note = {"by": by, "asked": list(asked.lines), "choice": choice, "text": text}
+            try:
+                result = await self._give(asked, token, choice, text)
+            except RelayError as error:
+                self._journal.write("answer", **note, result="refused", detail=str(error))
+                raise
+            self._journal.write("answer", **note, result=result)
+            return result
+
+    async def _give(self, asked: Question, token: str, choice: str, text: str | None) -> str:
+        if asked.token != token:
+            raise NotAllowed("it asks something else by now. Look at that first.")
+        if not asked.options and not self._screen.tty().canonical:
+            raise RelayError("its options cannot be told from its screen. Answer it there: `relay attach`.")
+        if text is not None:
+            await self._give_text(asked, text)
+        else:
+            option = asked.choose(choice)
+            if asked.selected:
+                await self._select(asked, option)
+            else:
+                self._screen.write(option.key.encode())
+                await self._seen(lambda: self._screen.unfinished().rstrip().endswith(option.key))
+        self._screen.write(ENTER)
+        gone = await self._seen(self._is_over(asked), TAKEN)
+        return "answered" if gone else "unconfirmed"
+
+    async def _give_text(self, asked: Question, text: str) -> None:
+        if visible(text) != text or "\n" in text or "\t" in text or not 0 < len(text) <= MAX_TEXT:
+            raise UsageError(f"an answer is one line of at most {MAX_TEXT} visible characters.")
+        if asked.options and asked.free is None:
+            raise UsageError("it takes one of its options, and no text. Say the number of one.")
+        if asked.free is not None:
+            await self._select(asked, asked.free)
+        self._screen.write(text.encode())
+        end = text[-20:].split()[-1:] or [text]
+        if not await self._seen(lambda: any(end[0] in row for row in self._shown())):
+            raise RelayError("what was typed did not appear, and was not submitted. Look at its terminal.")
+
+    async def _select(self, asked: Question, option: Option) -> None:
+        """Move the mark to `option`, one key at a time."""
+        at = asked.selected
+        for _ in asked.options:
+            if at == option.number:
+                return
+            before = at
+            self._screen.write(DOWN if option.number > at else UP)
+
+            def moved(before: int = before) -> bool:
+                return self._drawn().selected != before
+
+            if not await self._seen(moved):
+                break
+            now = self._drawn()
+            if now.token != asked.token:
+                raise NotAllowed("it asks something else by now. Nothing was chosen.")
+            at = now.selected
+        if at != option.number:
+            raise RelayError("its menu does not follow the arrow keys. Nothing was chosen: `relay attach`.")
+
+    def _is_over(self, asked: Question) -> Callable[[], bool]:
+        return lambda: self._state() != Readiness.PROMPTING or self._drawn().token != asked.token
+
+    def _drawn(self) -> Question:
+        return question.find(self._screen.screen_text(), self._screen.unfinished())
+
+    def _shown(self) -> list[str]:
+        return self._screen.screen_text() or [self._screen.unfinished()]
+
+    async def _seen(self, condition: Callable[[], bool], seconds: float = FOLLOWS) -> bool:
+        """Whether the screen comes to show what `condition` looks for."""
+        for _ in range(round(seconds / LOOK)):
+            if not self._screen.output_pending() and condition():
+                return True
+            await asyncio.sleep(LOOK)
+        return False

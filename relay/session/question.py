@@ -1,0 +1,161 @@
+"""What an agent asks, as its screen shows it: a menu of numbered options, or a line that waits for a word.
+
+Do you want to proceed?          lines
+❯ 1. Yes                         options; the mark stands at the selected one
+  2. No
+
+Run shell command? (Y)es/(N)o [Yes]:
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relay.errors import UsageError
+
+MAX_LINES = 20
+"""Rows above the first option that may belong to the question."""
+
+GAP = 6
+"""Rows between two options: descriptions, a rule."""
+
+LINE_ROWS = 6
+"""Rows, with the prompt's own, that are shown of a line that asks."""
+
+_BOX = re.compile(r"^\s*[│┃║]|[│┃║]\s*$")
+_EDGE = re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
+_ORNAMENT = re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block elements
+_BESIDE = re.compile(r"\s{3,}")  # a column beside the options
+_OPTION = re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
+_FREE = re.compile(r"^(type something|enter a custom value)\b", re.IGNORECASE)
+_CHECKBOX = re.compile(r"^(\[.?\]|[☐☒☑])")
+_KEYED = re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again
+_SLASHED = re.compile(r"[\[(](?P<keys>[A-Za-z]+(?:/[A-Za-z]+)+)[\])]")  # [Y/n], (yes/no)
+_WORDS = {"y": "yes", "n": "no", "a": "all", "q": "quit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One of the answers. `key`: what is typed for it at a line prompt; "" in a menu."""
+
+    number: int
+    text: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    lines:    the rows that ask, without the options. options: by number.
+    selected: the number of the option at which a menu's mark stands; 0 where the question is a line.
+    """
+
+    lines: tuple[str, ...]
+    options: tuple[Option, ...] = ()
+    selected: int = 0
+
+    @property
+    def token(self) -> str:
+        """Equal for the same question, wherever its mark stands."""
+        said = "\0".join((*self.lines, *(f"{each.number} {each.text}" for each in self.options)))
+        return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:8]
+
+    @property
+    def free(self) -> Option | None:
+        """The option that takes a text of one's own."""
+        return next((each for each in self.options if _FREE.match(each.text)), None)
+
+    def choose(self, choice: str) -> Option:
+        """The option that `choice` names by its number or by how its text begins.
+
+        `yes` is a yes and no more, not "Yes, and don't ask again".  UsageError, with the options, if none or
+        several are meant.
+        """
+        wanted = choice.strip().casefold()
+        texts = {each: each.text.casefold() for each in self.options}
+        if wanted.isdigit():
+            found = [each for each in texts if each.number == int(wanted)]
+        else:
+            found = [each for each, text in texts.items() if wanted and text == wanted]
+            found = found or [each for each, text in texts.items() if wanted and text.startswith(wanted)]
+            if wanted == "yes":
+                found = [each for each in found if not texts[each].startswith("yes, and")]
+        if len(found) != 1:
+            how = "names several of" if found else "is none of"
+            listed = ", ".join(f"{each.number} {each.text!a}" for each in self.options) or "none is known"
+            raise UsageError(f"{choice!a} {how} its options ({listed}). Say the number.")
+        if _CHECKBOX.match(found[0].text):
+            raise UsageError("several options may be ticked there: answer it in its own terminal.")
+        return found[0]
+
+
+def find(rows: Sequence[str], unfinished: str) -> Question:
+    """What the screen asks; without a menu, what stands on the cursor's line, `unfinished`, and above it."""
+    return _menu(rows) or _line(rows, unfinished)
+
+
+def _menu(rows: Sequence[str]) -> Question | None:
+    plain = [_unboxed(row) for row in rows]
+    matches = [_OPTION.match(row) for row in plain]
+    marked = next((y for y in range(len(rows) - 1, -1, -1) if (m := matches[y]) and m["mark"]), None)
+    if marked is None or (mark := matches[marked]) is None:
+        return None
+    column, selected = len(mark["lead"]), int(mark["number"])
+    found = {selected: marked}
+    for step in (-1, 1):
+        y, number = marked, selected + step
+        while number > 0 and (next_y := _option(matches, y, step, number, column)) is not None:
+            found[number] = y = next_y
+            number += step
+    if min(found) != 1 or len(found) < 2:
+        return None
+    options = []
+    for number, y in sorted(found.items()):
+        option = matches[y]
+        assert option is not None
+        options.append(Option(number, _BESIDE.split(option["text"].strip())[0]))
+    return Question(_above(rows, plain, found[1]), tuple(options), selected)
+
+
+def _option(
+    matches: Sequence[re.Match[str] | None], y: int, step: int, number: int, column: int
+) -> int | None:
+    """The row of option `number`, next to row `y` in the direction of `step`, in the same column."""
+    for at in range(y + step, y + step * (GAP + 1), step):
+        if not 0 <= at < len(matches):
+            return None
+        option = matches[at]
+        if option is not None and int(option["number"]) == number and len(option["lead"]) == column:
+            return at
+    return None
+
+
+def _above(rows: Sequence[str], plain: Sequence[str], first: int) -> tuple[str, ...]:
+    """The rows that ask, above row `first`: up to the edge of the dialog, or to a gap of three rows."""
+    found: list[str] = []
+    for y in range(first - 1, max(first - 1 - MAX_LINES, -1), -1):
+        if _EDGE.match(rows[y]) or not any(row.strip() for row in plain[max(y - 2, 0) : y + 1]):
+            break
+        if not _ORNAMENT.match(plain[y]):
+            found.append(plain[y].strip())
+    return tuple(reversed(found))
+
+
+def _line(rows: Sequence[str], unfinished: str) -> Question:
+    drawn = [row.strip() for row in rows if not _ORNAMENT.match(row)][-LINE_ROWS:]
+    lines = tuple(drawn) or ((unfinished.strip(),) if unfinished.strip() else ())
+    keyed = [(found["key"], found["key"] + found["rest"]) for found in _KEYED.finditer(unfinished)]
+    if not keyed and (slashed := _SLASHED.search(unfinished)):
+        keyed = [(key, _WORDS.get(key.casefold(), key)) for key in slashed["keys"].split("/")]
+    return Question(lines, tuple(Option(n, text, key) for n, (key, text) in enumerate(keyed, 1)))
+
+
+def _unboxed(row: str) -> str:
+    """`row` without the sides of the boxes around it; what they enclose stays in its column."""
+    while (bare := _BOX.sub("", row)) != row:
+        row = bare
+    return row.rstrip()

@@ -1,0 +1,240 @@
+"""`relay answer`: what is asked is shown, exactly that is answered, by a person, and it is noted."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.errors import NotAllowed, UsageError
+from relay.session.directory import call
+from relay.session.question import find
+from session.puppet import events, ps
+from support import Relay, wait_until
+
+FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
+SCREENS = Path(__file__).parent.parent / "detection" / "screens"
+
+
+class Asking:
+    """An agent that asks with a menu, wrapped as claude."""
+
+    def __init__(self, relay: Relay, *options: str) -> None:
+        self.relay = relay
+        self.log = relay.home / "agent.log"
+        command = (sys.executable, str(FAKE), *options)
+        relay(
+            "wrap", "-d", "-n", "Alice", "--agent", "claude", "--", *command, env={"AGENT_LOG": str(self.log)}
+        )
+        asks(relay)
+
+    def answer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.relay("answer", "Alice", *arguments, check=False)
+
+    def question(self) -> dict[str, Any]:
+        return dict(json.loads(self.answer("--json").stdout))
+
+    @property
+    def took(self) -> list[dict[str, Any]]:
+        """What the agent was given."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()][1:]
+
+
+def asks(relay: Relay) -> None:
+    wait_until(lambda: any(row["state"] == "prompting" for row in ps(relay)))
+
+
+def entries(relay: Relay) -> list[dict[str, Any]]:
+    return [each for each in events(relay) if each["event"] == "answer"]
+
+
+def test_what_is_asked_is_shown_and_nothing_is_typed(relay: Relay) -> None:
+    """R96: control characters of the agent's do not act."""
+    alice = Asking(relay)
+    shown = alice.answer()
+    assert shown.returncode == 0
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith("Alice asks (permission), ")
+    assert lines[2:8] == [
+        "  touch made.txt",
+        "  Do you want to proceed?",
+        "",
+        "> 1. Yes",
+        "  2. Yes, and don't ask again",
+        "  3. No",
+    ]
+    assert "\x1b" not in shown.stdout
+    assert alice.took == []
+    assert entries(relay) == []
+
+
+@pytest.mark.parametrize(
+    ("choice", "number"), [("1", 1), ("3", 3), ("yes", 1), ("NO", 3), ("yes, and", 2), ("Type", 4)]
+)
+def test_the_choice_is_made_and_noted(relay: Relay, choice: str, number: int) -> None:
+    alice = Asking(relay)
+    done = alice.answer(choice)
+    assert done.returncode == 0, done
+    assert "Do you want to proceed?" in done.stdout
+    assert done.stdout.endswith("\nAnswered.\n")
+    assert alice.took == [{"chose": number, "text": ""}]
+    (entry,) = entries(relay)
+    assert entry["asked"] == ["touch made.txt", "Do you want to proceed?"]
+    assert (entry["choice"], entry["result"]) == (choice, "answered")
+    assert entry["by"].startswith("pid ")
+
+
+def test_a_text_is_typed_where_one_is_taken(relay: Relay) -> None:
+    alice = Asking(relay)
+    assert alice.answer("--text", "none of both").returncode == 0
+    assert alice.took == [{"chose": 4, "text": "none of both"}]
+
+
+def test_a_question_that_has_changed_is_not_answered(relay: Relay) -> None:
+    alice = Asking(relay)
+    refused = alice.answer("1", "--question", "12345678")
+    assert (refused.returncode, "asks something else" in refused.stderr) == (2, True)
+    (session,) = (relay.home / "run" / "sessions").glob("*/alice.sock")
+    with pytest.raises(NotAllowed):
+        call(session, {"op": "answer", "id": "12345678", "choice": "1"})
+    assert alice.took == []
+    (entry,) = entries(relay)
+    assert entry["result"] == "refused"
+    assert alice.answer("1", "--question", alice.question()["id"]).returncode == 0
+
+
+def test_a_question_that_changes_meanwhile_is_not_answered(relay: Relay) -> None:
+    alice = Asking(relay, "shifty")
+    refused = alice.answer("3")
+    assert refused.returncode == 1
+    assert "asks something else by now" in refused.stderr
+    assert alice.took == []
+
+
+def test_a_menu_that_does_not_follow_is_not_answered(relay: Relay) -> None:
+    alice = Asking(relay, "deaf")
+    refused = alice.answer("3")
+    assert refused.returncode == 1
+    assert "does not follow" in refused.stderr
+    assert alice.took == []
+
+
+def test_a_question_that_stays_is_not_called_answered(relay: Relay) -> None:
+    alice = Asking(relay, "stuck")
+    done = alice.answer("1", "--json")
+    assert (done.returncode, json.loads(done.stdout)["result"]) == (1, "unconfirmed")
+
+
+@pytest.mark.parametrize("choice", ["0", "9", "maybe", "", "y"])
+def test_a_choice_that_is_none_is_refused_with_the_options(relay: Relay, choice: str) -> None:
+    alice = Asking(relay)
+    refused = alice.answer(choice)
+    assert refused.returncode == 2
+    assert "1 'Yes'" in refused.stderr
+    assert alice.took == []
+
+
+@pytest.mark.parametrize("text", ["", "two\nlines", "\x1b[B", "x" * 1001])
+def test_a_text_that_would_act_is_refused(relay: Relay, text: str) -> None:
+    alice = Asking(relay)
+    assert alice.answer("--text", text).returncode == 2
+    assert alice.took == []
+
+
+@pytest.mark.parametrize("hidden", ["", "env -u RELAY_SESSION -u RELAY_SOCKET -u RELAY_NAME "])
+def test_an_agent_answers_nobody(relay: Relay, hidden: str) -> None:
+    alice = Asking(relay)
+    done = relay.home / "done"
+    command = shlex.join([sys.executable, "-m", "relay", "answer", "Alice", "1"])
+    script = f"{hidden}{command} > {done}.part 2>&1; mv {done}.part {done}; exec cat"
+    relay("wrap", "-d", "-n", "Mallory", "--", "sh", "-c", script)
+    wait_until(done.exists)
+    assert "an agent may not" in done.read_text()
+    assert alice.took == []
+    assert [each for each in events(relay) if each["event"] == "refused"]
+
+
+def test_a_prompt_on_a_line_is_answered(relay: Relay) -> None:
+    script = 'printf "Install? [Y/n] "; read answer; echo "got <$answer>"; exec cat'
+    relay("wrap", "-d", "-n", "Alice", "--", "sh", "-c", script)
+    asks(relay)
+    done = relay("answer", "Alice", "yes")
+    assert "1. yes\n  2. no" in done.stdout
+    (entry,) = entries(relay)
+    assert entry["result"] == "answered"
+    assert entry["asked"] == ["Install? [Y/n]"]
+
+
+def test_a_secret_is_not_asked_for_here(relay: Relay) -> None:
+    script = 'stty -echo; printf "Password: "; read answer; exec cat'
+    relay("wrap", "-d", "-n", "Alice", "--", "sh", "-c", script)
+    asks(relay)
+    refused = relay("answer", "Alice", "--text", "hunter2", check=False)
+    assert "secret" in refused.stderr
+    assert "hunter2" not in (relay.home / "state" / "events.jsonl").read_text()
+
+
+def test_where_nothing_is_asked_nothing_is_answered(relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Alice", "cat")
+    refused = relay("answer", "Alice", "1", check=False)
+    assert (refused.returncode, "asks nothing now" in refused.stderr) == (1, True)
+
+
+def screen(name: str) -> list[str]:
+    return [
+        row for row in (SCREENS / f"{name}.txt").read_text().splitlines() if not row.startswith("# title")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "options"),
+    [
+        ("claude/prompting-permission-command", "Do you want to proceed?", ["Yes", "Yes, and always", "No"]),
+        ("claude/prompting-permission-60-columns", "Bash command", ["Yes", "Yes, and always", "No"]),
+        ("claude/prompting-question-one", "Which colour shall it be?", ["Red", "Blue", "Type", "Chat"]),
+        ("claude/prompting-question-submit", "Ready to submit your answers?", ["Submit", "Cancel"]),
+        ("claude/prompting-other-trust-folder", "Security guide", ["Yes, I trust this folder", "No, exit"]),
+        ("codex/prompting-permission-command", "$ touch made.txt && echo OUT", ["Yes, proceed", "Yes", "No"]),
+        ("codex/prompting-question-plan-mode", "Which colour shall it be?", ["Red", "Blue", "None"]),
+        ("qwen/prompting-permission-command", "Allow execution of: 'touch'?", ["Yes", "Alw", "Alw", "No"]),
+        ("qwen/prompting-plan_approval-plan", "2. Test it", ["Yes, restore", "Yes", "Yes", "No"]),
+        ("gemini/prompting-permission-command", "touch made.txt && echo OUT", ["Allow once", "Allow", "No"]),
+        ("gemini/prompting-question-one", "Which colour shall it be?", ["Red", "Blue", "Enter"]),
+        ("aider/prompting-permission-command", "touch made.txt && echo OUT", ["Yes", "No", "Don't"]),
+    ],
+)
+def test_the_dialogs_of_real_agents(name: str, line: str, options: list[str]) -> None:
+    rows = screen(name)
+    asked = find(rows, rows[-1])
+    assert line in asked.lines
+    assert [each.number for each in asked.options] == list(range(1, len(options) + 1))
+    for option, begin in zip(asked.options, options, strict=True):
+        assert option.text.startswith(begin)
+
+
+def test_yes_is_no_more_than_yes() -> None:
+    for name, number in [("codex/prompting-permission-command", 1), ("qwen/prompting-plan_approval-plan", 1)]:
+        rows = screen(name)
+        assert find(rows, "").choose("yes").number == number
+    asked = find(screen("codex/prompting-permission-command"), "")
+    with pytest.raises(UsageError, match="several"):
+        asked.choose("yes,")
+
+
+def test_what_can_be_ticked_is_left_to_its_terminal() -> None:
+    with pytest.raises(UsageError, match="ticked"):
+        find(screen("claude/prompting-question-many"), "").choose("1")
+
+
+def test_the_mark_does_not_make_another_question() -> None:
+    rows = screen("claude/prompting-permission-command")
+    moved = [row.replace("❯ 1.", "  1.").replace("  3. No", "❯ 3. No") for row in rows]
+    assert find(moved, "").selected == 3
+    assert find(moved, "").token == find(rows, "").token
+    other = [row.replace("touch made.txt", "rm -rf /") for row in rows]
+    assert find(other, "").token != find(rows, "").token
