@@ -34,7 +34,7 @@ class DrawnTurn:
             del self._lines[:-MAX_LINES]
 
     def ended(self) -> events.AgentEnd | None:
-        """The agent is ready: the event of the turn that has ended; None where none had begun, or said anything."""
+        """The agent is ready: the event of a turn that has ended; None where none had begun."""
         if self._began is None or not self._lines:
             return None
         text = "\n".join(self._lines).strip()
