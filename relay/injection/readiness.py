@@ -58,6 +58,11 @@ FAILURE = 60.0
 """Seconds for which an agent that failed is left alone; then a text may try it again."""
 
 
+NEAR_ROWS = 4
+"""The same at the moment of an Enter, for an agent with state rules: what it said may quote a dialog just above
+its input, which takes three rows or more."""
+
+
 class Readiness(StrEnum):
     READY = "ready"
     WORKING = "working"
@@ -130,14 +135,16 @@ def judge(sight: Sight, profile: Profile) -> Verdict:
 
 def danger(sight: Sight, profile: Profile) -> Verdict | None:
     """Why nothing must be typed or submitted, however quiet the program is; None if nothing forbids it."""
-    return _danger(sight, profile, _shown(sight, profile))
+    return _danger(sight, profile, _shown(sight, profile), NEAR_ROWS if profile.states else DIALOG_ROWS)
 
 
 def _shown(sight: Sight, profile: Profile) -> Detection | None:
     return detect(Look(sight.drawn, sight.title), profile) if profile.states else None
 
 
-def _danger(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict | None:
+def _danger(
+    sight: Sight, profile: Profile, shown: Detection | None, dialog_rows: int = DIALOG_ROWS
+) -> Verdict | None:
     tty = sight.tty
     if profile.inject == "never":
         return _unsafe(
@@ -150,7 +157,7 @@ def _danger(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict 
         return _unsafe("another program has the terminal's foreground")
     if shown is not None and shown.state == "prompting":
         return _by(shown, Readiness.PROMPTING, "it shows a dialog")
-    if sight.alternate and not profile.fullscreen:
+    if sight.alternate and not profile.fullscreen and shown is None:
         return _unsafe("it shows a full-screen interface that relay does not know")
     if tty.canonical and not tty.echo:
         return Verdict(Readiness.PROMPTING, "its terminal does not echo: it asks for a password")
@@ -163,7 +170,7 @@ def _danger(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict 
         return _unsafe(
             f"the line {_show(sight.unfinished)} is the prompt of a shell or language (rule {rule})"
         )
-    return _asking(sight, profile, ordinary)
+    return _asking(sight, profile, ordinary, dialog_rows)
 
 
 def _told_asking(sight: Sight, shown: Detection | None) -> Verdict | None:
@@ -171,8 +178,8 @@ def _told_asking(sight: Sight, shown: Detection | None) -> Verdict | None:
     for evidence in sight.evidence:
         if evidence.state != "prompting":
             continue
-        if evidence.source == "hooks" and evidence.age >= PROMPT_LEASE and shown is not None:
-            continue  # it was answered, or never drawn: the screen shows what only follows a dialog
+        if evidence.source == "hooks" and evidence.age >= PROMPT_LEASE and _moved_on(sight, shown):
+            continue
         what = evidence.kind or PromptKind.OTHER
         detail = f": {one_line(evidence.detail, 60)}" if evidence.detail else ""
         left = PROMPT_LEASE - evidence.age
@@ -183,6 +190,13 @@ def _told_asking(sight: Sight, shown: Detection | None) -> Verdict | None:
             what,
         )
     return None
+
+
+def _moved_on(sight: Sight, shown: Detection | None) -> bool:
+    """Whether the screen shows what only follows a dialog: it works, or waits at its input for some time."""
+    if shown is None:
+        return False
+    return shown.state != "ready" or sight.quiet >= PROMPT_LEASE
 
 
 def _told(sight: Sight, shown: Detection | None) -> Verdict | None:
@@ -200,8 +214,6 @@ def _told(sight: Sight, shown: Detection | None) -> Verdict | None:
             return Verdict(
                 Readiness.FAILED, f"{_source(evidence)} that it failed: {why}", FAILURE - evidence.age
             )
-        if evidence.source == "hooks" and evidence.state == "ready":
-            return None
     return None
 
 
@@ -245,7 +257,7 @@ def _screen_program(sight: Sight, profile: Profile) -> Verdict:
     return Verdict(Readiness.READY, f"it has been quiet for {SCREEN_QUIET} s and shows an input")
 
 
-def _asking(sight: Sight, profile: Profile, ordinary: bool) -> Verdict | None:
+def _asking(sight: Sight, profile: Profile, ordinary: bool, dialog_rows: int) -> Verdict | None:
     """The verdict *prompting*, if the program asks for something that ordinary text must not answer."""
     line = sight.unfinished
     if not ordinary and (rule := _match((*profile.decisions, *profile.questions), line)):
@@ -256,7 +268,7 @@ def _asking(sight: Sight, profile: Profile, ordinary: bool) -> Verdict | None:
         # questions are the agent's conversation.
         rules, rows = profile.decisions, drawn[-2 if line.strip() else -1 :]
     else:
-        rules, rows = (*profile.decisions, *profile.dialogs), drawn[-DIALOG_ROWS:]
+        rules, rows = (*profile.decisions, *profile.dialogs), drawn[-dialog_rows:]
     for row in rows:
         if rule := _match(rules, row):
             return Verdict(Readiness.PROMPTING, f"{_show(row)} reads as a dialog (rule {rule})")

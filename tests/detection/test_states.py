@@ -1,4 +1,4 @@
-"""The states of real agents by the shipped profiles: recordings, rendered screens, the table of the README."""
+"""The states of real agents by the shipped profiles: recordings, rendered screens, and the README."""
 
 from __future__ import annotations
 

@@ -7,11 +7,24 @@ from dataclasses import replace
 import pytest
 from ptyagent import shipped
 
+from relay.detection.evidence import Evidence
+from relay.detection.state import PromptKind
 from relay.injection.port import TtyState
-from relay.injection.readiness import QUIET, SCREEN_QUIET, Sight, judge
+from relay.injection.readiness import (
+    FAILURE,
+    PROMPT_LEASE,
+    QUIET,
+    SCREEN_QUIET,
+    WORK_LEASE,
+    Sight,
+    Verdict,
+    danger,
+    judge,
+)
 from relay.injection.waiting import Wait
 
 GENERIC = shipped()
+CLAUDE = shipped("claude")
 LINES = Sight(
     tty=TtyState(canonical=True, echo=True, icrnl=True, foreground=7, agent_group=7),
     wait=Wait.READ,
@@ -143,3 +156,150 @@ def test_the_users_opt_in_is_obeyed() -> None:
     shell = shipped("shell")
     assert judge(replace(LINES, unfinished="$ "), shell).state == "unsafe"
     assert judge(replace(LINES, unfinished="$ "), replace(shell, inject="auto")).state == "ready"
+
+
+RULE = "─" * 60
+BOX = (RULE, "❯", RULE)
+AT_INPUT = ("● Done.", *BOX, "  ? for shortcuts")
+AT_WORK = ("● Reading", "✻ Thinking… (3s)", *BOX, "  esc to interrupt")
+DIALOG = (RULE, " Bash command", " Do you want to proceed?", " ❯ 1. Yes", "   2. No", " Esc to cancel")
+UNKNOWN = ("something that no rule knows",)
+QUOTED = ("● It asked:", "  Do you want to proceed?", "  ❯ 1. Yes", "    2. No", "  Esc to cancel", *AT_INPUT)
+LONG_QUIET = WORK_LEASE
+
+
+def _claude(drawn: tuple[str, ...], quiet: float = SCREEN_QUIET, **changes: object) -> Verdict:
+    sight = replace(SCREEN, drawn=drawn, rows=drawn, unfinished=drawn[-1], quiet=quiet)
+    return judge(replace(sight, **changes), CLAUDE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "state", "rule"),
+    [
+        (AT_INPUT, "ready", "empty input"),
+        (AT_WORK, "working", "footer of a turn"),
+        (DIALOG, "prompting", "permission dialog"),
+        (QUOTED, "ready", "empty input"),
+        (UNKNOWN, "working", ""),
+        ((*AT_INPUT, *DIALOG), "prompting", "permission dialog"),
+        ((*DIALOG, *AT_INPUT), "ready", "empty input"),  # an answered one that was not erased
+    ],
+)
+def test_an_agent_with_state_rules(drawn: tuple[str, ...], state: str, rule: str) -> None:
+    """R97: quiet alone never makes such an agent ready."""
+    verdict = _claude(drawn, quiet=LONG_QUIET)
+    assert (verdict.state, verdict.rule) == (state, rule)
+
+
+def test_a_rule_is_named_with_its_lines_and_kind() -> None:
+    verdict = _claude(DIALOG)
+    assert verdict.kind == "permission"
+    assert verdict.lines == ("Do you want to proceed?", "❯ 1. Yes", "Esc to cancel")
+    assert "'permission dialog'" in verdict.reason
+    assert _claude(AT_INPUT).kind is None
+
+
+def test_a_rule_for_ready_still_waits_for_quiet() -> None:
+    verdict = _claude(AT_INPUT, quiet=SCREEN_QUIET / 2)
+    assert (verdict.state, verdict.wait) == ("working", SCREEN_QUIET / 2)
+
+
+def test_the_title_counts() -> None:
+    assert _claude(AT_INPUT, title="⠂ Mending it").state == "working"
+    assert _claude(AT_INPUT, title="✳ Mending it").state == "ready"
+
+
+def test_a_dialog_in_another_frame_is_one_too() -> None:
+    """An agent may draw on the alternate screen, if the profile knows what it draws."""
+    assert _claude(DIALOG, alternate=True).state == "prompting"
+    assert _claude(AT_INPUT, alternate=True).state == "ready"
+    assert _claude(UNKNOWN, alternate=True).state == "unsafe"
+
+
+def test_its_own_input_is_not_there_while_the_terminal_takes_lines() -> None:
+    aider = replace(LINES, drawn=("─" * 60, "diff>"), rows=("─" * 60, "diff>"), quiet=9.0, unfinished="diff>")
+    assert judge(aider, shipped("aider")).state == "working"
+    raw = replace(aider, tty=replace(aider.tty, canonical=False, echo=False))
+    assert judge(raw, shipped("aider")).state == "ready"
+
+
+def test_an_error_is_left_alone_for_a_while() -> None:
+    drawn = ("● API Error: 529 Overloaded", *AT_INPUT[1:])
+    verdict = _claude(drawn)
+    assert (verdict.state, verdict.rule, verdict.wait) == ("failed", "API error", FAILURE - SCREEN_QUIET)
+    assert _claude(drawn, quiet=FAILURE).state == "ready"
+
+
+def _hooks(state: str, age: float, **more: object) -> tuple[Evidence, ...]:
+    return (Evidence("hooks", state, age=age, **more),)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "quiet", "evidence", "state"),
+    [
+        # The hooks' word that it works ends at an input that was quiet for long: an Esc fires no Stop.
+        (AT_INPUT, SCREEN_QUIET, _hooks("working", 9.0), "working"),
+        (AT_INPUT, WORK_LEASE, _hooks("working", 9.0), "ready"),
+        (UNKNOWN, 60.0, _hooks("working", 60.0), "working"),
+        # Their word that it asks ends when the screen shows what only follows a dialog.
+        (AT_INPUT, SCREEN_QUIET, _hooks("prompting", 0.1), "prompting"),
+        (AT_INPUT, PROMPT_LEASE, _hooks("prompting", PROMPT_LEASE), "ready"),
+        (AT_INPUT, SCREEN_QUIET, _hooks("prompting", PROMPT_LEASE), "prompting"),
+        (AT_WORK, 0.1, _hooks("prompting", PROMPT_LEASE), "working"),
+        (AT_WORK, 0.1, _hooks("prompting", 0.1), "prompting"),
+        (UNKNOWN, 60.0, _hooks("prompting", 60.0), "prompting"),
+        # Nothing makes it ready over a dialog that is drawn, or over what no rule knows.
+        (DIALOG, 60.0, _hooks("ready", 0.1), "prompting"),
+        (UNKNOWN, 60.0, _hooks("ready", 0.1), "working"),
+        (AT_WORK, 60.0, _hooks("ready", 0.1), "working"),
+        (AT_INPUT, 1.0, _hooks("ready", 0.1), "ready"),
+        # An error is left alone for a while.
+        (AT_INPUT, 5.0, _hooks("failed", 5.0), "failed"),
+        (AT_INPUT, 5.0, _hooks("failed", FAILURE), "ready"),
+        # The reports come after the hooks, and before the screen.
+        (AT_INPUT, 60.0, (Evidence("status", "working"),), "working"),
+        (AT_INPUT, 60.0, (Evidence("status", "prompting"),), "prompting"),
+        (UNKNOWN, 60.0, (Evidence("status", "ready"),), "working"),
+        (AT_INPUT, 60.0, (Evidence("status", "ready"),), "ready"),
+        (AT_INPUT, 60.0, (Evidence("status", "failed", age=1.0), *_hooks("working", 1.0)), "failed"),
+    ],
+)
+def test_what_hooks_and_reports_say(
+    drawn: tuple[str, ...], quiet: float, evidence: tuple[Evidence, ...], state: str
+) -> None:
+    assert _claude(drawn, quiet, evidence=evidence).state == state
+
+
+def test_what_the_hooks_say_is_told() -> None:
+    evidence = _hooks("prompting", 0.5, kind=PromptKind.PERMISSION, detail="Bash\x1b[2J")
+    verdict = _claude(AT_WORK, evidence=evidence)
+    assert (verdict.kind, verdict.wait) == ("permission", PROMPT_LEASE - 0.5)
+    assert "permission" in verdict.reason and "\x1b" not in verdict.reason
+    failed = _claude(AT_INPUT, evidence=_hooks("failed", 1.0, detail="529 Overloaded"))
+    assert "529 Overloaded" in failed.reason and failed.wait == FAILURE - 1.0
+
+
+def test_a_report_of_a_program_without_rules() -> None:
+    unknown = replace(SCREEN, bracketed_paste=False, unfinished="q to quit")
+    assert judge(unknown, GENERIC).state == "unsafe"
+    assert judge(replace(unknown, evidence=(Evidence("status", "ready"),)), GENERIC).state == "ready"
+    assert judge(replace(unknown, evidence=(Evidence("status", "working"),)), GENERIC).state == "working"
+    password = replace(unknown, unfinished="Password: ", evidence=(Evidence("status", "ready"),))
+    assert judge(password, GENERIC).state == "prompting"
+
+
+def test_enter_is_not_pressed_over_a_dialog() -> None:
+    sight = replace(SCREEN, drawn=DIALOG, rows=DIALOG, unfinished="")
+    found = danger(sight, CLAUDE)
+    assert found is not None and found.state == "prompting"
+    typed = ("● Done.", RULE, "❯ esc to cancel", RULE, "  ? for shortcuts")
+    assert danger(replace(sight, drawn=typed, rows=(*typed[:2], *typed[3:])), CLAUDE) is None
+    asked = danger(replace(sight, drawn=AT_INPUT, rows=AT_INPUT, evidence=_hooks("prompting", 0.0)), CLAUDE)
+    assert asked is not None and asked.state == "prompting"
+
+
+def test_a_quoted_dialog_above_a_text_in_the_input_keeps_no_enter_back() -> None:
+    for draft in (("❯ hello",), ("❯ hello", "  and more")):
+        drawn = (*QUOTED[:-4], RULE, *draft, RULE, "  ? for shortcuts")
+        rows = tuple(row for row in drawn if row not in draft)
+        assert danger(replace(SCREEN, drawn=drawn, rows=rows, unfinished=""), CLAUDE) is None
