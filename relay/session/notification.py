@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 
 TIMEOUT = 10.0
 """Seconds that a desktop gets to take a notification; D-Bus may have to start its service."""
@@ -21,6 +22,8 @@ async def notify(title: str, text: str) -> str:
     """Show a notification; "" or, for a person, why it was not shown. Both texts are safe to show."""
     if os.environ.get("CI"):
         return "nobody looks at the desktop of a CI machine"
+    if sys.platform == "linux" and not _has_bus():
+        return "there is no desktop here: no D-Bus session bus"
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -40,6 +43,12 @@ async def notify(title: str, text: str) -> str:
             await process.wait()
     last = said.decode(errors="replace").strip().rpartition("\n")[2]
     return (last or f"exit code {process.returncode}") if process.returncode else ""
+
+
+def _has_bus() -> bool:
+    """Whether there is a D-Bus session bus: the environment says where, or it is where systemd puts it."""
+    usual = Path(os.environ.get("XDG_RUNTIME_DIR", "/nowhere")) / "bus"
+    return "DBUS_SESSION_BUS_ADDRESS" in os.environ or usual.exists()
 
 
 def main() -> int:

@@ -49,11 +49,12 @@ from relay.memory.store import MemoryStore
 from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
-from relay.session import lesson
+from relay.session import lesson, notification
 from relay.session.absent import NoBus, NoMemory
 from relay.session.answers import Answers
-from relay.session.attention import Attention, NoAlert
+from relay.session.attention import Alert, Attention, NoAlert
 from relay.session.control import ControlServer
+from relay.session.escalation import Escalation
 from relay.session.mail import Mail
 from relay.session.native import Bridge, NativeHooks
 from relay.session.port import SessionPort
@@ -176,7 +177,7 @@ class Session:
         self._attention = Attention(
             look=self.state.look,
             fire=self.fire,
-            alert=NoAlert(),
+            alert=self._alert(),
             # Only of an agent: a plain program's terminal gets no byte but its own.
             report=forwarder.report if setup.profile.states else lambda report: None,
             speaks=lambda: self._records.root() is not None,
@@ -216,6 +217,36 @@ class Session:
             tell_agent=self._notify_agent,
             tell_person=self.tell_person,
         )
+
+    def _alert(self) -> Alert:
+        """Who hears of it when the agent asks; what a shell asks is asked by the person who uses it."""
+        if self.setup.profile.inject == "never":
+            return NoAlert()
+        screen = self.reader.screen
+        return Escalation(
+            self.claim.name,
+            action=self.settings.on_prompt,
+            to=self.settings.escalate_to,
+            show=self._forwarder.aside if self.setup.profile.states else lambda data: None,
+            title=lambda: "" if screen is None else screen.title,
+            notify=lambda title, text: self.workers.spawn(self._notify(title, text), "a notification"),
+            send=self._escalate,
+            journal=self.journal,
+            clock=time.monotonic,
+            later=self.loop.call_later,
+        )
+
+    async def _notify(self, title: str, text: str) -> None:
+        if why := await notification.notify(title, text):
+            self.journal.write("notification", shown=False, reason=why)
+
+    def _escalate(self, to: str, text: str) -> None:
+        if names.same(to, self.claim.name):
+            return  # it is the one that asks
+        try:
+            self.mail.send(to, text)
+        except RelayError as error:
+            self.tell_person(f"{to} was not told that {self.claim.name} asks: {error}")
 
     def _open_bus(self) -> Courier:
         return Courier(

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from relay.errors import NotAllowed, UsageError
 from relay.session.directory import call
 from relay.session.question import find
-from session.puppet import events, ps
+from session.puppet import events, messages, ps
 from support import Relay, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
@@ -238,3 +239,28 @@ def test_the_mark_does_not_make_another_question() -> None:
     assert find(moved, "").token == find(rows, "").token
     other = [row.replace("touch made.txt", "rm -rf /") for row in rows]
     assert find(other, "").token != find(rows, "").token
+
+
+def test_the_person_hears_of_it_wherever_they_look(relay: Relay) -> None:
+    """R96: in the terminal and in `relay ps` at once; whom the settings name gets a message."""
+    (relay.home / "config").mkdir(exist_ok=True)
+    (relay.home / "config" / "relay.toml").write_text('escalate_to = "Lead"\n')
+    relay("wrap", "-d", "-n", "Lead", "cat")
+    wait_until(lambda: any(row["state"] == "ready" for row in ps(relay)))
+    alice = pexpect.spawn(
+        sys.executable,
+        ["-m", "relay", "wrap", "-n", "Alice", "--agent", "claude", "--", sys.executable, str(FAKE)],
+        env=relay.environment | {"AGENT_LOG": str(relay.home / "agent.log")},
+        dimensions=(30, 100),
+        timeout=20,
+    )
+    alice.expect_exact(b"\x1b[22;0t\x1b]2;Alice asks: permission\x1b\\\x07")
+    (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
+    assert (row["state"], row["prompt"]) == ("prompting", "permission")
+    wait_until(lambda: messages(relay, "--to", "Lead"))
+    (sent,) = messages(relay, "--to", "Lead")
+    assert "Alice waits for a decision (permission)" in sent["body"]
+    assert "\n> Do you want to proceed?" in sent["body"]
+    relay("answer", "Alice", "no")
+    alice.expect_exact(b"\x1b[23;0t")
+    alice.close(force=True)

@@ -157,6 +157,10 @@ def test_a_machine_without_a_desktop_is_one_line_for_the_journal(
     said = asyncio.run(notification.notify("Alice asks", "text"))
     assert said
     assert "\n" not in said
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    if sys.platform == "linux":
+        assert "no desktop" in asyncio.run(notification.notify("Alice asks", "text"))
     monkeypatch.setenv("CI", "true")
     assert "CI" in asyncio.run(notification.notify("Alice asks", "text"))
 
