@@ -1,9 +1,8 @@
 """Codex: `-c hooks...` flags, each with the hash that makes our entries, and no others, trusted.
 
-Codex skips hooks that nobody has reviewed.  Its flag to skip the review would let the project's and the user's
-unreviewed hooks run, too; so each entry of ours comes with the record that a review would have left, as
-`hooks.state` for this run.  An entry whose record does not fit is skipped, which is what happens should a later
-version hash differently.
+Codex skips hooks that nobody has reviewed.  Its flag to skip the review would let the project's and the
+user's unreviewed hooks run, too; so each entry of ours comes with the record that a review would have left,
+as `hooks.state` for this run.  Should a later version hash differently, it asks its person for a review.
 """
 
 from __future__ import annotations

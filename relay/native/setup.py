@@ -34,8 +34,8 @@ TIMEOUT = int(client.TAKEN + client.ANSWER) + 7
 
 KINDS = frozenset(EVENTS)
 
-_UNASKED = {NativeName.MESSAGE_DISPLAY}
-"""Events without an entry: they come many times a second, and each costs a process."""
+_UNASKED = {("claude", NativeName.MESSAGE_DISPLAY), ("gemini", NativeName.COMPACT)}
+"""Events without an entry: one comes many times a second, one in each turn, and each costs a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ def prepare(
             f"there is no bridge to agents of the kind {kind!a}; known are {', '.join(sorted(KINDS))}"
         )
     agent: Agent = importlib.import_module(f"relay.native.{kind}")
+    private_directory(Path(run_dir).parent)
     private_directory(run_dir)
     try:
         return agent.prepare(Run(tuple(command), at, dict(env), run_dir, socket))
@@ -164,7 +165,7 @@ def rules(kind: str, socket: str, handle: Any = handler) -> Rules:
     found: Rules = {
         event: [{"hooks": [handle(call(kind, socket, "decide", event))]}]
         for event, name in EVENTS[kind].items()
-        if name not in _UNASKED
+        if (kind, name) not in _UNASKED
     }
     if "PreToolUse" in found:
         observer = {"matcher": OBSERVED, "hooks": [handle(call(kind, socket, "pretooluse"))]}

@@ -198,7 +198,8 @@ def _bridge(
 
 
 def _bridge_dir(home: Home, session_id: str) -> str:
-    return os.path.join(home.run_dir, "native", session_id)
+    """A place for the files of one run. Not beside the sockets: agents distrust what lies below /tmp."""
+    return os.path.join(home.state_dir, "native", session_id)
 
 
 def _remove_bridge(kind: str, home: Home, session_id: str) -> None:

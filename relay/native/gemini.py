@@ -1,0 +1,48 @@
+"""Gemini: the file of system defaults of a run (relay.native.defaults). Its timeouts are in milliseconds.
+
+It reads such a file only where nobody but root could have written it (0.61.0), and complains on its screen of
+any other.  It has no other place for the hooks of one run: an agent of anybody else has no bridge.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relay.errors import ConfigError
+from relay.native import setup
+from relay.native.defaults import Defaults
+from relay.native.setup import TIMEOUT, Prepared, Run, rules
+
+DEFAULTS = Defaults(
+    "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
+    "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+    "/etc/gemini-cli",
+    "/Library/Application Support/GeminiCli",
+)
+
+
+def prepare(run: Run) -> Prepared:
+    """The same command in an environment that names a file of defaults. ConfigError where it is not read."""
+    if not _only_root_writes(Path(run.directory)):
+        raise ConfigError(
+            "Gemini takes hooks for one run only from a folder that belongs to root and nobody else can write "
+            "to; what it does is read from its screen"
+        )
+    env = DEFAULTS.with_hooks(run, rules("gemini", run.socket, _handler))
+    return Prepared(list(run.command), env, "gemini")
+
+
+def _handler(command: list[str]) -> dict[str, Any]:
+    """`name` is what its screen shows while a hook runs."""
+    return {**setup.handler(command, TIMEOUT * 1000), "name": "relay"}
+
+
+def _only_root_writes(folder: Path) -> bool:
+    """Whether Gemini trusts `folder`: it and all that it lies in, with and without links resolved."""
+    looked = {*_and_parents(folder.absolute()), *_and_parents(folder.resolve())}
+    return all(info.st_uid == 0 and not info.st_mode & 0o022 for info in map(Path.stat, looked))
+
+
+def _and_parents(path: Path) -> list[Path]:
+    return [path, *path.parents]

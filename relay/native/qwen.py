@@ -1,0 +1,38 @@
+"""Qwen Code: the file of system defaults of a run (relay.native.defaults).
+
+It takes the user's hooks from the user's settings and the project's from the project's; only where one of the
+two has none does it take all there are, ours among them (0.15.10).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relay.errors import ConfigError
+from relay.native.defaults import Defaults
+from relay.native.setup import Prepared, Run, read, rules
+
+DEFAULTS = Defaults(
+    "QWEN_CODE_SYSTEM_DEFAULTS_PATH",
+    "QWEN_CODE_SYSTEM_SETTINGS_PATH",
+    "/etc/qwen-code",
+    "/Library/Application Support/QwenCode",
+)
+
+
+def prepare(run: Run) -> Prepared:
+    """The same command in an environment that names a file of defaults. ConfigError where it is not read."""
+    home = run.env.get("QWEN_HOME") or f"{run.env.get('HOME', '~')}/.qwen"
+    if _has_hooks(Path(home).expanduser()) and _has_hooks(Path(".qwen")):
+        raise ConfigError(
+            "Qwen takes no more hooks where both the user's and the project's settings have some; "
+            "what it does is read from its screen"
+        )
+    return Prepared(list(run.command), DEFAULTS.with_hooks(run, rules("qwen", run.socket)), "qwen")
+
+
+def _has_hooks(folder: Path) -> bool:
+    try:
+        return bool(read(folder / "settings.json").get("hooks"))
+    except (ConfigError, OSError):
+        return False
