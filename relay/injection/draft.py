@@ -53,8 +53,6 @@ class Draft:
         """Whether all of the draft was typed while the program asked something."""
         self.last_typed = float("-inf")
         """When the person last pressed a key or moved the mouse (seconds, on the clock of `type`)."""
-        self.submitted = 0
-        """How often the person has submitted a line."""
 
     @property
     def empty(self) -> bool:
@@ -190,7 +188,6 @@ class Draft:
             if self._text.endswith("\\") and not canonical:
                 self._add("\n")  # agents' input boxes take backslash and Enter for a newline
             else:
-                self.submitted += 1
                 self._text = ""
         elif key in _ERASE:
             self._text = self._text[:-1]

@@ -31,6 +31,18 @@ class Port(Protocol):
         """Queue `data` for the agent's terminal, after what is queued already."""
         ...
 
+    def reserve(self) -> None:
+        """Keep from the agent what the person types from now on, until `release`."""
+        ...
+
+    def reserved(self) -> bool:
+        """Whether `reserve` is in force, and the injector was told of all that the person typed before."""
+        ...
+
+    def release(self) -> None:
+        """Let through what the person types, and has typed meanwhile."""
+        ...
+
     def unwritten(self) -> int:
         """Bytes queued that the agent's terminal has not taken yet."""
         ...

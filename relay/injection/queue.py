@@ -38,6 +38,9 @@ LOOK_MIN, LOOK_MAX = 0.001, 0.25
 FIRST_RETRY, LAST_RETRY = 0.5, 15.0
 """Seconds between two tries to begin a text that `on_typing` refuses: doubling."""
 
+RESERVE_TIMEOUT, _RESERVE_STEP = 0.25, 0.0005
+"""Seconds to wait until the person's keys are kept from the agent, and between two looks for it."""
+
 _DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
 _BETWEEN = "\n"  # the texts of one native reply
 
@@ -97,6 +100,7 @@ class Injector:
         self._held: Verdict | None = None
         self._closed = False
         self._news = clock()  # when something last happened that may change the verdict
+        self._began = clock()  # when the last text was begun
 
     def submit(self, injection: Injection) -> None:
         """Queue `injection`; `closing` goes before all others. One that cannot be typed is rejected now."""
@@ -117,12 +121,9 @@ class Injector:
     def person(self, data: bytes) -> None:
         """Note what the person typed, after it was written to the agent's terminal."""
         self._end_draft()
-        submitted = self._draft.submitted
         asking = (self._draft.empty or self._draft.answers) and (self.verdict.state is Readiness.PROMPTING)
         canonical = self._port.tty().canonical
         self._draft.type(data, self._clock(), canonical=canonical, asking=asking)
-        if self._draft.submitted != submitted:
-            self._typist.submitted_by_person()
         if self._queue:
             self._notice()
 
@@ -246,28 +247,46 @@ class Injector:
         """Type `injection` now that the agent is ready, and report its outcome; or put it back."""
         if not self._begin(injection):
             return
-        # That may have taken long, and meanwhile the agent may have begun to ask something.
-        sight = self._view.look()
-        if self._blocked() or not self._allows(judge(sight, self._profile), sight):
-            self._return(injection)
-            self.on_deferred(injection)
-            return
-        mark = body.nonce()
+        self._typing = injection
+        outcome: Outcome | None = Outcome(Result.UNTYPED, "the session ended first")
+        mark, parts = body.nonce(), []
         try:
+            if (sight := await self._reserve()) is None:
+                outcome = None
+                return
             parts = body.lay_out(injection, _style(sight), mark, self._directive)
             self._check_start(parts[0])
-        except MessageRefused as error:
-            self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
-            return
-        self._typing = injection
-        outcome = Outcome(Result.UNCERTAIN, "the session ended while it was being typed", "typed", "user")
-        try:
+            outcome = Outcome(Result.UNCERTAIN, "the session ended while it was being typed", "typed", "user")
             outcome = await self._type(parts, sight, mark)
+        except MessageRefused as error:
+            outcome = Outcome(Result.REJECTED, str(error))
         finally:
+            self._port.release()
             self._typing = None
-            if outcome.result is Result.UNCERTAIN and len(parts) == 1:
-                self._doubtful.append((body.closing_mark(mark), injection))
-            self._on_outcome(injection, outcome)
+            if outcome is None or outcome.result is Result.UNTYPED:
+                self.on_deferred(injection)
+            if outcome is None and not self._closed:
+                self._return(injection)
+            else:
+                outcome = outcome or Outcome(Result.UNTYPED, "the session ended first")
+                if outcome.result is Result.UNCERTAIN and len(parts) == 1:
+                    self._doubtful.append((body.closing_mark(mark), injection))
+                self._on_outcome(injection, outcome)
+
+    async def _reserve(self) -> Sight | None:
+        """Keep the person's keys from the agent; what it shows, or None if it must not be typed into now.
+
+        Both may have changed since the last look: `on_typing` may have taken long.
+        """
+        self._port.reserve()
+        end = self._clock() + RESERVE_TIMEOUT
+        while not self._port.reserved():
+            if self._clock() > end:
+                return None
+            await asyncio.sleep(_RESERVE_STEP)
+        sight = self._view.look()
+        allowed = not self._blocked() and self._allows(judge(sight, self._profile), sight)
+        return sight if allowed else None
 
     def _begin(self, injection: Injection) -> bool:
         """Announce that `injection`, no longer in the queue, is given to the agent; False if it is not."""
@@ -319,13 +338,18 @@ class Injector:
         for number, part in enumerate(parts):
             if number:
                 # Each part is a line of its own to the program, which may answer the first with a question.
-                again = await self._ready()
+                self._port.release()
+                again = None
+                while again is None and await self._ready():
+                    if (again := await self._reserve()) is None:
+                        self._port.release()
                 if again is None:
                     why = f"the session ended after {number} of {len(parts)} lines"
                     return Outcome(Result.UNCERTAIN, why, "typed", "user")
                 sight = again
             self._view.given(body.closing_mark(mark))
             self._view.typing(part, sight.nap)
+            self._began = self._clock()
             outcomes.append(await self._typist.type(part, _style(sight), mark))
             self._view.typed()
             self._news = self._clock()
@@ -399,7 +423,11 @@ class Injector:
 
     def _asking(self) -> str | None:
         """Why Enter must not be pressed over what was just typed: it would answer something, or run it."""
-        found = danger(self._view.look(), self._profile)
+        sight = self._view.look()
+        # What was said before was weighed against an input that was empty then.
+        since = self._clock() - self._began
+        news = tuple(evidence for evidence in sight.evidence if evidence.age <= since)
+        found = danger(replace(sight, evidence=news), self._profile)
         return found.reason if found else None
 
     def _notice(self) -> None:

@@ -80,17 +80,12 @@ class Typist:
         self._prompted = False
         self._output = asyncio.Event()
         self._seen = bytearray()
-        self._submitted_by_person = False
 
     def output(self, data: bytes) -> None:
         """Note output of the agent."""
         self._seen += data
         del self._seen[:-_TAIL]
         self._output.set()
-
-    def submitted_by_person(self) -> None:
-        """Note that the person pressed Enter: what stands in the input is submitted."""
-        self._submitted_by_person = True
 
     def prompted(self, prompt: str) -> None:
         """Note what the agent says was submitted to it."""
@@ -106,7 +101,7 @@ class Typist:
     async def type(self, text: str, style: Style, mark: str) -> Outcome:
         """Type and submit `text`, which ends in closing_mark(mark)."""
         self._seen.clear()
-        self._submitted_by_person = self._prompted = False
+        self._prompted = False
         self._end = closing_mark(mark)
         try:
             doubt = await (self._line(text) if style is Style.LINES else self._input(text, style, mark))
@@ -143,8 +138,6 @@ class Typist:
                 return "Enter was not pressed: the program prints without a pause"
             if self._prompted:
                 return None
-            if self._submitted_by_person:
-                return "you pressed Enter while it was being typed"
             if reason := self._asking():
                 return f"Enter was not pressed: {reason}"
             row, rows = self._port.unfinished(), self._port.screen_text()

@@ -32,6 +32,15 @@ class SessionPort:
     def write(self, data: bytes) -> None:
         self._forwarder.write(data)
 
+    def reserve(self) -> None:
+        self._forwarder.reserve(True)
+
+    def reserved(self) -> bool:
+        return self._forwarder.reserved and not self._forwarder.tee
+
+    def release(self) -> None:
+        self._forwarder.reserve(False)
+
     def unwritten(self) -> int:
         return self._forwarder.unwritten
 

@@ -73,6 +73,7 @@ class Forwarder:
     called.
 
     over: the thread has ended or was told to; no terminal can be lent any more.
+    reserved: `reserve` was obeyed: what the person typed until then is in the tee, and no more follows.
     """
 
     def __init__(self, pty: Pty) -> None:
@@ -80,6 +81,7 @@ class Forwarder:
         self.produced = 0
         self.consumed = 0
         self.over = False
+        self.reserved = False
         self.wake, self._wake_write = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(self._wake_write, False)
@@ -204,6 +206,10 @@ class Forwarder:
         """Leave the lent terminal's input alone (its owner is stopped), or read it again."""
         self._order(self._set_paused, paused)
 
+    def reserve(self, reserved: bool) -> None:
+        """Leave what the person types in their terminal, apart from what `write` is given; or no longer."""
+        self._order(self._set_reserved, reserved)
+
     def settle(self) -> None:
         """The agent was stopped: show what it has said until now, then say SETTLED."""
         self._order(self._settle)
@@ -265,7 +271,7 @@ class Forwarder:
             (0 if full else select.POLLIN) | (select.POLLOUT if self._to_child else 0),
         )
         if lent is not None:
-            reading = not self._paused and len(self._to_child) < CHILD_LIMIT
+            reading = not (self._paused or self.reserved) and len(self._to_child) < CHILD_LIMIT
             if lent.source >= 0:
                 self._watch(lent.source, select.POLLIN if reading else 0)
             if lent.sink >= 0:
@@ -294,7 +300,8 @@ class Forwarder:
             elif self._lent is lent and lent is not None:
                 if fd == lent.sink and mask & (select.POLLOUT | select.POLLHUP | select.POLLERR):
                     self._flush_sink()
-                if fd == lent.source and mask & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                gone = mask & (select.POLLHUP | select.POLLERR)
+                if fd == lent.source and (gone or (mask & select.POLLIN and not self.reserved)):
                     self._read_source(lent)
         if draining and not read_something:
             self._say_settled()
@@ -514,7 +521,7 @@ class Forwarder:
 
     def _keys_timeout(self) -> int | None:
         """Milliseconds until what was kept of the person's keys goes to the agent, which it does here."""
-        if not self._keys_due:
+        if not self._keys_due or self.reserved:
             return None
         left = self._keys_due - time.monotonic()
         if left > 0:
@@ -599,6 +606,9 @@ class Forwarder:
 
     def _set_paused(self, paused: bool) -> None:
         self._paused = paused
+
+    def _set_reserved(self, reserved: bool) -> None:
+        self.reserved = reserved
 
     def _resize(self, columns: int, rows: int, width: int, height: int) -> None:
         self._event(RESIZED, (columns, rows))

@@ -54,6 +54,7 @@ class PtyAgent:
         self.typing: list[str] = []
         self._queued = bytearray()
         self._writing = False
+        self._reserved, self._kept = False, b""  # whether the person's keys are kept, and which were
         self._last = time.monotonic()
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -71,6 +72,9 @@ class PtyAgent:
 
     def press(self, keys: bytes) -> None:
         """The person types."""
+        if self._reserved:
+            self._kept += keys
+            return
         self.write(keys)
         self.injector.person(keys)
 
@@ -116,6 +120,18 @@ class PtyAgent:
     def write(self, data: bytes) -> None:
         self._queued += data
         self._flush()
+
+    def reserve(self) -> None:
+        self._reserved = True
+
+    def reserved(self) -> bool:
+        return self._reserved
+
+    def release(self) -> None:
+        self._reserved = False
+        keys, self._kept = self._kept, b""
+        if keys:
+            self.press(keys)
 
     def unwritten(self) -> int:
         return len(self._queued)

@@ -77,7 +77,7 @@ def test_chunks_do_not_matter(keys: bytes, cuts: list[int]) -> None:
     edges = sorted({0, *(cut for cut in cuts if cut < len(keys)), len(keys)})
     for start, end in itertools.pairwise(edges):
         parts.type(keys[start:end], 1.0, canonical=RAW)
-    assert (parts.empty, parts.submitted) == (whole.empty, whole.submitted)
+    assert (parts.empty, parts.last_typed) == (whole.empty, whole.last_typed)
 
 
 def test_answers_of_the_terminal_are_no_activity_and_keys_are() -> None:

@@ -123,15 +123,19 @@ def test_a_program_that_reads_with_readline(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_enter_of_the_person_in_the_middle_is_not_followed_by_another(tmp_path: Path) -> None:
+def test_what_the_person_types_in_the_middle_comes_after_it(tmp_path: Path) -> None:
+    """It is neither merged with the text nor lost."""
+
     async def main() -> None:
-        async with running(fake("tui", "paste", "silent"), tmp_path) as agent:
+        async with running(fake("tui", "paste"), tmp_path) as agent:
             agent.submit("hello")
-            await agent.until(lambda: agent.typing)
-            agent.press(b"\r")
-            assert await agent.ended() == ["uncertain"]
-            await agent.until(lambda: _log(agent))
-            assert len(_log(agent)) == 1
+            await agent.shows("[/relay")
+            agent.press(b"my own")
+            agent.press(b" line\r")
+            assert await agent.ended() == ["injected"]
+            await agent.until(lambda: len(_log(agent)) == 2)
+            theirs, mine = _submitted(agent)
+            assert theirs.endswith("]") and mine == "my own line"
 
     asyncio.run(main())
 

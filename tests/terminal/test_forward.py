@@ -263,3 +263,19 @@ def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> N
         os.write(line.agent, QUERY * 1000)
     wait_until(lambda: line.forwarder.tee.clear() or not line.forwarder.output_pending())
     assert line.forwarder.unwritten < 3 * CHILD_LIMIT
+
+
+def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> None:
+    """Neither merged with it nor lost."""
+    line.forwarder.reserve(True)
+    wait_until(lambda: line.forwarder.reserved)
+    os.write(line.keyboard, b"half a thought")
+    line.forwarder.write(b"[one text]")
+    wait_until(lambda: not line.forwarder.unwritten)
+    line.forwarder.write(b"\r")
+    wait_until(lambda: not line.forwarder.unwritten)
+    line.forwarder.reserve(False)
+    got = b""
+    while len(got) < len("[one text]rhalf a thought"):
+        got += os.read(line.agent, 100)
+    assert got == b"[one text]\rhalf a thought"
