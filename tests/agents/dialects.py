@@ -98,6 +98,7 @@ _PREAMBLE = re.compile(
     r"\s*(<environment_context>|<user_instructions>|<permissions instructions>|# AGENTS\.md instructions"
     r"|<session_context>|<hook_context>|<INSTRUCTIONS>)"
 )
+_RULES = re.compile(r"\n+# \*SEARCH/REPLACE block\* Rules:.*", re.DOTALL)  # aider, behind the newest text
 _serial = itertools.count(1)
 
 
@@ -109,7 +110,7 @@ def _user(text: str) -> Iterator[Said]:
     """What a text in the user's role holds: the agent's own notes, and the user's words."""
     for note in _REMINDER.findall(text):
         yield Said("note", note)
-    text = _REMINDER.sub("", text)
+    text = _RULES.sub("", _REMINDER.sub("", text))
     if text.strip():
         yield Said("note" if _PREAMBLE.match(text) else "user", text)
 

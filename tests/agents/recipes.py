@@ -52,7 +52,8 @@ class Agent:
     """What a test has to know of one agent.
 
     ready: drawn when it has started and waits. permission, question, plan: a regular expression of a row of
-    that dialog; "" where it has none. question_call: the tool that asks. clear: begins a new conversation.
+    that dialog; "" where it has none. question_call, plan_call: the tools that ask. clear: begins a new
+    conversation. planning: arguments with which it plans first.
     free: arguments with which commands run unasked. resume: arguments that go on with the last conversation.
     native: it has hooks that relay uses.
     """
@@ -64,6 +65,8 @@ class Agent:
     question: str = ""
     question_call: Call | None = None
     plan: str = ""
+    plan_call: Call | None = None
+    planning: tuple[str, ...] = ()
     clear: str = ""
     free: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
@@ -255,8 +258,10 @@ AGENTS = {
             question=r"Enter to select",
             question_call=Call("AskUserQuestion", {"questions": [_QUESTION]}),
             plan=r"Would you like to proceed\?",
+            plan_call=Call("ExitPlanMode", {"plan": "1. Mend the fence."}),
+            planning=("--permission-mode=plan",),
             clear="/clear",
-            free=("--allowedTools=Bash",),
+            free=("--allowedTools=Bash,Write",),
             resume=("--continue",),
             native=True,
         ),
@@ -277,6 +282,9 @@ AGENTS = {
             permission=r"Allow execution of",
             question=r"Which colour\?",
             question_call=Call("ask_user_question", {"questions": [_QUESTION]}),
+            plan=r"Would you like to proceed\?",
+            plan_call=Call("exit_plan_mode", {"plan": "1. Mend the fence."}),
+            planning=("--approval-mode=plan",),
             clear="/clear",
             free=("--approval-mode=yolo",),
             resume=("--continue",),

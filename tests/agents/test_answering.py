@@ -1,0 +1,68 @@
+"""Dialogs of real agents: the person hears of them, and answers them with `relay answer`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agents.house import House, Wrapped
+from agents.model import Rule, Shell, Step
+from agents.recipes import Agent
+
+BELL_AND_TITLE = b"\x1b]2;Alice asks: permission\x1b\\\a"
+
+
+def asked_permission(house: House, agent: Agent) -> Wrapped:
+    """An agent that asks whether a command may run."""
+    offer = "Let me see.\n\n```bash\ntouch approved\n```\n"  # aider has no tools and takes these
+    step = Step(offer) if agent.name == "aider" else Step(calls=(Shell("touch approved", escalate=True),))
+    alice = house.wrap(agent, "Alice", Rule("^begin", step, "As you like."))
+    alice.say("begin now")
+    alice.sees(agent.permission)
+    alice.becomes("prompting")
+    return alice
+
+
+def answer(alice: Wrapped, *arguments: str) -> str:
+    """`relay answer Alice ...`; what it did."""
+    done = alice.house.relay("answer", "Alice", "--json", *arguments, check=False)
+    assert done.returncode == 0, f"{done.stderr}\n{alice.describe()}"
+    return str(json.loads(done.stdout).get("result"))
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider")
+def test_a_person_hears_of_a_dialog_and_allows_it(house: House, agent: Agent) -> None:
+    """R96: bell and title on the terminal, the kind in `relay ps`; the answer runs the command."""
+    alice = asked_permission(house, agent)
+    alice.house.wait(lambda: BELL_AND_TITLE in alice.terminal.output, "bell and title")
+    assert alice.state == "prompting (permission)"
+    assert answer(alice, "1") == "answered"
+    alice.house.wait((alice.work / "approved").exists, "the command has run")
+    alice.becomes("ready")
+    alice.house.wait(lambda: b"\x1b[23;0t" in alice.terminal.output, "the title is given back")
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider")
+def test_a_person_refuses_what_an_agent_wants(house: House, agent: Agent) -> None:
+    """The mark is moved to an option further down."""
+    alice = asked_permission(house, agent)
+    assert answer(alice, "no") == "answered"
+    alice.house.wait(lambda: not alice.state.startswith("prompting"), "the dialog is over")
+    assert not (alice.work / "approved").exists()
+
+
+@pytest.mark.agents("claude", "qwen")
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(("blue",), "Blue"), (("--text", "Dark green"), "Dark green")]
+)
+def test_a_person_answers_a_question(
+    house: House, agent: Agent, arguments: tuple[str, ...], told: str
+) -> None:
+    assert agent.question_call is not None
+    alice = house.wrap(agent, "Alice", Rule("^begin", Step("Let me ask.", calls=(agent.question_call,))))
+    alice.say("begin now")
+    alice.sees(agent.question)
+    alice.becomes("prompting")
+    assert answer(alice, *arguments) == "answered"
+    alice.house.wait(lambda: any(told in text for text in alice.model.heard("result")), f"it is told {told}")

@@ -1,0 +1,265 @@
+"""Handlers of a relay.config.py reach real agents through these agents' own hooks, within the same turn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents.dialects import Call
+from agents.house import House
+from agents.model import Rule, Shell, Step
+from agents.recipes import Agent
+
+RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
+
+ENDS = """
+import json
+from relay import on
+
+@on("agent_end")
+def note(last_assistant_message, success, ctx):
+    with open(ctx.working_dir / "ends", "a") as out:
+        out.write(json.dumps([last_assistant_message, success]) + "\\n")
+"""
+
+ASKED = """
+from relay import on
+
+@on("prompting")
+def note(kind, ctx):
+    with open(ctx.working_dir / "asked", "a") as out:
+        out.write(kind + "\\n")
+"""
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+def test_a_denied_tool_call_does_not_happen(house: House, agent: Agent) -> None:
+    """R36: the model reads the reason, the command did not run; another one did."""
+    config = """
+from relay import on
+
+@on("tool_pre")
+def policy(tool_name, tool_input):
+    if "forbidden" in str(tool_input):
+        return {"deny": "POLICY-7 forbids that."}
+"""
+    calls = Step(calls=(Shell("touch forbidden"),)), Step(calls=(Shell("touch allowed"),)), "Understood."
+    alice = house.wrap(agent, "Alice", Rule("^begin", *calls), config=config, arguments=agent.free)
+    alice.say("begin now")
+    alice.sees("Understood")
+    assert "POLICY-7 forbids that." in "\n".join(alice.model.heard("result"))
+    assert (alice.work / "allowed").exists()
+    assert not (alice.work / "forbidden").exists()
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+def test_a_linters_finding_reaches_the_model_before_its_next_step(house: House, agent: Agent) -> None:
+    """R73: a real file is written, real ruff looks at it, and the model reads what it found."""
+    config = f"""
+import subprocess
+from relay import on
+
+@on("tool_post")
+def lint(ctx):
+    found = subprocess.run(
+        [{RUFF!r}, "check", "--isolated", "--output-format=concise", "bad.py"],
+        cwd=ctx.working_dir, capture_output=True, text=True,
+    )
+    if found.returncode:
+        return {{"inject": found.stdout}}
+"""
+    write: Call | Shell = Shell("echo 'import os' > bad.py")
+    if agent.name == "claude":
+        path = str(house.relay.home / "Alice" / "work" / "bad.py")
+        write = Call("Write", {"file_path": path, "content": "import os\n"})
+    alice = house.wrap(
+        agent, "Alice", Rule("^begin", Step(calls=(write,)), "I see."), config=config, arguments=agent.free
+    )
+    alice.say("begin now")
+    alice.sees("I see")
+    told = [
+        number
+        for number, request in enumerate(alice.model.requests)
+        if any("F401" in said.text for said in request.turn.said)
+    ]
+    assert told[:1] == [1]
+    alice.becomes("ready")
+    assert len(alice.model.requests) == 2
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+def test_a_turn_goes_on_until_a_handler_is_content(house: House, agent: Agent) -> None:
+    """R1, R2, R7, R8, R10: agent_end has the last words; what it injects continues the turn, None ends it."""
+    config = ENDS + (
+        """
+@on("agent_end")
+def more(last_assistant_message):
+    if "half" in last_assistant_message:
+        return {"inject": "The other half is missing."}
+"""
+    )
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^begin", "Here is half of it."),
+        Rule("other half", "And here is all."),
+        config=config,
+    )
+    alice.say("begin now")
+    alice.sees("here is all")
+    alice.becomes("ready")
+    ends = house.wait((alice.work / "ends").read_text, "agent_end fired").splitlines()
+    assert [json.loads(line) for line in ends] == [["Here is half of it.", True], ["And here is all.", True]]
+    assert alice.model.count("The other half is missing.") == 1
+    assert len(alice.model.requests) == 2
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+def test_continuations_stop_at_the_cap(house: House, agent: Agent) -> None:
+    """R10: a handler that always continues gets three in a row, and three after the next prompt."""
+    config = """
+from relay import on
+
+@on("agent_end")
+def more():
+    return {"inject": "Go on, go on."}
+"""
+    alice = house.wrap(agent, "Alice", config=config)
+    for turn in (1, 2):
+        alice.say(f"turn number {turn}")
+        house.wait(lambda turn=turn: alice.model.count("Go on, go on.") == 3 * turn, "three continuations")
+        alice.becomes("ready")
+    assert alice.model.count("Go on, go on.") == 6
+    assert len(alice.model.requests) == 8
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+def test_a_message_rides_on_the_reply_to_a_tools_hook(house: House, agent: Agent) -> None:
+    """R73: sent while a command runs, it is read by the model in the same turn."""
+    command = Shell("touch started; until test -e go; do sleep 0.05; done")
+    alice = house.wrap(
+        agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free
+    )
+    alice.say("begin now")
+    house.wait((alice.work / "started").exists, "the command runs")
+    alice.send("while it runs")
+    (alice.work / "go").touch()
+    alice.sees("It ran")
+    alice.becomes("ready")
+    assert any("while it runs" in said.text for said in alice.model.requests[1].turn.said)
+    assert alice.model.count("while it runs") == 1
+    assert alice.messages() == ["injected"]
+
+
+@pytest.mark.agents("claude")
+def test_a_failed_tool_is_told_with_its_error(house: House, agent: Agent) -> None:
+    """R37: tool_post says what went wrong."""
+    config = """
+from relay import on
+
+@on("tool_post")
+def note(tool_name, error, ctx):
+    (ctx.working_dir / "failure").write_text(f"{tool_name}: {error}")
+"""
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^begin", Step(calls=(Shell("echo no''body; exit 3"),)), "It failed."),
+        config=config,
+        arguments=agent.free,
+    )
+    alice.say("begin now")
+    alice.sees("It failed")
+    said = house.wait((alice.work / "failure").read_text, "tool_post fired")
+    assert said.startswith("Bash: ")
+    assert "3" in said
+
+
+@pytest.mark.agents("claude", "qwen")
+def test_a_plan_waits_for_approval(house: House, agent: Agent) -> None:
+    """R88, R96, R99: a plan that is proposed is seen as such, and its handlers run."""
+    assert agent.plan_call is not None
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^begin", Step("My plan.", calls=(agent.plan_call,))),
+        config=ASKED,
+        arguments=agent.planning,
+    )
+    alice.say("begin now")
+    alice.sees(agent.plan)
+    house.wait(lambda: alice.state == "prompting (plan_approval)", "the plan is seen")
+    house.wait((alice.work / "asked").exists, "prompting fires")
+    assert alice.send("no hurry", wait=3) == "stored"
+    alice.type("\x1b")
+    alice.hears("no hurry")
+    assert (alice.work / "asked").read_text().splitlines() == ["plan_approval"]
+
+
+@pytest.mark.agents("claude", "qwen")
+def test_a_question_is_seen_as_one(house: House, agent: Agent) -> None:
+    """R89, R96, R99: a question is told apart, and is over once the person has answered."""
+    assert agent.question_call is not None
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^begin", Step("Let me ask.", calls=(agent.question_call,)), "A good choice."),
+        config=ASKED,
+    )
+    alice.say("begin now")
+    alice.sees(agent.question)
+    house.wait(lambda: alice.state == "prompting (question)", "the question is seen")
+    house.wait((alice.work / "asked").exists, "prompting fires")
+    alice.type("\r")
+    alice.sees("A good choice")
+    alice.becomes("ready")
+    assert (alice.work / "asked").read_text().splitlines() == ["question"]
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+def test_directives_are_taken_from_the_exact_text(house: House, agent: Agent) -> None:
+    """Text before a tool call counts, and what stands in a fence, a quote or behind a backslash does not."""
+    before = "\n".join(
+        [
+            "First this.",
+            "",
+            "@relay:you said before the tool",
+            "",
+            "```",
+            "@relay:you said in a fence",
+            "```",
+            "",
+            "> @relay:you said in a quote",
+            "",
+            "\\@relay:you said behind a backslash",
+        ]
+    )
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule(
+            "^begin", Step(before, calls=(Shell("echo @relay:you said by a tool"),)), "@relay:you said last"
+        ),
+        arguments=agent.free,
+    )
+    alice.say("begin now")
+    house.wait(lambda: any(row["body"] == "said last" for row in house.messages("you")), "all is heard")
+    alice.becomes("ready")
+    assert [row["body"] for row in house.messages("you")] == ["said before the tool", "said last"]
+
+
+def test_an_agent_is_taught_once(house: House, agent: Agent) -> None:
+    """Who it is and how to write directives is in its first conversation, and nothing of that fires."""
+    house.settings(teach="auto")
+    alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you I know my name"))
+    alice.say("begin now")
+    house.wait(lambda: house.messages("you"), "the directive is heard")
+    alice.becomes("ready")
+    told = [text for text in alice.model.heard() if "@relay:" in text]
+    assert len(told) == 1
+    assert "Alice" in told[0]
+    assert [row["body"] for row in house.messages("you")] == ["I know my name"]

@@ -1,0 +1,111 @@
+"""Real agents that are killed, restarted, resized or refused by their API: each thing is heard once."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from agents.house import House
+from agents.model import Rule, Shell, Step
+from agents.recipes import Agent
+
+HOLDS = 3.0
+"""Seconds for which a message is seen to wait."""
+
+BODY = (
+    "the first of several sentences that are together wider than any terminal of this test, so that the "
+    "agent has to wrap them, perhaps more than once, and relay has to put them together again, word by word"
+)
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+def test_a_directive_is_heard_once_at_any_width(house: House, agent: Agent, columns: int) -> None:
+    """A body that is wider than the terminal arrives whole where the agent has hooks, else at least once."""
+    alice = house.wrap(agent, "Alice", Rule("^begin", f"Now then.\n\n@relay:you {BODY}\n"), columns=columns)
+    alice.say("begin now")
+    house.wait(lambda: house.messages("you"), "the directive is heard")
+    alice.becomes("ready")
+    bodies = [row["body"] for row in house.messages("you")]
+    assert len(bodies) == 1
+    if agent.native:
+        assert bodies == [BODY]
+    assert bodies[0].split()[:4] == BODY.split()[:4]
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode")
+def test_a_killed_agents_message_is_heard_by_its_successor(house: House, agent: Agent) -> None:
+    """What waited behind a dialog when the agent was killed is told to the next one of its name, once."""
+    alice = house.wrap(agent, "Alice", Rule("^begin", Step(calls=(Shell("touch approved", escalate=True),))))
+    alice.say("begin now")
+    alice.sees(agent.permission)
+    alice.becomes("prompting")
+    assert alice.send("for whoever comes", wait=HOLDS) == "stored"
+    os.kill(alice.info()["agent_pid"], signal.SIGKILL)
+    house.wait(alice.terminal.ended, "the session ends with its agent")
+    assert alice.terminal.code == 128 + signal.SIGKILL
+    second = house.wrap(agent, "Alice")
+    second.hears("for whoever comes")
+    second.becomes("ready")
+    assert (alice.model.count("for whoever comes"), second.model.count("for whoever comes")) == (0, 1)
+    assert not (alice.work / "approved").exists()
+
+
+def test_an_api_that_fails_loses_no_message(house: House, agent: Agent) -> None:
+    """529, which agents try again, then 401, which they give up on; then it works again."""
+    alice = house.wrap(agent, "Alice", Rule("", Step(status=529)))
+    alice.say("begin now")
+    house.wait(lambda: alice.model.requests, "the model is asked")
+    assert alice.state.split()[0] in {"working", "failed"}
+    alice.model.script = [Rule("", Step(status=401))]
+    house.wait(lambda: alice.model.requests[-1].step.status == 401, "the model is asked again")
+    alice.becomes("ready", "failed")
+    alice.model.script = []
+    alice.send("are you well?")
+    alice.hears("are you well?")
+    alice.becomes("ready")
+    assert alice.model.count("are you well?") == 1
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini")
+def test_a_new_conversation_repeats_nothing(house: House, agent: Agent) -> None:
+    """R99: after /clear no old directive counts again, and messages reach the new conversation."""
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^first", "Now then.\n\n@relay:you before it"),
+        Rule("^second", "Now then.\n\n@relay:you after it"),
+    )
+    alice.say("first thing")
+    house.wait(lambda: house.messages("you"), "the directive is heard")
+    alice.becomes("ready")
+    alice.say(agent.clear)
+    house.wait(lambda: not alice.shows("before it"), "the conversation is gone from the screen")
+    alice.becomes("ready")
+    alice.send("news for you")
+    alice.hears("news for you")
+    alice.becomes("ready")
+    alice.say("second thing")
+    house.wait(lambda: len(house.messages("you")) > 1, "the second directive is heard")
+    assert [row["body"] for row in house.messages("you")] == ["before it", "after it"]
+    assert alice.model.count("news for you") == 1
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "pi")
+def test_a_resumed_conversation_repeats_nothing(house: House, agent: Agent) -> None:
+    """What the agent draws again of its earlier conversation is not said again."""
+    script = (Rule("^first", "Now then.\n\n@relay:you before it"), Rule("^second", "@relay:you after it"))
+    alice = house.wrap(agent, "Alice", *script)
+    alice.say("first thing")
+    house.wait(lambda: house.messages("you"), "the directive is heard")
+    alice.becomes("ready")
+    house.relay("stop", "--now", "Alice")
+    house.wait(alice.terminal.ended, "the session ends")
+    again = house.wrap(agent, "Alice", *script, arguments=agent.resume)
+    again.sees("before it")
+    again.becomes("ready")
+    again.say("second thing")
+    house.wait(lambda: len(house.messages("you")) > 1, "the second directive is heard")
+    again.becomes("ready")
+    assert [row["body"] for row in house.messages("you")] == ["before it", "after it"]
