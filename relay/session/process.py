@@ -63,6 +63,7 @@ from relay.session.requests import Requests
 from relay.session.setup import Setup
 from relay.session.started import Started
 from relay.session.state import AgentState, Change
+from relay.session.stopping import FAREWELL, Stopping
 from relay.session.terminals import TerminalClient, Terminals
 from relay.session.turns import Turns
 from relay.session.work import Workers
@@ -74,20 +75,11 @@ _log = logging.getLogger(__name__)
 SWITCH_INTERVAL = 0.00002
 """Seconds after which the interpreter lets the forward thread in; the default, 5 ms, would be felt as lag."""
 
-FAREWELL = 2.0
-"""Seconds that the agent's last directives and session_end handlers may delay the person's next prompt."""
-
 AFTERTHOUGHT = 10.0
 """Seconds after the person's next prompt in which what the agent said last is still read and acted on."""
 
 ORDERED_WITH = {"broadcast": "relay"}
 """Namespaces whose directives keep one order: both send messages to the same receivers."""
-
-LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
-"""Seconds until processes that the agent left in its terminal are killed, and looks at them meanwhile."""
-
-SETTLED = 0.5
-"""Seconds of quiet, with the agent waiting for input, after which it has acted on a closing prompt."""
 
 BUS_RETRY = 3.0
 """Seconds between two tries to open a ledger that could not be used."""
@@ -126,11 +118,9 @@ class Session:
         self._detached = started.options.detached
         self._forwarder = forwarder = started.forwarder
         self._tasks = asyncio.TaskGroup()
-        self._exited: asyncio.Future[int] = self.loop.create_future()
+        self.exited: asyncio.Future[int] = self.loop.create_future()
         self._output_over = asyncio.Event()
         self._started = asyncio.Event()
-        self._stopping: asyncio.Task[None] | None = None
-        self._closing: dict[str, asyncio.Event] = {}
         self._idle_since = 0.0
         self._bus_trouble = False
 
@@ -183,6 +173,7 @@ class Session:
             speaks=lambda: self._records.root() is not None,
             journal=self.journal,
         )
+        self._stopping = Stopping(self, forwarder)
         self._turns = Turns(self, Bridge(started.bridge, started.bridge_note))
         self._home = started.home
         self._broker_url = started.options.broker or setup.settings.broker or None
@@ -308,7 +299,7 @@ class Session:
             self.workers.spawn(self.injector.run(), "the injection queue")
             self.workers.spawn(self.native.run(), "the agent's transcript")
             self._begin(client)
-            code = await self._exited
+            code = await self.exited
             await self._end(code)
             self.workers.cancel()
         self.runner.close()
@@ -368,7 +359,7 @@ class Session:
                 self.loop.call_soon_threadsafe(self._on_suspended)
                 continue
             code = os.waitstatus_to_exitcode(status)
-            self.loop.call_soon_threadsafe(self._exited.set_result, 128 - code if code < 0 else code)
+            self.loop.call_soon_threadsafe(self.exited.set_result, 128 - code if code < 0 else code)
             return
 
     def _on_suspended(self) -> None:
@@ -382,13 +373,13 @@ class Session:
         self.pty.hang_up(signal.SIGHUP)
         self._forwarder.finish()
         # A slow terminal is waited for, as the agent itself would have, but not by `relay stop`.
-        await asyncio.to_thread(self._forwarder.join, FAREWELL if self._stopping else None)
+        await asyncio.to_thread(self._forwarder.join, FAREWELL if self._stopping.asked else None)
         heard = self.workers.spawn(self._hear_out(), "acting on the agent's last words")
         await asyncio.wait({heard}, timeout=FAREWELL)
         self.injector.close()
         self.journal.write("session_end", code=code)
         await self.terminals.goodbye(code)
-        await self._sweep()
+        await self._stopping.sweep()
         await asyncio.wait({heard}, timeout=AFTERTHOUGHT)
         if left := self.workers.waiting:
             self.tell_person(f"{count(left, 'directive')} of {self.claim.name}'s last words came to nothing.")
@@ -398,64 +389,18 @@ class Session:
         """Read what is left of the agent's output, and act on it."""
         await self._output_over.wait()
         await self.workers.idle()
-        if self._stopping is None:
+        if not self._stopping.asked:
             self.fire(events.SessionEnd(reason="exit"))
             await self.workers.idle()
 
-    async def _sweep(self) -> None:
-        """Kill what the agent left in its terminal and what a hang-up did not end."""
-        for _ in range(LEFTOVER_LOOKS):
-            if not (left := self.pty.groups()):
-                return
-            await asyncio.sleep(LEFTOVER / LEFTOVER_LOOKS)
-        for group in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
-
-    # Stopping it: polite, then firm.
-
     def stop(self) -> None:
         """End the agent; asked a second time, at once."""
-        if self._stopping is None:
-            self._stopping = self.workers.spawn(self._stop(), "stopping")
-        else:
-            self.pty.hang_up(signal.SIGKILL)
+        self._stopping.stop()
 
     @property
     def patience(self) -> float:
         """Seconds in which a session that was asked to stop has ended, unless something is wrong with it."""
-        set_ = self.settings
-        return 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds + FAREWELL + LEFTOVER
-
-    async def _stop(self) -> None:
-        results = await self.runner.fire(events.SessionEnd(reason="stop"), self.context)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.closing_seconds):
-                for result in results:
-                    if result.context_injection is None:
-                        self.apply(result)
-                    else:
-                        await self._close_with(result.context_injection, result.source)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
-            self.pty.hang_up(number)
-            await asyncio.wait({self._exited}, timeout=self.settings.stop_seconds)
-            if self._exited.done():
-                break
-        await asyncio.to_thread(self._forwarder.join, FAREWELL)
-        self._forwarder.withdraw()  # where its terminal takes nothing, what is left is lost
-
-    async def _close_with(self, prompt: str, source: str) -> None:
-        """Give the agent a closing prompt, and wait until it has acted on it."""
-        typed = asyncio.Event()
-        self._closing[self.give(prompt, source, "closing").id] = typed
-        await typed.wait()
-        offset, began = self.pump.offset, time.monotonic()
-        while not self._exited.done():
-            await asyncio.sleep(SETTLED / 5)
-            quiet = time.monotonic() - max(self.pump.last_output, began)
-            acted = self.pump.offset > offset or waiting.look(self.pty.foreground()).wait is Wait.READ
-            if acted and quiet > SETTLED and self.waits_for_input():
-                return
+        return self._stopping.patience
 
     # What the pump tells (pump.Listener).
 
@@ -625,8 +570,7 @@ class Session:
             verified=outcome.verified or None,
             size=len(injection.text.encode(errors="replace")),
         )
-        if (typed := self._closing.pop(injection.id, None)) is not None:
-            typed.set()
+        self._stopping.typed(injection)
         self.mail.typed(injection, outcome)
         if outcome.result is Result.REJECTED and injection.kind != "message":
             self.tell_person(f"{injection.source}: its text was not given to the agent: {outcome.detail}")
