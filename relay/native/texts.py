@@ -26,19 +26,23 @@ from relay.native.event import NativeEvent, NativeName
 from relay.native.tail import Tail
 from relay.native.transcripts import reader, subagent_path
 
-GRACE = 0.5
+GRACE = 0.7
 """Seconds that a transcript may lag behind a stop event (claude 2.1.197: about 0.1)."""
 
 LATEST = 60.0
 """Seconds after which a transcript is no longer expected to bring a text that was said from a stop event."""
+
+SILENT = "it brings nothing of what the agent says; only the last text of each turn is heard"
+"""The problem of a transcript that is absent, or that a new version of the agent writes in another way."""
 
 BUDGET = 1 << 20
 """Bytes read at most in one look at the transcripts, all together."""
 
 _FOLLOWED = 32  # transcripts at once; the one that was longest without an event goes first
 _SPEAKERS = 64
+_SILENT = 2  # texts; one may come late on a busy machine
 _SEEN = 20_000  # ids
-_UNCLAIMED = 256  # texts of one speaker
+_UNCLAIMED = 64  # texts of one speaker
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 _STOPS = frozenset({NativeName.STOP, NativeName.SUBAGENT_STOP})
@@ -82,11 +86,13 @@ class Words:
         self._speakers: dict[str, _Speaker] = {}
         self._seen: dict[str, None] = {}  # ids of what was said, oldest first
         self._promises = 0
+        self._silent = 0  # texts said from stop events since a transcript last brought one
 
     @property
     def problem(self) -> str | None:
         """Why texts may be missing or come late; None when all is well."""
-        return next((each.tail.problem for each in self._transcripts.values() if each.tail.problem), None)
+        told = next((each.tail.problem for each in self._transcripts.values() if each.tail.problem), None)
+        return told or (SILENT if self._silent >= _SILENT else None)
 
     @property
     def settled(self) -> bool:
@@ -96,6 +102,8 @@ class Words:
     def event(self, event: NativeEvent) -> list[Said]:
         """What was said up to this event, as far as it is written down."""
         said = self.poll()  # what an old transcript still holds was said before the event
+        if self._kind == "claude" and event.agent_id and not event.agent_type:
+            return said  # claude runs itself so for its own ends, as for the summary of a compaction
         if self._open(event):
             said += self.poll()
         # The last message of a failed turn (stop_failure) is the agent's own text about the error.
@@ -111,8 +119,7 @@ class Words:
         """What was written since the last call, and what was promised and did not come in time."""
         said = self._written()
         if not self._behind():
-            for speaker in self._speakers.values():
-                said += speaker.overdue(self._clock())
+            said += self._overdue(self._clock())
         return said
 
     def close(self) -> list[Said]:
@@ -120,10 +127,13 @@ class Words:
         said = self._written()
         while self._behind():
             said += self._written()
-        for speaker in self._speakers.values():
-            said += speaker.overdue(float("inf"))
         self._transcripts.clear()
-        return said
+        return said + self._overdue(float("inf"))
+
+    def _overdue(self, now: float) -> list[Said]:
+        late = [said for speaker in self._speakers.values() for said in speaker.overdue(now)]
+        self._silent += len(late)
+        return late
 
     def _behind(self) -> bool:
         return any(each.tail.behind() for each in self._transcripts.values())
@@ -145,6 +155,7 @@ class Words:
         for spoken in self._read(line):
             if (spoken.time and spoken.time < source.since) or spoken.id in self._seen:
                 continue  # said before: an old line that was copied here, or a file that was written anew
+            self._silent = 0
             self._remember(spoken.id)
             text = Said(
                 spoken.text,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.native.event import NativeEvent, NativeName
-from relay.native.texts import BUDGET, GRACE, Said, Words
+from relay.native.texts import BUDGET, GRACE, SILENT, Said, Words
 
 CAPTURED = Path(__file__).parent / "transcripts"
 START = 1_795_000_000.0  # before all that was captured
@@ -66,6 +66,9 @@ class Agent:
     def poll(self, after: float = 0.0) -> list[str]:
         self.now += after
         return texts(self.words.poll())
+
+    def problem(self) -> str | None:
+        return self.words.problem
 
     def unsettled(self) -> bool:
         return not self.words.settled
@@ -442,8 +445,7 @@ def test_a_transcript_that_cannot_be_read_is_told_and_the_stops_are_heard(agent:
     agent.start()
     agent.stop("Done.")
     assert agent.poll(after=GRACE) == ["Done."]
-    assert agent.words.problem is not None
-    assert "not a file" in agent.words.problem
+    assert "not a file" in (agent.problem() or "")
 
 
 @pytest.mark.parametrize("path", ["", "relative.jsonl", "/x\0y"])
@@ -451,6 +453,33 @@ def test_a_path_that_is_none_leaves_the_stops(agent: Agent, path: str) -> None:
     agent.hook(NativeName.SESSION_START, transcript_path=path)
     agent.hook(NativeName.STOP, transcript_path=path, last_assistant_message="Done.")
     assert agent.poll(after=GRACE) == ["Done."]
+
+
+def test_a_transcript_that_brings_nothing_is_told(agent: Agent) -> None:
+    """Absent, or in a format that is not known: of each turn the last text is left."""
+    agent.start()
+    append(agent.path, b'{"kind":"speech","words":"One."}\n')
+    agent.stop("One.")
+    assert agent.poll(after=GRACE) == ["One."]
+    assert agent.problem() is None, "one may come late"
+    agent.stop("Two.")
+    assert agent.poll(after=GRACE) == ["Two."]
+    assert agent.problem() == SILENT
+    agent.say("Three.")
+    agent.write()
+    assert agent.poll() == ["Three."]
+    assert agent.problem() is None
+
+
+def test_the_summary_of_a_compaction_is_not_said(agent: Agent) -> None:
+    """Claude has it written by a copy of itself, a subagent of no kind; the summary may quote directives."""
+    agent.start()
+    summary = "<summary>\n@relay:Bob hi\n</summary>"
+    aside = agent.folder / "main" / "subagents" / "agent-a1.jsonl"
+    append(aside, agent.line(summary, isSidechain=True, agentId="a1"))
+    raw = {"agent_transcript_path": str(aside)}
+    assert agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message=summary, agent_id="a1", raw=raw) == []
+    assert agent.poll(after=60) == []
 
 
 def test_what_is_remembered_is_bounded(agent: Agent) -> None:

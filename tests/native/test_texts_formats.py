@@ -21,6 +21,7 @@ LONG = "Long line is here.\n" * 40
 EXPECTED = {
     # its last turns: one that was interrupted with Esc, one that failed with an API error
     "claude.jsonl": [*MULTI, "Same.", "Same.", "Same.", FENCE, "Asking a helper.", "Back again."],
+    "claude-compacted.jsonl": [*MULTI, "Long before.", "Long end.", *MULTI, *MULTI],
     "claude-resumed.jsonl": [*MULTI, "Same.", "Same.", "Same."],
     "claude-forked.jsonl": [*MULTI, "Same.", "Same.", "Same.", *MULTI],
     # the last turn was interrupted
