@@ -12,6 +12,7 @@ from relay.bus.courier import Courier
 from relay.bus.ledger import Ledger
 from relay.bus.message import Message
 from relay.home import Home
+from relay.injection.injection import Outcome, Result
 from relay.journal import Journal
 from relay.session.mail import Mail
 from session.puppet import Puppet, messages
@@ -57,6 +58,58 @@ def test_a_message_that_is_dropped_while_it_waits_is_not_typed(relay: Relay) -> 
     bob.hears("meant")
     assert [text for _, text in bob.texts()] == ["meant"]
     wait_until(lambda: states(relay) == ["rejected", "injected"])
+
+
+def test_how_a_message_reached_its_receiver_is_written_down(relay: Relay) -> None:
+    """In the ledger, the sender's included, and in the journal with what showed that it arrived."""
+    bob = Puppet(relay, "Bob").wrap()
+    relay("send", "Bob", "hello")
+    wait_until(lambda: states(relay) == ["injected"])
+    (message,) = messages(relay)
+    assert (message["route"], message["role"]) == ("typed", "user")
+    (entry,) = (each for each in bob.events("injection") if each["id"] == message["id"])
+    assert (entry["route"], entry["role"], entry["verified"]) == ("typed", "user", "echo")
+
+
+def test_a_message_in_a_hooks_reply_is_settled_as_what_became_of_it(home: Path, tmp_path: Path) -> None:
+    """Not passed on: it waits again. Passed on: it is injected, natively. Neither is known: uncertain."""
+    place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
+
+    async def main() -> None:
+        courier = Courier(place, "default", "Bob", on_message=print, on_outcome=print, on_status=print)
+        async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
+            mail = Mail(
+                courier,
+                agent.injector,
+                deque(),
+                Journal(place.journal, "id", "Bob", print),
+                fire=lambda event: None,
+                tell_agent=print,
+                tell_person=print,
+            )
+            agent.begin, agent.end_of = mail.typing, mail.typed
+            with Ledger(place.ledger) as ledger:
+                for body in ("one", "two"):
+                    ledger.send("default", "Alice", ["Bob"], body)
+                for parcel in ledger.claim("default", "Alice", lambda *_: None, 2):
+                    ledger.store("default", parcel)
+            mail.collect()
+            taken = agent.injector.take(1_000)
+            assert [each.text for each in taken] == ["one", "two"] and courier.waiting() == []
+            agent.injector.put_back(taken)
+            assert [message.body for message in courier.waiting()] == ["one", "two"]
+            one, two = agent.injector.take(1_000)
+            agent.injector.delivered(one, Outcome(Result.INJECTED, role="system"))
+            agent.injector.delivered(two, Outcome(Result.UNCERTAIN, "it died"))
+            with Ledger(place.ledger) as ledger:
+                known = [entry.message for entry in ledger.messages()]
+            assert [(each.state, each.route, each.role) for each in known] == [
+                ("injected", "native", "system"),
+                ("uncertain", "native", None),
+            ]
+            assert courier.waiting() == []
+
+    asyncio.run(main())
 
 
 def test_what_waits_is_collected_as_soon_as_the_ledger_can_be_read(home: Path, tmp_path: Path) -> None:
