@@ -13,6 +13,13 @@ from relay.home import Home
 from relay.profile import fallback, for_command, load, profiles
 from support import Relay
 
+RULE = """[[states]]
+name = 'a'
+state = 'ready'
+all = ['x']
+"""
+OTHER = RULE.replace("'a'", "'b'")
+
 
 @pytest.fixture
 def user(tmp_path: Path) -> Home:
@@ -108,6 +115,25 @@ def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home)
         ('[[interactive]]\nnames = ["x"]\nwords = "1"\n', 3, "whole number"),
         ('[[interactive]]\nnames = ["x"]\nwort = 1\n', 3, "is not known"),
         ("[interactive]\n", 1, "[[interactive]]"),
+        ("echo = 1\n", 1, "beginning with a line [echo]"),
+        ('[echo]\nbackgrounds = ["37373"]\n', 2, "is no colour"),
+        ('[echo]\nlines = [\n  "a",\n  "(",\n]\n', 4, "not a regular expression"),
+        ("[code]\nshape = 1\n", 2, "known are backgrounds, foregrounds, lines"),
+        ('[submit]\ndelay = "1"\n', 2, "number of seconds"),
+        ("[submit]\ndelay = 11\n", 2, "from 0 to 10"),
+        ('[submit]\nwhile_working = "waits"\n', 2, "one of queues, interrupts, unknown"),
+        ('[native]\nhooks = "pi"\n', 2, 'one of "", claude'),
+        ("[states]\n", 1, "[[states]]"),
+        (f"{RULE}[[states]]\nname = 'b'\n", 5, "needs a name and a state"),
+        (f"{RULE}[[states]]\nname = 'b'\nstate = 'ready'\n", 5, "needs regexes"),
+        (f"{RULE}[[states]]\nname = 'b'\nstate = 'idle'\n", 7, "one of working, ready"),
+        (f"{RULE}{RULE}", 6, "two state rules called 'a'"),
+        (f"{RULE}region = 'bottom'\n", 5, '"bottom N"'),
+        (f"{RULE}region = 'screen 3'\n", 5, '"bottom N"'),
+        (f"{RULE}priority = -1\n", 5, "whole number"),
+        (f"{RULE}kind = 'question'\n", 1, "needs a kind; others have none"),
+        (f"{RULE.replace('ready', 'prompting')}", 1, "needs a kind; others have none"),
+        (f"{RULE}{OTHER.replace('x', '(')}", 8, "not a regular expression"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_line(user: Home, text: str, line: int, said: str) -> None:
@@ -116,6 +142,58 @@ def test_a_wrong_file_is_named_with_its_line(user: Home, text: str, line: int, s
         profiles(user)
     assert (caught.value.path, caught.value.line) == (path, line)
     assert said in str(caught.value)
+
+
+AGENTS = ["claude", "codex", "gemini", "qwen", "opencode", "pi", "aider"]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_agent_has_a_profile_with_rules(user: Home, agent: str) -> None:
+    profile = for_command([f"/usr/local/bin/{agent}", "--continue"], user)
+    assert (profile.name, profile.reader, profile.inject) == (agent, "screen", "auto")
+    assert {"working", "ready"} <= {rule.state for rule in profile.states}
+    assert "!" in profile.submit.avoid and "/" in profile.submit.avoid
+    assert 0 < profile.submit.delay < 1
+
+
+def test_which_agents_have_hooks_of_their_own(user: Home) -> None:
+    hooks = {profile.name: profile.native.hooks for profile in profiles(user) if profile.native.hooks}
+    assert hooks == {name: name for name in ("claude", "codex", "qwen", "gemini")}
+
+
+def test_rules_come_by_priority_and_the_users_replace_those_of_their_name(user: Home) -> None:
+    shipped = load("claude", user).states
+    assert [rule.priority for rule in shipped] == sorted((rule.priority for rule in shipped), reverse=True)
+    _write(
+        user,
+        "claude",
+        "[[states]]\nname = 'empty input'\nstate = 'ready'\npriority = 500\nregion = 'bottom 3'\n"
+        "last = ['^>>']\n"
+        "[[states]]\nname = 'mine'\nstate = 'prompting'\nkind = 'other'\npriority = 1\nany = ['z']\n",
+    )
+    states = load("claude", user).states
+    assert len(states) == len(shipped) + 1
+    assert (states[0].name, states[0].region, states[0].rows) == ("empty input", "bottom", 3)
+    assert [pattern.pattern for pattern in states[0].last] == ["^>>"] and states[0].all == ()
+    assert states[-1].name == "mine"
+
+
+def test_styles_and_habits(user: Home) -> None:
+    _write(
+        user,
+        "mine",
+        "[echo]\nbackgrounds = ['373737', '#FFffff']\nlines = ['^> ']\n[code]\nforegrounds = ['00ff00']\n"
+        "[submit]\ndelay = 0\nwhile_working = 'queues'\navoid = '!#'\n"
+        "[native]\nhooks = 'claude'\ntranscript = 'claude'\n",
+    )
+    profile = load("mine", user)
+    assert profile.echo.backgrounds == {0x373737, 0xFFFFFF}
+    assert [pattern.pattern for pattern in profile.echo.lines] == ["^> "]
+    assert profile.code.foregrounds == {0x00FF00}
+    assert (profile.submit.delay, profile.submit.while_working, profile.submit.avoid) == (0.0, "queues", "!#")
+    assert (profile.native.hooks, profile.native.transcript) == ("claude", "claude")
+    plain = load("generic", user)
+    assert (plain.echo.lines, plain.submit.while_working, plain.native.hooks) == ((), "unknown", "")
 
 
 def test_a_file_that_is_not_text(user: Home) -> None:
@@ -139,3 +217,5 @@ def test_the_command_lists_them(relay: Relay) -> None:
     assert "shell" in relay("agents").stdout
     listed = {entry["name"]: entry for entry in json.loads(relay("agents", "--json").stdout)}
     assert listed["shell"]["inject"] == "never" and "bash" in listed["shell"]["commands"]
+    assert (listed["claude"]["hooks"], listed["pi"]["hooks"]) == ("claude", None)
+    assert "empty input" in listed["claude"]["rules"]

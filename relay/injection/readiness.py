@@ -59,8 +59,8 @@ FAILURE = 60.0
 
 
 NEAR_ROWS = 4
-"""The same at the moment of an Enter, for an agent with state rules: what it said may quote a dialog just above
-its input, which takes three rows or more."""
+"""The same for an agent with state rules none of which holds: what it said may quote a dialog just above its
+input, and a text in that takes three rows or more; what a dialog itself shows last stands at the bottom."""
 
 
 class Readiness(StrEnum):
@@ -135,16 +135,14 @@ def judge(sight: Sight, profile: Profile) -> Verdict:
 
 def danger(sight: Sight, profile: Profile) -> Verdict | None:
     """Why nothing must be typed or submitted, however quiet the program is; None if nothing forbids it."""
-    return _danger(sight, profile, _shown(sight, profile), NEAR_ROWS if profile.states else DIALOG_ROWS)
+    return _danger(sight, profile, _shown(sight, profile))
 
 
 def _shown(sight: Sight, profile: Profile) -> Detection | None:
     return detect(Look(sight.drawn, sight.title), profile) if profile.states else None
 
 
-def _danger(
-    sight: Sight, profile: Profile, shown: Detection | None, dialog_rows: int = DIALOG_ROWS
-) -> Verdict | None:
+def _danger(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict | None:
     tty = sight.tty
     if profile.inject == "never":
         return _unsafe(
@@ -170,7 +168,7 @@ def _danger(
         return _unsafe(
             f"the line {_show(sight.unfinished)} is the prompt of a shell or language (rule {rule})"
         )
-    return _asking(sight, profile, ordinary, dialog_rows)
+    return _asking(sight, profile, ordinary)
 
 
 def _told_asking(sight: Sight, shown: Detection | None) -> Verdict | None:
@@ -257,7 +255,7 @@ def _screen_program(sight: Sight, profile: Profile) -> Verdict:
     return Verdict(Readiness.READY, f"it has been quiet for {SCREEN_QUIET} s and shows an input")
 
 
-def _asking(sight: Sight, profile: Profile, ordinary: bool, dialog_rows: int) -> Verdict | None:
+def _asking(sight: Sight, profile: Profile, ordinary: bool) -> Verdict | None:
     """The verdict *prompting*, if the program asks for something that ordinary text must not answer."""
     line = sight.unfinished
     if not ordinary and (rule := _match((*profile.decisions, *profile.questions), line)):
@@ -268,7 +266,10 @@ def _asking(sight: Sight, profile: Profile, ordinary: bool, dialog_rows: int) ->
         # questions are the agent's conversation.
         rules, rows = profile.decisions, drawn[-2 if line.strip() else -1 :]
     else:
-        rules, rows = (*profile.decisions, *profile.dialogs), drawn[-dialog_rows:]
+        rules, rows = (
+            (*profile.decisions, *profile.dialogs),
+            drawn[-(NEAR_ROWS if profile.states else DIALOG_ROWS) :],
+        )
     for row in rows:
         if rule := _match(rules, row):
             return Verdict(Readiness.PROMPTING, f"{_show(row)} reads as a dialog (rule {rule})")

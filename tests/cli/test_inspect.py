@@ -122,3 +122,60 @@ def test_a_file_that_is_not_there(relay: Relay, tmp_path: Path) -> None:
     done = relay("inspect", tmp_path / "none.cast", check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No such file" in done.stderr
+
+
+def test_the_states_of_a_recording(relay: Relay) -> None:
+    """R97: each state from its time on, with the rule and the lines that decided."""
+    answer = json.loads(relay("inspect", "--json", RECORDINGS / "claude.cast").stdout)
+    expected = json.loads((RECORDINGS / "claude.expected.json").read_text())["states"]
+    for time, state in expected:
+        assert [one["state"] for one in answer["states"] if one["time"] <= time][-1] == state
+    asked = next(one for one in answer["states"] if one["state"] == "prompting")
+    assert (asked["prompt"], asked["rule"]) == ("permission", "permission dialog")
+    assert asked["lines"][-1].startswith("Esc to cancel")
+    assert all(one["prompt"] is None for one in answer["states"] if one["state"] != "prompting")
+
+
+DIALOG = " Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · Tab to amend\n"
+INPUT = f"{'─' * 40}\n❯ \n{'─' * 40}\n  ? for shortcuts\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "prompt", "rule"),
+    [
+        (DIALOG, "prompting", "permission", "permission dialog"),
+        (INPUT, "ready", None, "empty input"),
+        (f"# title: ⠂ Mending\n{INPUT}", "working", None, "title with a spinner"),
+        ("● Something else\n", "working", None, ""),
+        ("", "working", None, ""),
+    ],
+)
+def test_a_rendered_screen(
+    text: str, state: str, prompt: str | None, rule: str, relay: Relay, tmp_path: Path
+) -> None:
+    path = tmp_path / "screen.txt"
+    path.write_text(text)
+    answer = json.loads(relay("inspect", "--screen", path, "--agent", "claude", "--json").stdout)
+    assert (answer["state"], answer["prompt"], answer["rule"]) == (state, prompt, rule)
+    assert bool(answer["lines"]) is bool(rule)
+    assert set(answer) == {"state", "prompt", "rule", "lines"}
+
+
+def test_a_rendered_screen_for_people(relay: Relay) -> None:
+    told = relay("inspect", "--screen", "-", "--agent", "claude", input=DIALOG).stdout
+    assert told.startswith("prompting (permission): it shows a dialog") and "'permission dialog'" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "give either a RECORDING or --screen"),
+        (["--screen", "a.txt", "b.cast"], "give either a RECORDING or --screen"),
+        (["--screen", "none.txt"], "add --agent PROFILE"),
+        (["--screen", "none.txt", "--agent", "claude"], "cannot read the screen none.txt"),
+    ],
+)
+def test_what_cannot_be_inspected(arguments: list[str], complaint: str, relay: Relay) -> None:
+    done = relay("inspect", *arguments, check=False)
+    assert done.returncode != 0
+    assert complaint in done.stderr and "Traceback" not in done.stderr
