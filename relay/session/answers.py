@@ -65,6 +65,12 @@ class Answers:
             raise RelayError("it asks for a secret, which belongs into its own terminal: `relay attach`.")
         return self._drawn()
 
+    def drawn(self) -> tuple[str, ...]:
+        """The rows of a question whose options can be told, with them; () of any other."""
+        asked = self._drawn()
+        options = tuple(f"{each.number}. {each.text}" for each in asked.options)
+        return asked.lines + options if options else ()
+
     async def give(self, token: str, *, choice: str = "", text: str | None = None, by: str) -> str:
         """Answer the question that `token` names, by an option or with a text of one's own.
 

@@ -38,6 +38,7 @@ class Escalation:
 
     action:  "escalate", or "none": then nothing is done.
     to:      a name on the bus that is told, or "".
+    drawn:   the rows of the question as it is drawn now, () where it cannot be told from the rest.
     show:    writes to the person's terminal what moves no cursor.
     title:   the title that the agent has set, "" if none.
     notify:  shows (title, text) on the desktop.
@@ -51,6 +52,7 @@ class Escalation:
         *,
         action: str,
         to: str,
+        drawn: Callable[[], Sequence[str]],
         show: Callable[[bytes], None],
         title: Callable[[], str],
         notify: Callable[[str, str], object],
@@ -62,6 +64,7 @@ class Escalation:
         self._name = name
         self._action = action
         self._to = to
+        self._drawn = drawn
         self._show = show
         self._title = title
         self._notify = notify
@@ -76,10 +79,11 @@ class Escalation:
         self._timer: Timer | None = None
 
     def prompting(self, kind: str, lines: Sequence[str]) -> None:
-        """The agent asks; `lines` are what it has drawn."""
+        """The agent asks; `lines` say what, where the screen does not."""
         if self._action != "escalate":
             return
-        shown = tuple(one_line(line, MAX_LINE) for line in lines if line.strip())[:MAX_LINES]
+        said = [one_line(line, MAX_LINE) for line in self._drawn() or lines if line.strip()]
+        shown = tuple(said[-MAX_LINES:])
         if self._asked is None:
             self._show(_SAVE_TITLE)
         self._asked = (kind, shown)

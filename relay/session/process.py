@@ -218,6 +218,7 @@ class Session:
             self.claim.name,
             action=self.settings.on_prompt,
             to=self.settings.escalate_to,
+            drawn=self.answers.drawn,
             show=self._forwarder.aside if self.setup.profile.states else lambda data: None,
             title=lambda: "" if screen is None else screen.title,
             notify=lambda title, text: self.workers.spawn(self._notify(title, text), "a notification"),

@@ -26,7 +26,7 @@ def asked_permission(house: House, agent: Agent) -> Wrapped:
 
 def answer(alice: Wrapped, *arguments: str) -> str:
     """`relay answer Alice ...`; what it did."""
-    done = alice.house.relay("answer", "Alice", "--json", *arguments, check=False)
+    done = alice.house.relay("answer", "Alice", *arguments, "--json", check=False)
     assert done.returncode == 0, f"{done.stderr}\n{alice.describe()}"
     return str(json.loads(done.stdout).get("result"))
 

@@ -24,6 +24,7 @@ class World:
         self.now = 100.0
         self.terminal = b""
         self.title = "own"
+        self.drawn: tuple[str, ...] = ()
         self.notified: list[tuple[str, str]] = []
         self.sent: list[tuple[str, str]] = []
         self.timers: list[Alarm] = []
@@ -32,6 +33,7 @@ class World:
             "Alice",
             action=action,
             to=to,
+            drawn=lambda: self.drawn,
             show=self._show,
             title=lambda: self.title,
             notify=lambda title, text: self.notified.append((title, text)),
@@ -85,6 +87,13 @@ def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
     assert world.path.read_text().count('"escalated"') == 1
 
 
+def test_what_is_drawn_says_more_than_why_it_counts_as_a_prompt(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.drawn = ASKED
+    world.escalation.prompting("permission", ["its hooks say that it asks"])
+    assert world.notified[0][1] == "\n".join(ASKED)
+
+
 def test_the_agents_own_title_comes_back(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.escalation.prompting("question", ASKED)
@@ -128,13 +137,16 @@ def test_another_question_rings_at_once_and_is_sent_after_a_while(tmp_path: Path
 def test_what_the_agent_has_drawn_acts_on_nobody(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.title = "a\x1b]0;b\x07\x9c"
-    world.escalation.prompting("permission", ["\x1b[31mred\x07", "a\u202eb", "@relay:Bob hi", *ASKED * 20])
+    world.escalation.prompting("permission", ["\x1b[31mred\x07", "a\u202eb", "@relay:Bob hi", *ASKED * 3])
     world.escalation.over()
     shown = world.notified[0][1] + world.sent[0][1]
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert "\n> @relay:Bob hi" in world.sent[0][1]
-    assert len(world.notified[0][1].splitlines()) == MAX_LINES
-    assert world.bells == 1
+    world.escalation.prompting("permission", ASKED * 20)
+    world.passes(COOLDOWN)
+    assert len(world.notified[1][1].splitlines()) == MAX_LINES
+    assert world.bells == 2
+    world.escalation.over()
     assert world.terminal.endswith("\x1b]2;a␛]0;b␇<U+009C>\x1b\\".encode())
 
 
