@@ -201,8 +201,7 @@ class House:
         wrapped = Wrapped(self, agent, name, model, terminal)
         self.agents.append(wrapped)
         if ready:
-            drawn = re.escape(agent.ready)
-            self.wait(lambda: wrapped.shows(drawn) or terminal.ended(), f"{name} draws {drawn!r}")
+            self.wait(lambda: wrapped.shows(agent.ready) or terminal.ended(), f"{name} draws {agent.ready!r}")
             assert not terminal.ended(), f"{name} ended at once\n{wrapped.describe()}"
             wrapped.becomes("ready")
         return wrapped

@@ -12,17 +12,17 @@ the model says "Done.".
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import re
 import threading
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from agents.dialects import Answer, Call, Dialect, Said, Turn, dialect_of
+from agents.dialects import Answer, Call, Dialect, Turn, dialect_of
 
 SHELLS = ("Bash", "bash", "shell_command", "exec_command", "shell", "run_shell_command")
 """What agents call the tool that runs a command line."""
@@ -135,19 +135,17 @@ class Model:
         self._thread.join()
 
     def heard(self, *roles: str) -> list[str]:
-        """Every text that was ever said to the model, once however often the conversation was sent again.
-
-        Two equal texts are two where both are in one conversation. roles: default all but the model's own.
-        """
-        most: Counter[Said] = Counter()
-        for request in list(self.requests):
-            most |= Counter(request.turn.said)
-        wanted = roles or ("user", "note", "result")
-        return [said.text for said in most.elements() if said.role in wanted]
+        """Every different text that was ever said to the model. roles: default all but the model's own."""
+        said = dict.fromkeys(said for request in list(self.requests) for said in request.turn.said)
+        return [each.text for each in said if each.role in (roles or ("user", "note", "result"))]
 
     def count(self, text: str) -> int:
-        """How often `text` was said to the model."""
-        return sum(each.count(text) for each in self.heard())
+        """How often `text` was said to the model: by how much each request had more of it than the last one."""
+        counts = [
+            sum(said.text.count(text) for said in request.turn.said if said.role != "assistant")
+            for request in list(self.requests)
+        ]
+        return sum(max(0, now - before) for before, now in itertools.pairwise([0, *counts]))
 
     def answer(self, turn: Turn) -> Step:
         """The step that answers `turn`, which is kept unless it is asked on the side."""
@@ -252,6 +250,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(raw)))
+        if status in (400, 401):
+            self.send_header(
+                "x-should-retry", "false"
+            )  # as Anthropic's API does; else claude tries ten times
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(raw)

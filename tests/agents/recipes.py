@@ -51,11 +51,10 @@ class Start:
 class Agent:
     """What a test has to know of one agent.
 
-    ready: drawn when it has started and waits. permission, question, plan: a regular expression of a row of
-    that dialog; "" where it has none. question_call, plan_call: the tools that ask. clear: begins a new
-    conversation. planning: arguments with which it plans first.
-    free: arguments with which commands run unasked. resume: arguments that go on with the last conversation.
-    native: it has hooks that relay uses.
+    ready, permission, question, plan: a regular expression of a row that it draws when it has started and
+    waits, or that a dialog has; "" where it has none. question_call, plan_call: the tools that ask.
+    clear: begins a new conversation. planning, free, resume: arguments with which it plans first, runs
+    commands unasked, goes on with the last conversation. native: it has hooks that relay uses.
     """
 
     package: Package
@@ -253,11 +252,11 @@ AGENTS = {
         Agent(
             PACKAGES["claude"],
             _claude,
-            ready="? for shortcuts",
+            ready=r"\? for shortcuts|plan mode on",
             permission=r"Do you want to proceed\?",
             question=r"Enter to select",
             question_call=Call("AskUserQuestion", {"questions": [_QUESTION]}),
-            plan=r"Would you like to proceed\?",
+            plan=r"Would you like to proceed\?|Claude wants to exit plan mode",
             plan_call=Call("ExitPlanMode", {"plan": "1. Mend the fence."}),
             planning=("--permission-mode=plan",),
             clear="/clear",
@@ -303,7 +302,7 @@ AGENTS = {
         Agent(
             PACKAGES["opencode"],
             _opencode,
-            ready="ctrl+p commands",
+            ready=r"ctrl\+p commands",
             permission=r"Permission required",
             clear="/new",
         ),
