@@ -8,6 +8,7 @@ or be replaced. Nothing is kept open and nothing is raised.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -53,13 +54,9 @@ class Tail:
         When nothing changed it costs one stat(2).
         """
         try:
-            status = self.path.stat()
-            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
-                self.problem = f"cannot read {self.path}: it is not a file"
+            if _look(self.path.stat()) == self._seen and not self._more:
                 return [], 0
-            if _look(status) == self._seen and not self._more:
-                return [], 0
-            with self.path.open("rb", buffering=0) as file:
+            with open(self.path, "rb", buffering=0, opener=_open) as file:
                 now = _look(os.fstat(file.fileno()))
                 if self._replaced(file.fileno(), now):
                     self._restart()
@@ -98,8 +95,6 @@ class Tail:
             self._part, self._skipping = [], True
 
     def _replaced(self, fd: int, now: tuple[int, int, int, int]) -> bool:
-        if now[2] < self._offset:
-            return True
         if self._seen is not None and now[:2] != self._seen[:2]:
             return True
         return os.pread(fd, len(self._witness), self._offset - len(self._witness)) != self._witness
@@ -111,7 +106,7 @@ class Tail:
     def _start_at_end(self) -> None:
         """Behind the last complete line: half a line there is one that is being written now."""
         try:
-            with self.path.open("rb", buffering=0) as file:
+            with open(self.path, "rb", buffering=0, opener=_open) as file:
                 self._seen = _look(os.fstat(file.fileno()))
                 size = self._seen[2]
                 back = os.pread(file.fileno(), _CHUNK, max(0, size - _CHUNK))
@@ -123,6 +118,15 @@ class Tail:
         self._offset = size if self._skipping else size - len(back) + whole
         self._witness = back[-_WITNESS:] if self._skipping else back[:whole][-_WITNESS:]
         self._more = self._offset < size
+
+
+def _open(path: str, flags: int) -> int:
+    """Open a file that is one; a pipe is not waited for."""
+    fd = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "it is not a file")
 
 
 def _look(status: os.stat_result) -> tuple[int, int, int, int]:

@@ -218,6 +218,13 @@ def test_resumed_it_begins_at_the_end(agent: Agent) -> None:
     assert agent.poll() == ["Said right after."]
 
 
+def test_resumed_it_does_not_depend_on_the_times_of_old_lines(agent: Agent) -> None:
+    """A transcript from another machine, or one without times."""
+    append(agent.path, agent.line("No time.", timestamp=None) + agent.line("Later.", timestamp="2999-01-01"))
+    assert agent.start("resume") == []
+    assert agent.poll() == []
+
+
 def test_cleared_it_says_the_rest_of_the_old_session_and_all_of_the_new(agent: Agent) -> None:
     agent.start()
     agent.say("Old.")

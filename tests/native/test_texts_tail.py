@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -118,8 +119,8 @@ def test_a_file_that_went_and_came_back(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_a_problem_and_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name in ("pipe", "."):
-        tail = Tail(tmp_path / name)
+    for name, at_end in product(("pipe", "."), (False, True)):
+        tail = Tail(tmp_path / name, at_end)
         assert read(tail) == []
         assert tail.problem is not None
         assert "not a file" in tail.problem
