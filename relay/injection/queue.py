@@ -16,10 +16,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from relay.errors import MessageRefused, RelayError
+from relay.errors import MessageRefused
 from relay.injection import body
+from relay.injection.backlog import Backlog
 from relay.injection.body import Style
 from relay.injection.draft import Draft
 from relay.injection.injection import Injection, Outcome, Result
@@ -35,24 +36,11 @@ PERSON_PAUSE = 2.0
 LOOK_MIN, LOOK_MAX = 0.001, 0.25
 """Seconds between two looks at a program that is not ready: a tenth of how long it has been, within these."""
 
-FIRST_RETRY, LAST_RETRY = 0.5, 15.0
-"""Seconds between two tries to begin a text that `on_typing` refuses: doubling."""
-
 RESERVE_TIMEOUT, _RESERVE_STEP = 0.25, 0.0005
 """Seconds to wait until the person's keys are kept from the agent, and between two looks for it."""
 
 _DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
 _BETWEEN = "\n"  # the texts of one native reply
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """`on_typing` refused `injection`, for `reason`; it is tried again after `delay` seconds, at `until`."""
-
-    injection: Injection
-    reason: str
-    delay: float
-    until: float
 
 
 class Injector:
@@ -83,11 +71,9 @@ class Injector:
         self._port = port
         self._profile = profile
         self._on_outcome = on_outcome
-        self._on_typing = on_typing
         self._clock = clock
         self._directive = body.directive_pattern(prefix or profile.prefix, profile.decoration)
-        self._refusal: _Refusal | None = None
-        self._queue: deque[Injection] = deque()
+        self._waiting = Backlog(on_typing, on_outcome, lambda: self._clock())
         self._wake = asyncio.Event()
         self._draft = Draft()
         self._view = view = View(port, profile, clock)
@@ -112,10 +98,7 @@ class Injector:
         except MessageRefused as error:
             self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
             return
-        if injection.kind == "closing":
-            self._queue.insert(self._closings(), injection)
-        else:
-            self._queue.append(injection)
+        self._waiting.add(injection)
         self._notice()
 
     def person(self, data: bytes) -> None:
@@ -124,14 +107,14 @@ class Injector:
         asking = (self._draft.empty or self._draft.answers) and (self.verdict.state is Readiness.PROMPTING)
         canonical = self._port.tty().canonical
         self._draft.type(data, self._clock(), canonical=canonical, asking=asking)
-        if self._queue:
+        if self._waiting:
             self._notice()
 
     def output(self, data: bytes) -> None:
         """Note what the agent has put out, as soon as it was read."""
         if self._typing is not None:
             self._typist.output(data)
-        if self._queue or self._typing is not None:
+        if self._waiting or self._typing is not None:
             self._notice()
 
     def hold(self, reason: str) -> None:
@@ -148,12 +131,12 @@ class Injector:
     @property
     def pending(self) -> int:
         """Injections that wait or are being given to the agent."""
-        return len(self._queue) + (self._typing is not None) + len(self._taken)
+        return len(self._waiting) + (self._typing is not None) + len(self._taken)
 
     @property
     def obstacle(self) -> str | None:
         """Why the next injection is not typed now; None when nothing waits or nothing is in the way."""
-        if not self._queue:
+        if not self._waiting:
             return None
         if blocked := self._blocked():
             return blocked.reason
@@ -164,8 +147,8 @@ class Injector:
     def close(self) -> None:
         """The session ends: what waits is reported as not typed, and `run` returns."""
         self._closed = True
-        while self._queue:
-            self._on_outcome(self._queue.popleft(), Outcome(Result.UNTYPED, "the session ended first"))
+        for injection in self._waiting.clear():
+            self._on_outcome(injection, Outcome(Result.UNTYPED, "the session ended first"))
         for injection, _ in list(self._taken):
             why = "the session ended before the agent's hook had passed it on"
             self.delivered(injection, Outcome(Result.UNCERTAIN, why))
@@ -182,17 +165,16 @@ class Injector:
         typing = self._typing is not None and not self._typist.arrived
         if self._closed or self._taken or typing:
             return []
-        for injection in [each for each in self._queue if each.kind != "closing"]:
+        for injection in [each for each in self._waiting if each.kind != "closing"]:
             mark = body.nonce()
             text = _BETWEEN.join(body.lay_out(injection, Style.PASTE, mark, self._directive))
             room -= len((text + _BETWEEN).encode())
-            if room < 0 or self._refused(injection):
+            if room < 0 or self._waiting.refused(injection):
                 break
-            self._queue.remove(injection)
-            if self._begin(injection):
+            if self._waiting.begin(injection):
                 self._view.given(body.closing_mark(mark))
                 self._taken.append((injection, text))
-            elif self._refused(injection):
+            elif self._waiting.refused(injection):
                 break
         return [injection for injection, _ in self._taken]
 
@@ -220,7 +202,7 @@ class Injector:
         returned = [injection for injection, _ in self._taken if injection in injections]
         self._taken = [each for each in self._taken if each[0] not in injections]
         for injection in reversed(returned):
-            self._return(injection)
+            self._waiting.put_back(injection)
             self.on_deferred(injection)
         self._notice()
 
@@ -237,38 +219,37 @@ class Injector:
     async def run(self) -> None:
         """Type what is submitted until `close`. Cancelled in the middle of a text, it is uncertain."""
         while not self._closed:
-            if not self._queue:
+            if not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
             elif await self._ready():
-                await self._inject(self._queue.popleft())
+                await self._inject(next(iter(self._waiting)))
 
     async def _inject(self, injection: Injection) -> None:
         """Type `injection` now that the agent is ready, and report its outcome; or put it back."""
-        if not self._begin(injection):
+        if not self._waiting.begin(injection):
             return
         self._typing = injection
-        outcome: Outcome | None = Outcome(Result.UNTYPED, "the session ended first")
-        mark, parts = body.nonce(), []
+        mark, parts = body.nonce(), list[str]()
+        outcome: Outcome | None = None
         try:
-            if (sight := await self._reserve()) is None:
-                outcome = None
-                return
-            parts = body.lay_out(injection, _style(sight), mark, self._directive)
-            self._check_start(parts[0])
-            outcome = Outcome(Result.UNCERTAIN, "the session ended while it was being typed", "typed", "user")
-            outcome = await self._type(parts, sight, mark)
+            if sight := await self._reserve():
+                parts = body.lay_out(injection, _style(sight), mark, self._directive)
+                self._check_start(parts[0])
+                why = "the session ended while it was being typed"
+                outcome = Outcome(Result.UNCERTAIN, why, "typed", "user")
+                outcome = await self._type(parts, sight, mark)
         except MessageRefused as error:
             outcome = Outcome(Result.REJECTED, str(error))
         finally:
             self._port.release()
             self._typing = None
-            if outcome is None or outcome.result is Result.UNTYPED:
+            if outcome is None:
+                self._waiting.put_back(injection)
                 self.on_deferred(injection)
-            if outcome is None and not self._closed:
-                self._return(injection)
+                if self._closed:
+                    self.close()
             else:
-                outcome = outcome or Outcome(Result.UNTYPED, "the session ended first")
                 if outcome.result is Result.UNCERTAIN and len(parts) == 1:
                     self._doubtful.append((body.closing_mark(mark), injection))
                 self._on_outcome(injection, outcome)
@@ -288,50 +269,12 @@ class Injector:
         allowed = not self._blocked() and self._allows(judge(sight, self._profile), sight)
         return sight if allowed else None
 
-    def _begin(self, injection: Injection) -> bool:
-        """Announce that `injection`, no longer in the queue, is given to the agent; False if it is not."""
-        try:
-            self._on_typing(injection)
-        except MessageRefused as error:
-            self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
-            return False
-        except RelayError as error:
-            self._retry(injection, str(error))
-            return False
-        self._refusal = None
-        return True
-
-    def _return(self, injection: Injection) -> None:
-        """Put `injection` back at the head of the queue."""
-        closing = 0 if injection.kind == "closing" else self._closings()
-        self._queue.insert(closing, injection)
-
-    def _closings(self) -> int:
-        """How many closing prompts stand at the head of the queue."""
-        return next((n for n, other in enumerate(self._queue) if other.kind != "closing"), len(self._queue))
-
     def _check_start(self, text: str) -> None:
         if text[0] in self._profile.submit.avoid:
             raise MessageRefused(
                 f"every text begins with {text[0]!r}, which the profile {self._profile.name!r} says to avoid "
                 "(avoid under [submit]). Take it out there."
             )
-
-    def _retry(self, injection: Injection, reason: str) -> None:
-        """Put `injection` back, to be tried again some time later."""
-        last = self._refusal
-        again = last is not None and last.injection is injection
-        delay = min(2 * last.delay, LAST_RETRY) if last is not None and again else FIRST_RETRY
-        self._refusal = _Refusal(injection, reason, delay, self._clock() + delay)
-        self._return(injection)
-
-    def _refused(self, injection: Injection) -> Verdict | None:
-        """Why `injection` is not tried again yet."""
-        refusal = self._refusal
-        if refusal is None or refusal.injection is not injection:
-            return None
-        left = refusal.until - self._clock()
-        return Verdict(Readiness.WORKING, refusal.reason, left) if left > 0 else None
 
     async def _type(self, parts: list[str], sight: Sight, mark: str) -> Outcome:
         outcomes: list[Outcome] = []
@@ -357,7 +300,7 @@ class Injector:
 
     async def _ready(self) -> Sight | None:
         """Wait until the agent is ready and nothing is in the way; None once closed or with nothing to do."""
-        while not self._closed and (self._queue or self._typing is not None):
+        while not self._closed and (self._waiting or self._typing is not None):
             self._wake.clear()
             if blocked := self._blocked():
                 await self._sleep(blocked.wait)
@@ -377,8 +320,9 @@ class Injector:
             return self._held
         if self._taken:
             return Verdict(Readiness.WORKING, "a text is being given to it through its own hooks")
-        if self._typing is None and self._queue and (refused := self._refused(self._queue[0])):
-            return refused
+        first = next(iter(self._waiting), None)
+        if first and self._typing is None and (refusal := self._waiting.refused(first)):
+            return Verdict(Readiness.WORKING, refusal.reason, max(refusal.until - self._clock(), 0))
         self._end_draft()
         if not self._draft.empty:
             left = self._port.last_output() + SCREEN_QUIET - self._clock()

@@ -1,0 +1,92 @@
+"""The backlog: the injections that wait, in the order in which they are given to the agent.
+
+Closing prompts stand before all others.  `begin` announces that the giving begins, which may be refused, for
+good or for now; one that is refused for now keeps its place, and nothing behind it is given before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from relay.errors import MessageRefused, RelayError
+from relay.injection.injection import Injection, Outcome, Result
+
+FIRST_RETRY, LAST_RETRY = 0.5, 15.0
+"""Seconds between two tries to begin an injection that was refused for now: doubling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`injection` was refused for `reason`; it is tried again after `delay` seconds, at `until`."""
+
+    injection: Injection
+    reason: str
+    delay: float
+    until: float
+
+
+class Backlog:
+    """on_begin, on_outcome: as `on_typing` and `on_outcome` of Injector."""
+
+    def __init__(
+        self,
+        on_begin: Callable[[Injection], None],
+        on_outcome: Callable[[Injection, Outcome], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._on_begin = on_begin
+        self._on_outcome = on_outcome
+        self._clock = clock
+        self._waiting: list[Injection] = []
+        self._refusal: Refusal | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Injection]:
+        return iter(tuple(self._waiting))
+
+    def add(self, injection: Injection) -> None:
+        """Let `injection` wait behind the others of its kind."""
+        place = self._closings() if injection.kind == "closing" else len(self._waiting)
+        self._waiting.insert(place, injection)
+
+    def put_back(self, injection: Injection) -> None:
+        """Let `injection`, which was the first, be the first again."""
+        self._waiting.insert(0 if injection.kind == "closing" else self._closings(), injection)
+
+    def clear(self) -> list[Injection]:
+        """Forget everything; what waited."""
+        waited, self._waiting = self._waiting, []
+        return waited
+
+    def begin(self, injection: Injection) -> bool:
+        """Take `injection` out, to be given now; False if it is not: rejected, or refused for now."""
+        self._waiting.remove(injection)
+        try:
+            self._on_begin(injection)
+        except MessageRefused as error:
+            self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
+            return False
+        except RelayError as error:
+            last = self._refusal
+            again = last is not None and last.injection is injection
+            delay = min(2 * last.delay, LAST_RETRY) if last is not None and again else FIRST_RETRY
+            self._refusal = Refusal(injection, str(error), delay, self._clock() + delay)
+            self.put_back(injection)
+            return False
+        self._refusal = None
+        return True
+
+    def refused(self, injection: Injection) -> Refusal | None:
+        """Why `injection` is not tried again yet."""
+        refusal = self._refusal
+        if refusal is None or refusal.injection is not injection or refusal.until <= self._clock():
+            return None
+        return refusal
+
+    def _closings(self) -> int:
+        """How many closing prompts stand at the head."""
+        kinds = (n for n, other in enumerate(self._waiting) if other.kind != "closing")
+        return next(kinds, len(self._waiting))
