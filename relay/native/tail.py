@@ -24,15 +24,13 @@ class Tail:
     """One file, read on from a place.
 
     at_end:   start behind what is there now; else at the beginning.
-    restarts: how often the file was found cut or replaced, and read from its beginning again.
     problem:  why the last look failed; None when it went well or the file is not there yet.
     """
 
-    __slots__ = ("_more", "_offset", "_part", "_seen", "_skipping", "_witness", "path", "problem", "restarts")
+    __slots__ = ("_more", "_offset", "_part", "_seen", "_skipping", "_witness", "path", "problem")
 
     def __init__(self, path: Path, at_end: bool = False) -> None:
         self.path = path
-        self.restarts = 0
         self.problem: str | None = None
         self._part: list[bytes] = []  # the unfinished line
         self._skipping = False  # within a line that is too long
@@ -59,7 +57,7 @@ class Tail:
             with open(self.path, "rb", buffering=0, opener=_open) as file:
                 now = _look(os.fstat(file.fileno()))
                 if self._replaced(file.fileno(), now):
-                    self._restart()
+                    self._offset, self._witness, self._part, self._skipping = 0, b"", [], False
                 lines, used = self._take(file.fileno(), budget)
         except FileNotFoundError:
             self._seen, self._more, self.problem = None, False, None
@@ -98,10 +96,6 @@ class Tail:
         if self._seen is not None and now[:2] != self._seen[:2]:
             return True
         return os.pread(fd, len(self._witness), self._offset - len(self._witness)) != self._witness
-
-    def _restart(self) -> None:
-        self.restarts += 1
-        self._offset, self._witness, self._part, self._skipping = 0, b"", [], False
 
     def _start_at_end(self) -> None:
         """Behind the last complete line: half a line there is one that is being written now."""
