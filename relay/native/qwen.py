@@ -7,10 +7,11 @@ two has none does it take all there are, ours among them (0.15.10).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from relay.errors import ConfigError
 from relay.native.defaults import Defaults
-from relay.native.setup import Prepared, Run, read, rules
+from relay.native.setup import TIMEOUT, Prepared, Run, handler, read, rules
 
 DEFAULTS = Defaults(
     "QWEN_CODE_SYSTEM_DEFAULTS_PATH",
@@ -28,7 +29,12 @@ def prepare(run: Run) -> Prepared:
             "Qwen takes no more hooks where both the user's and the project's settings have some; "
             "what it does is read from its screen"
         )
-    return Prepared(list(run.command), DEFAULTS.with_hooks(run, rules("qwen", run.socket)), "qwen")
+    return Prepared(list(run.command), DEFAULTS.with_hooks(run, rules("qwen", run.socket, _handler)), "qwen")
+
+
+def _handler(command: list[str]) -> dict[str, Any]:
+    """Qwen 0.15.10 takes timeouts for milliseconds; newer ones take 1,000 and more for that."""
+    return handler(command, TIMEOUT * 1000)
 
 
 def _has_hooks(folder: Path) -> bool:
