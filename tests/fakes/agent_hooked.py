@@ -1,0 +1,51 @@
+"""An agent with hooks of its own, on strings: it calls the hooks of its `--settings` as Claude Code does.
+
+    AGENT_FOLDER=FOLDER agent_hooked.py [--settings FILE]
+
+FOLDER/arguments   its own arguments, as JSON
+FOLDER/strings     a datagram socket: {"fire": EVENT, "payload": {...}} calls the hooks, {"exit": CODE} ends
+FOLDER/called      one JSON line for each call: {"event", "command", "stdout", "stderr", "code"}
+"""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+folder = Path(os.environ["AGENT_FOLDER"])
+arguments = sys.argv[1:]
+settings = {}
+if "--settings" in arguments:
+    text = arguments[arguments.index("--settings") + 1]
+    settings = json.loads(text if text.startswith("{") else Path(text).read_text())
+
+
+def matches(matcher: str, tool: str) -> bool:
+    return matcher in {"", "*"} or bool(re.fullmatch(matcher, tool))
+
+
+def fire(event: str, payload: dict[str, object]) -> None:
+    data = json.dumps({"hook_event_name": event, **payload}).encode()
+    for group in settings.get("hooks", {}).get(event, []):
+        if not matches(group.get("matcher", ""), str(payload.get("tool_name", ""))):
+            continue
+        for handler in group["hooks"]:
+            command = [handler["command"], *handler["args"]] if "args" in handler else handler["command"]
+            run = subprocess.run(command, shell=isinstance(command, str), input=data, capture_output=True)
+            with open(folder / "called", "a") as log:
+                row = {"event": event, "command": command, "stdout": run.stdout.decode()}
+                print(json.dumps({**row, "stderr": run.stderr.decode(), "code": run.returncode}), file=log)
+
+
+(folder / "arguments").write_text(json.dumps(arguments))
+strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+strings.bind(str(folder / "strings"))
+while True:
+    match json.loads(strings.recv(1 << 24)):
+        case {"fire": event, "payload": payload}:
+            fire(event, payload)
+        case {"exit": code}:
+            sys.exit(code)

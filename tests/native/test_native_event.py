@@ -1,0 +1,104 @@
+"""Reading what agents' hooks tell: real payloads of each agent, and hostile ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.detection.state import PromptKind
+from relay.native.event import EVENTS, OBSERVED, PROMPTS, NativeName, parse, prompt_kind
+
+PAYLOADS = Path(__file__).parent / "payloads"
+CAPTURED = sorted(PAYLOADS.glob("*/*.json"))
+
+
+@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_the_real_agents_send_is_understood(path: Path) -> None:
+    """R99: captured from the CLIs of the versions in docs/NATIVE.md."""
+    agent, event = path.parent.name, path.stem.split("-")[0]
+    raw = json.loads(path.read_text())
+    parsed = parse(agent, event, path.read_bytes())
+    assert parsed is not None
+    assert parsed.name is EVENTS[agent][event]
+    assert parsed.event == raw["hook_event_name"] == event
+    assert parsed.session_id
+    assert parsed.cwd == "/home/dev/project"
+    assert parsed.tool_name == raw.get("tool_name", "")
+    assert parsed.tool_input == raw.get("tool_input", {})
+    assert parsed.agent_id == raw.get("agent_id", "")
+    assert parse(agent, "", path.read_bytes()) == parsed, "the payload names its event, too"
+
+
+def test_fields_of_claudes_events() -> None:
+    def read(name: str) -> bytes:
+        return (PAYLOADS / "claude" / f"{name}.json").read_bytes()
+
+    stop = parse("claude", "Stop", read("Stop"))
+    assert stop is not None
+    assert (stop.last_assistant_message, stop.stop_hook_active) == ("Hi there.", False)
+    failed = parse("claude", "PostToolUseFailure", read("PostToolUseFailure-Bash"))
+    assert failed is not None
+    assert (failed.name, failed.error, failed.duration_ms) == (NativeName.TOOL_FAILED, "Exit code 1", 89.0)
+    sub = parse("claude", "SubagentStop", read("SubagentStop"))
+    assert sub is not None
+    assert (sub.agent_type, sub.last_assistant_message) == ("general-purpose", "Sub says hi.")
+    start = parse("claude", "SessionStart", read("SessionStart-clear"))
+    assert start is not None
+    assert start.source == "clear"
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"[]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"a": ' * 100_000, b"nonsense"]
+)
+def test_bad_json_is_no_event(payload: bytes) -> None:
+    """R87"""
+    assert parse("claude", "PreToolUse", payload) is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "event"), [("claude", "Unheard"), ("nobody", "Stop"), ("codex", ""), ("", "")]
+)
+def test_what_nobody_knows_is_no_event(agent: str, event: str) -> None:
+    """R90"""
+    assert parse(agent, event, b"{}") is None
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "pretooluse", "tool_pre"])
+def test_events_are_known_in_any_case_and_by_our_names(event: str) -> None:
+    """R86: `relay hook pretooluse`."""
+    parsed = parse("claude", event, b"{}")
+    assert parsed is not None
+    assert parsed.event == "PreToolUse"
+
+
+def test_fields_of_a_wrong_type_are_left_out() -> None:
+    payload = {"tool_name": 3, "tool_input": "x", "cwd": None, "duration_ms": "1", "stop_hook_active": 1}
+    parsed = parse("claude", "PreToolUse", json.dumps(payload))
+    assert parsed is not None
+    assert (parsed.tool_name, parsed.tool_input, parsed.cwd) == ("", {}, "")
+    assert (parsed.duration_ms, parsed.stop_hook_active) == (0.0, False)
+
+
+def test_half_a_surrogate_pair_becomes_text_that_can_be_written() -> None:
+    parsed = parse("claude", "UserPromptSubmit", b'{"prompt": "a\\ud83db \\ud83d\\ude00", "x": ["\\udc00"]}')
+    assert parsed is not None
+    assert parsed.prompt == "a?b \N{GRINNING FACE}"
+    assert parsed.raw["x"] == ["?"]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_event_or_none(payload: bytes) -> None:
+    parse("gemini", "BeforeTool", payload)
+
+
+def test_what_the_observed_tools_ask_for() -> None:
+    """R88, R89, R90; EnterPlanMode is seen and asks nothing."""
+    assert prompt_kind("ExitPlanMode") is PromptKind.PLAN_APPROVAL
+    assert prompt_kind("AskUserQuestion") is PromptKind.QUESTION
+    assert prompt_kind("EnterPlanMode") is None
+    assert prompt_kind("Bash") is None
+    assert set(PROMPTS) == set(OBSERVED.split("|"))

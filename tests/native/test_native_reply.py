@@ -1,0 +1,103 @@
+"""Answering an agent's hooks: the JSON of each protocol, and nothing that it would refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from relay.native.event import EVENTS, NativeEvent, parse
+from relay.native.reply import Reply, carries, render
+
+EVERYTHING = Reply(context="know this", deny="no", go_on="more", notice="hey")
+
+
+def event(agent: str, name: str) -> NativeEvent:
+    parsed = parse(agent, name, b"{}")
+    assert parsed is not None
+    return parsed
+
+
+def rendered(agent: str, name: str, **parts: str) -> Any:
+    text = render(event(agent, name), Reply(**parts))
+    return json.loads(text) if text else None
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
+def test_a_tool_call_is_denied_in_the_nested_form(agent: str) -> None:
+    assert rendered(agent, "PreToolUse", deny="not on Fridays") == {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": "not on Fridays",
+        }
+    }
+
+
+def test_gemini_denies_with_a_decision() -> None:
+    assert rendered("gemini", "BeforeTool", deny="no") == {"decision": "deny", "reason": "no"}
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
+def test_a_prompt_is_blocked(agent: str) -> None:
+    assert rendered(agent, "UserPromptSubmit", deny="no") == {"decision": "block", "reason": "no"}
+
+
+def test_a_permission_is_refused_and_never_granted() -> None:
+    assert rendered("claude", "PermissionRequest", deny="no") == {
+        "hookSpecificOutput": {
+            "hookEventName": "PermissionRequest",
+            "decision": {"behavior": "deny", "message": "no"},
+        }
+    }
+    assert rendered("claude", "PermissionRequest", context="yes", go_on="yes") is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"), [("claude", "PostToolUse"), ("codex", "UserPromptSubmit"), ("gemini", "AfterTool")]
+)
+def test_context_says_whose_event_it_answers(agent: str, name: str) -> None:
+    assert rendered(agent, name, context="a\n“b”") == {
+        "hookSpecificOutput": {"hookEventName": name, "additionalContext": "a\n“b”"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"), [("claude", "Stop"), ("codex", "Stop"), ("qwen", "Stop"), ("gemini", "AfterAgent")]
+)
+def test_a_turn_goes_on(agent: str, name: str) -> None:
+    assert rendered(agent, name, go_on="and the tests?", context="x") == {
+        "decision": "block",
+        "reason": "and the tests?",
+    }
+
+
+def test_a_block_has_a_reason_always() -> None:
+    """Agents take a block without a reason for none, or refuse the whole reply."""
+    assert rendered("codex", "PreToolUse", deny="")["hookSpecificOutput"]["permissionDecisionReason"]
+    assert rendered("codex", "Stop", go_on="")["reason"]
+
+
+def test_what_the_protocol_cannot_carry_is_left_out() -> None:
+    assert render(event("claude", "Notification"), EVERYTHING) == ""
+    assert render(event("claude", "SessionEnd"), EVERYTHING) == ""
+    assert rendered("qwen", "SessionStart", context="never seen by its model") is None
+    assert rendered("gemini", "BeforeTool", context="x") is None
+    assert rendered("claude", "Stop", context="would begin another turn") is None
+
+
+@pytest.mark.parametrize("agent", EVENTS)
+def test_nothing_to_say_is_nothing_printed(agent: str) -> None:
+    for name in EVENTS[agent]:
+        assert render(event(agent, name), Reply()) == ""
+
+
+@pytest.mark.parametrize("agent", EVENTS)
+def test_only_keys_of_the_protocols_are_ever_rendered(agent: str) -> None:
+    """codex refuses a reply with a key that it does not know."""
+    for name, kind in EVENTS[agent].items():
+        text = render(event(agent, name), EVERYTHING)
+        answer = json.loads(text) if text else {}
+        assert set(answer) <= {"decision", "reason", "hookSpecificOutput", "systemMessage"}
+        assert bool(text) == bool(carries(agent, kind))
