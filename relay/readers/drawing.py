@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from relay.profile import ANY_COLOUR, CodeStyle, EchoStyle
-from relay.terminal.screen import Colours, Row
+from relay.terminal.screen import Colours, Row, Screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,20 @@ class Drawing:
     def is_code(self, row: Row) -> bool:
         """Whether `row` is drawn as a line of code."""
         return _drawn_in(self.code, row.colours) or _matched(self.code.lines, row.text) > 0
+
+    def text_columns(self, screen: Screen) -> int:
+        """The columns of a full-screen program that are left of a panel at the right, drawn as echoes are."""
+        columns, bottom = screen.columns, screen.height - 1
+        panel = screen.colours(columns - 1, 0).background if self.echo.backgrounds else None
+        if not _one_of(self.echo.backgrounds, panel):
+            return columns
+        x = columns
+        while x and screen.colours(x - 1, 0).background == panel:
+            x -= 1
+        whole = (
+            screen.colours(x, bottom).background == panel == screen.colours(columns - 1, bottom).background
+        )
+        return x if whole and x * 2 > columns else columns
 
     def sign(self, text: str) -> int:
         """The column at which the text behind an echo's sign begins; 0 where there is no such sign."""

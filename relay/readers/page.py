@@ -105,6 +105,8 @@ class Page:
             old = []
         if self._reprint is not None and self._reprint.over(now):
             self._reprint = None
+        if self._reprint is not None and not old:
+            self._reprint.restart()
         # Between two lines that stayed lie those that went and those that came.
         gone: list[Entry] = []
         result: list[Entry] = []
@@ -264,6 +266,10 @@ class _Reprint:
 
     def over(self, now: float) -> bool:
         return now > self._deadline
+
+    def restart(self) -> None:
+        """The page is blank: what is printed on it begins at the top."""
+        self._at = 0
 
     def find(self, key: str, now: float) -> str | None:
         """What was said of the next line of the page, if `key` is it, or its beginning, or its next row."""

@@ -17,7 +17,7 @@ from relay.readers.echo import Echo
 from relay.readers.flood import FLOOD, hit, visible_part
 from relay.readers.line import Line
 from relay.readers.page import Entry, Page
-from relay.readers.wrap import logical_lines
+from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, logical_lines
 from relay.terminal.screen import Row, Screen
 
 QUIET = 0.008
@@ -57,6 +57,10 @@ _TURN = re.compile(
     rb"\x1b\[\?[0-9;]*(?:1049|1047|47)[0-9;]*[hl]"  # to or from the alternate screen
     rb"|\x1b\[(?:1?;?1)?H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing it all
 )
+_PLACES = re.compile(rb"\x1b\[[0-9;]*[HfJ]")
+_CLOSES = re.compile(
+    r"\s*(?:[│┃▎▌]\s*)*(?:>\s*){2,3}\Z"
+)  # `>>>`, also as a quote in quotes (opencode, pi, qwen)
 _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
 
 
@@ -81,6 +85,7 @@ class ScreenReader:
         self._ticked = 0.0
         self._dirty = False
         self._gap = False
+        self._stale = False  # the alternate screen was resized, and the program has not drawn it again
         self._region = False  # a scroll region is set
         self._scrolls = False  # or was, since the last look
         self._feeds = 0  # line feeds since then
@@ -118,6 +123,7 @@ class ScreenReader:
                 if data[start : start + 3] != b"\x1b[?":
                     self._page.wipe(now)
         self._screen.feed(data[at:])
+        self._stale = self._stale and _PLACES.search(data) is None
         self._unseen += len(data)
         self._dirty = True
         return said
@@ -157,6 +163,8 @@ class ScreenReader:
         self._screen.resize(columns, rows)
         self._fed = now
         self._page.expect_reprint(now)
+        # What stands on the alternate screen is cut off, not wrapped anew, until the program draws it again.
+        self._stale = self._page is self._alternate
         return said + self._look(now)
 
     def close(self, now: float) -> list[Line]:
@@ -201,6 +209,8 @@ class ScreenReader:
     def _look(self, now: float) -> list[Line]:
         """Bring the page up to date; say what has scrolled away."""
         said: list[Line] = []
+        if self._stale and self._screen.alternate:
+            return said
         screen = self._screen
         self._dirty = False
         self._looked = now
@@ -216,7 +226,9 @@ class ScreenReader:
         drained = screen.drain()
         self._gap = self._gap or drained.lost
         if self._page is self._alternate:
-            lines = logical_lines(screen.rows(), screen.columns, self._marker, self._drawing)
+            columns = self._drawing.text_columns(screen)
+            rows = [clip(row, columns) for row in screen.rows()]
+            lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
             return said + self._say(self._alternate.look(lines, self._fed, scrolls=True), now)
         rows = self._carry + drained.rows + screen.rows()
         away = len(self._carry) + len(drained.rows)
@@ -281,10 +293,11 @@ class ScreenReader:
                 entry.spoken = entry.key
                 if not self._is_echo(above, entry.text, now) and not entry.echo:
                     said += [Line("", now)] * min(entry.blanks, 2)
-                    said.append(Line(entry.text, now, self._gap, entry.code))
-                    if entry.text.endswith("<<<") and self._marker in entry.text:
+                    text = ">>>" if self._form and _CLOSES.match(entry.text) else entry.text
+                    said.append(Line(text, now, self._gap, entry.code))
+                    if text.endswith("<<<") and self._marker in text:
                         self._form = True
-                    elif entry.text.strip() == ">>>":
+                    elif text.strip() == ">>>":
                         self._form = False
                     self._gap = False
             above = entry.text

@@ -9,14 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from relay.readers.controls import width
 from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.echo import squeeze
 from relay.terminal.screen import Row
 
-_MARGIN = 2
-"""Columns that agents leave free at the right (measured: claude, codex, aider 0, pi 1, qwen 2)."""
+MARGIN = 2
+"""Columns that agents leave free at the right, at most: claude, codex and aider 0, pi 1, qwen 2."""
+
+FULL_SCREEN_MARGIN = 3
+"""The same on the alternate screen: codex 0, opencode 3."""
 
 # What begins something new: list items, headings, quotes, fences, prompts, and boxes drawn with lines.
 _NEW = re.compile(r"(?:[-*+•●◦▪‣⏺✦✧✻>❯›$#|]|\d+[.)])(?:\s|\Z)|#{1,6}\s|```|~~~|[\u2500-\u259f]")
@@ -44,62 +48,111 @@ class Logical:
     code: bool = False
 
 
-def logical_lines(rows: Sequence[Row], columns: int, marker: str, drawing: Drawing = PLAIN) -> list[Logical]:
-    """The logical lines of `rows`, top to bottom; empty rows are counted, not listed."""
-    begins = re.compile(rf"{re.escape(marker)}[A-Za-z][\w-]*:\S")
-    lines: list[Logical] = []
-    blanks = 0
-    behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
-    at = 0
-    while at < len(rows):
-        first = at
-        text, at = _soft(rows, at, columns)
-        if not text or text.isspace():
-            blanks += at - first
-            continue
-        if sign := drawing.sign(text):
-            behind = sign
-        elif blanks or len(text) - len(text.lstrip()) < behind:
-            behind = 0
-        echo = behind > 0 or drawing.is_echo(rows[first])
-        if at < len(rows) and rows[at].text and columns_of(text) * 2 > columns:
-            text, at = _hard(rows, at, text, first, columns, begins, drawing)
-        lines.append(
-            Logical(
-                text, squeeze(text), first, at - 1, blanks, echo, not echo and drawing.is_code(rows[first])
-            )
-        )
-        blanks = 0
-    return lines
-
-
-def _hard(
+def logical_lines(
     rows: Sequence[Row],
-    at: int,
-    text: str,
-    first: int,
     columns: int,
-    begins: re.Pattern[str],
-    drawing: Drawing,
-) -> tuple[str, int]:
-    """`text`, which stands in the rows from `first` to before `at`, with what was hard-wrapped below it."""
-    full = rows[first].text if first == at - 1 else text
-    bullets = _BULLETS.match(text)
-    body = bullets.end() if bullets else 0
-    indents = (len(text) - len(text.lstrip()), body)
-    is_directive = begins.match(text, body) is not None
-    chopped = False
-    while at < len(rows) and rows[at].text and at - first < _MAX_ROWS:
-        below = rows[at].text
-        if not _continues(full, below, columns, indents) or drawing.sign(below):
-            break
-        if begins.match(below.lstrip()) and (is_directive or full[-1] in ".!?:;"):
-            break
-        chopped = columns_of(full) == columns and (chopped or columns_of(below) == columns)
-        more, at = _soft(rows, at, columns)
-        text += ("" if chopped or _tight(full, more) else " ") + more.lstrip()
-        full = more
-    return text, at
+    marker: str,
+    drawing: Drawing = PLAIN,
+    margin: int = MARGIN,
+) -> list[Logical]:
+    """The logical lines of `rows`, top to bottom; empty rows are counted, not listed.
+
+    margin: columns that the program leaves free at the right, at most, where it breaks a line.
+    """
+    return _Rows(rows, columns, margin, re.compile(rf"{re.escape(marker)}[A-Za-z][\w-]*:\S"), drawing).lines()
+
+
+class _Rows:
+    """The rows of one look; `begins` is how a directive begins."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        columns: int,
+        margin: int,
+        begins: re.Pattern[str],
+        drawing: Drawing,
+    ) -> None:
+        self._rows = rows
+        self._columns = columns
+        self._limit = columns - margin
+        self._begins = begins
+        self._drawing = drawing
+
+    def lines(self) -> list[Logical]:
+        rows, drawing = self._rows, self._drawing
+        lines: list[Logical] = []
+        blanks = 0
+        behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
+        at = 0
+        while at < len(rows):
+            first = at
+            text, at = self._soft(at)
+            if not text or text.isspace():
+                blanks += at - first
+                continue
+            if sign := drawing.sign(text):
+                behind = sign
+            elif blanks or len(text) - len(text.lstrip()) < behind:
+                behind = 0
+            if at < len(rows) and rows[at].text and columns_of(text) * 2 > self._columns:
+                text, at = self._hard(at, text, first)
+            echo = behind > 0 or drawing.is_echo(rows[first])
+            code = not echo and drawing.is_code(rows[first])
+            lines.append(Logical(text, squeeze(text), first, at - 1, blanks, echo, code))
+            blanks = 0
+        return lines
+
+    def _soft(self, at: int) -> tuple[str, int]:
+        """The text of the row `at` with the rows it soft-wraps into, and the index after them."""
+        rows = self._rows
+        pieces = [rows[at].text]
+        while rows[at].wrapped and at + 1 < len(rows) and rows[at + 1].text:  # else the rest was erased
+            at += 1
+            below = rows[at].text
+            missing = self._columns - columns_of(pieces[-1])
+            # Blanks at the margin were trimmed; a column stays empty where a wide character did not fit.
+            if missing and not (missing == 1 and width(below[0]) == 2):
+                pieces.append(" " * missing)
+            pieces.append(below)
+        return "".join(pieces), at + 1
+
+    def _hard(self, at: int, text: str, first: int) -> tuple[str, int]:
+        """`text`, in the rows from `first` to before `at`, with what was hard-wrapped below it."""
+        rows = self._rows
+        above = rows[first].text if first == at - 1 else text
+        bullets = _BULLETS.match(text)
+        body = bullets.end() if bullets else 0
+        indents = (len(text) - len(text.lstrip()), body)
+        is_directive = self._begins.match(text, body) is not None
+        pieces = [above]
+        while at < len(rows) and rows[at].text and at - first < _MAX_ROWS:
+            below = rows[at].text
+            if not self._continues(above, below, indents) or self._drawing.sign(below):
+                break
+            if self._begins.match(below.lstrip()) and (is_directive or above[-1] in ".!?:;"):
+                break
+            above, at = self._soft(at)
+            pieces.append(above)
+        # Where every row but the last is full to the margin, the text was chopped, not broken at its blanks.
+        chopped = len(pieces) > 2 and all(columns_of(piece) == self._columns for piece in pieces[:-1])
+        for above, below in pairwise(pieces):
+            text += ("" if chopped or _tight(above, below) else " ") + below.lstrip()
+        return text, at
+
+    def _continues(self, above: str, below: str, indents: tuple[int, int]) -> bool:
+        """Whether the row `below` can be the hard-wrapped rest of the row `above`."""
+        body = below.lstrip()
+        taken = columns_of(above)
+        indent = len(below) - len(body)
+        if taken >= self._limit and indent - 1 in indents:
+            indent -= 1  # the blank between two words, which had no room in a full row (qwen)
+        if indent not in indents or _NEW.match(body) or _RULED.search(above):
+            return False
+        word = body.split(" ", 1)[0]
+        # Text without blanks between its words may break anywhere.
+        needed = 1 if width(body[0]) == 2 else 1 + columns_of(word)
+        return taken * 2 > self._columns and taken + needed > self._limit
 
 
 def columns_of(text: str) -> int:
@@ -107,30 +160,12 @@ def columns_of(text: str) -> int:
     return len(text) if text.isascii() else sum(map(width, text))
 
 
-def _soft(rows: Sequence[Row], at: int, columns: int) -> tuple[str, int]:
-    """The text of the row `at` with the rows it soft-wraps into, and the index after them."""
-    pieces = [rows[at].text]
-    while rows[at].wrapped and at + 1 < len(rows):
-        at += 1
-        below = rows[at].text
-        missing = columns - columns_of(pieces[-1])
-        # Blanks at the margin were trimmed; but one column stays empty where a wide character did not fit.
-        if missing and not (missing == 1 and below and width(below[0]) == 2):
-            pieces.append(" " * missing)
-        pieces.append(below)
-    return "".join(pieces), at + 1
-
-
-def _continues(above: str, below: str, columns: int, indents: tuple[int, int]) -> bool:
-    """Whether the row `below` can be the hard-wrapped rest of the row `above`."""
-    body = below.lstrip()
-    if len(below) - len(body) not in indents or _NEW.match(body) or _RULED.search(above):
-        return False
-    taken = columns_of(above)
-    word = body.split(" ", 1)[0]
-    # Text without blanks between its words may break anywhere.
-    needed = 1 if width(body[0]) == 2 else 1 + columns_of(word)
-    return taken * 2 > columns and taken + needed > columns - _MARGIN
+def clip(row: Row, columns: int) -> Row:
+    """What stands in the first `columns` columns of `row`."""
+    text = row.text[:columns]
+    while columns_of(text) > columns:
+        text = text[:-1]
+    return row if text == row.text else Row(text.rstrip(), colours=row.colours)
 
 
 def _tight(above: str, below: str) -> bool:

@@ -168,6 +168,15 @@ class GhosttyScreen:
             self.failed = f"the virtual screen stopped: {error}"
             return [Row("")] * self.height
 
+    def colours(self, x: int, y: int) -> Colours:
+        if self._terminal is None:
+            return Colours()
+        try:
+            return self._colours(vt.ACTIVE, x, y)
+        except _CallFailed as error:
+            self.failed = f"the virtual screen stopped: {error}"
+            return Colours()
+
     def repaint(self) -> bytes:
         if self._terminal is None or self.failed is not None:
             return b""

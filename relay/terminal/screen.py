@@ -127,6 +127,10 @@ class Screen(Protocol):
         """The active screen, exactly `height` rows."""
         ...
 
+    def colours(self, x: int, y: int) -> Colours:
+        """Those of one cell of the active screen, zero-based."""
+        ...
+
     def resize(self, columns: int, rows: int) -> None:
         """Change the size; the primary screen's soft-wrapped lines are wrapped anew."""
         ...
