@@ -345,6 +345,7 @@ class Injector:
         return (
             verdict.state is Readiness.WORKING
             and bool(verdict.rule)
+            and not verdict.draft
             and profile.submit.while_working == "queues"
             and not any(rule.state == "prompting" and rule.kind != "other" for rule in profile.states)
             and not self.bridged

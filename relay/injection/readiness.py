@@ -1,7 +1,7 @@
 """Whether it is safe to type into the agent now: judged from what its terminal shows, by rules that are data.
 
 ready       typed text is what the program waits for
-working     it computes, or prints, or has not read what was typed before
+working     it computes, or prints, or has not read what was typed before, or a draft stands in its input
 prompting   it asks for a decision or a secret; typed text would answer that
 failed      it gave up, and says so; for a while nothing is typed
 unsafe      typed text would be executed, or taken by another program
@@ -79,6 +79,7 @@ class Verdict:
     kind:  with prompting, what it asks for.
     rule:  the name of the state rule that decided, "" where none did.
     lines: the rows that made that rule hold.
+    draft: with working: it does nothing, and a text stands in its input that nobody has submitted.
     """
 
     state: Readiness
@@ -87,6 +88,7 @@ class Verdict:
     kind: PromptKind | None = None
     rule: str = ""
     lines: tuple[str, ...] = ()
+    draft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,8 @@ def _rules(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict |
     """What the profile's state rules say; None where they leave it to the rules for any program."""
     if shown is not None and shown.state == "working":
         return _by(shown, Readiness.WORKING, "it shows that it works")
+    if shown is not None and shown.state == "draft":
+        return replace(_by(shown, Readiness.WORKING, "a text stands in its input"), draft=True)
     if shown is not None and shown.state == "failed":
         if sight.quiet < FAILURE:
             return replace(_by(shown, Readiness.FAILED, "it shows an error"), wait=FAILURE - sight.quiet)

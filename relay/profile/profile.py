@@ -13,7 +13,7 @@ from relay.profile.interactive import Interactive
 
 ReaderKind = Literal["auto", "lines", "screen"]
 InjectPolicy = Literal["auto", "never"]
-StateName = Literal["working", "ready", "prompting", "failed"]
+StateName = Literal["working", "ready", "prompting", "failed", "draft"]
 KindName = Literal["", "permission", "plan_approval", "question", "other"]
 RegionName = Literal["screen", "bottom", "title"]
 WhileWorking = Literal["queues", "interrupts", "unknown"]

@@ -125,7 +125,7 @@ def test_a_file_that_is_not_there(relay: Relay, tmp_path: Path) -> None:
 
 
 def test_the_states_of_a_recording(relay: Relay) -> None:
-    """R97: each state from its time on, with the rule and the lines that decided."""
+    """R96: each state from its time on, with the rule and the lines that decided."""
     answer = json.loads(relay("inspect", "--json", RECORDINGS / "claude.cast").stdout)
     expected = json.loads((RECORDINGS / "claude.expected.json").read_text())["states"]
     for time, state in expected:

@@ -16,7 +16,7 @@ MISSES = 0.02
 
 
 def test_no_dialog_and_no_work_is_taken_for_ready() -> None:
-    """R97: typed text would answer the one, and cut the other off."""
+    """R96: typed text would answer the one, and cut the other off."""
     wrong = [case for case in found() if case.verdict.state is Readiness.READY and case.state != "ready"]
     assert [(case.agent, case.name) for case in wrong] == []
 

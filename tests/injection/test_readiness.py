@@ -186,7 +186,7 @@ def _claude(drawn: tuple[str, ...], quiet: float = SCREEN_QUIET, **changes: obje
     ],
 )
 def test_an_agent_with_state_rules(drawn: tuple[str, ...], state: str, rule: str) -> None:
-    """R97: quiet alone never makes such an agent ready."""
+    """R96: quiet alone never makes such an agent ready."""
     verdict = _claude(drawn, quiet=LONG_QUIET)
     assert (verdict.state, verdict.rule) == (state, rule)
 
@@ -303,3 +303,10 @@ def test_a_quoted_dialog_above_a_text_in_the_input_keeps_no_enter_back() -> None
         drawn = (*QUOTED[:-4], RULE, *draft, RULE, "  ? for shortcuts")
         rows = tuple(row for row in drawn if row not in draft)
         assert danger(replace(SCREEN, drawn=drawn, rows=rows, unfinished=""), CLAUDE) is None
+
+
+def test_a_text_in_the_input_is_not_typed_after() -> None:
+    """A draft that nobody has submitted, such as a prompt given back after an Esc, is never merged."""
+    verdict = _claude(("● Done.", RULE, "❯ half a line", RULE, "  ? for shortcuts"), quiet=LONG_QUIET)
+    assert (verdict.state, verdict.rule, verdict.draft) == ("working", "text in the input", True)
+    assert not _claude(AT_WORK).draft
