@@ -1,0 +1,287 @@
+"""Setting the bridge up for a run: what is added to command and environment, and what is left alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli
+
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.native import client, codex, gemini
+from relay.native.event import EVENTS
+from relay.native.setup import KINDS, TIMEOUT, Prepared, bridge, prepare, remove
+from relay.profile import profiles
+from relay.session.launch import BRIDGED
+
+MATCHER = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
+
+
+class Place:
+    """A person's home, a project, and the directory of one run; each with a space in its path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.person = folder / "a person"
+        self.project = folder / "a project"
+        self.run = folder / "a run"
+        self.socket = str(folder / "s o.sock")
+        for each in (self.person, self.project):
+            each.mkdir()
+
+    def prepare(self, kind: str, *command: str, at: int | None = 0, **env: str) -> Prepared:
+        return prepare(kind, command, {"HOME": str(self.person), **env}, str(self.run), self.socket, at=at)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    found = Place(tmp_path)
+    monkeypatch.chdir(found.project)
+    return found
+
+
+def settings(prepared: Prepared) -> Any:
+    return json.loads(Path(prepared.command[prepared.command.index("--settings") + 1]).read_text())
+
+
+def put(path: Path, content: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def words(handler: dict[str, Any]) -> list[str]:
+    """The command line of a handler, however its agent takes it."""
+    if "args" in handler:
+        return [handler["command"], *handler["args"]]
+    return shlex.split(handler["command"])
+
+
+THEIRS = {"matcher": "Bash", "hooks": [{"type": "command", "command": "mine"}]}
+
+
+# claude
+
+
+def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
+    """R93, R94, R97: the nested form, the exact matcher, an absolute program and no shell."""
+    prepared = place.prepare("claude", "claude", "-c", "hello")
+    assert prepared.command[0] == "claude"
+    assert prepared.command[3:] == ["-c", "hello"]
+    hooks = settings(prepared)["hooks"]
+    assert set(hooks) == set(EVENTS["claude"]) - {"MessageDisplay"}
+    observer, decider = hooks["PreToolUse"]
+    start = [sys.executable, "-I", "-S", client.__file__, "hook"]
+    assert observer["matcher"] == MATCHER
+    assert words(observer["hooks"][0]) == [*start, "pretooluse", place.socket, "claude"]
+    assert "matcher" not in decider
+    assert words(decider["hooks"][0]) == [*start, "decide", "PreToolUse", place.socket, "claude"]
+    assert all(Path(word).is_absolute() for word in (start[0], start[3]))
+    for event, groups in hooks.items():
+        handler = groups[-1]["hooks"][0]
+        assert handler["type"] == "command"
+        assert handler["command"] == sys.executable, "in exec form: no shell splits it"
+        assert handler["args"][-4:-2] == ["decide", event]
+        assert handler["timeout"] == TIMEOUT > client.TAKEN + client.ANSWER
+
+
+def test_only_the_run_has_files_and_only_its_owner_reads_them(place: Place) -> None:
+    put(place.person / ".claude" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+    before = {path: path.read_bytes() for path in place.person.rglob("*") if path.is_file()}
+    place.prepare("claude", "claude")
+    assert {path: path.read_bytes() for path in place.person.rglob("*") if path.is_file()} == before
+    assert list(place.project.iterdir()) == []
+    (file,) = place.run.iterdir()
+    assert (place.run.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    remove(str(place.run))
+    assert not place.run.exists()
+    remove(str(place.run))
+
+
+@pytest.mark.parametrize("form", ["two words", "one word", "JSON", "from home"])
+def test_the_users_own_settings_flag_goes_on_working(place: Place, form: str) -> None:
+    """R95: Claude takes one --settings, so both are put into one file."""
+    own = {"model": "opus", "hooks": {"Stop": [THEIRS], "Odd": [THEIRS]}}
+    file = str(put(place.person / "my settings.json", own))
+    given = {
+        "two words": ["--settings", file],
+        "one word": [f"--settings={file}"],
+        "JSON": ["--settings", json.dumps(own)],
+        "from home": ["--settings", "../a person/my settings.json"],
+    }[form]
+    prepared = place.prepare("claude", "claude", "-c", *given, "hello")
+    assert prepared.command[3:] == ["-c", "hello"]
+    merged = settings(prepared)
+    assert merged["model"] == "opus"
+    assert merged["hooks"]["Odd"] == [THEIRS]
+    assert merged["hooks"]["Stop"][0] == THEIRS
+    assert len(merged["hooks"]["Stop"]) == 2
+    assert json.loads(Path(file).read_text()) == own
+
+
+def test_a_prompt_that_looks_like_the_flag_is_left_alone(place: Place) -> None:
+    prepared = place.prepare("claude", "claude", "--", "--settings", "x")
+    assert prepared.command[3:] == ["--", "--settings", "x"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["{bad", "/nonexistent/settings.json", "[]", '{"hooks": 7}'],
+    ids=["bad", "none", "list", "hooks"],
+)
+def test_settings_that_cannot_be_read_are_claudes_to_complain_of(
+    place: Place, tmp_path: Path, given: str
+) -> None:
+    home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
+    if given == "[]":
+        given = str(put(place.person / "list.json", []))
+    command = ["claude", "--settings", given]
+    prepared = bridge("", command, {"A": "1"}, home, str(place.run), place.socket)
+    assert (prepared.command, prepared.env, prepared.kind) == (command, {"A": "1"}, "")
+    assert prepared.note
+    assert not place.run.exists()
+
+
+def test_settings_that_disable_hooks_are_noted(place: Place) -> None:
+    prepared = place.prepare("claude", "claude", "--settings", '{"disableAllHooks": true}')
+    assert "disables all hooks" in prepared.note
+
+
+# codex
+
+
+def _flags(command: list[str]) -> dict[str, Any]:
+    """The configuration that a command line's `-c` flags make."""
+    given = [command[place + 1] for place, word in enumerate(command) if word == "-c"]
+    parsed = [tomli.loads(flag) for flag in given]
+    return {key: value for each in parsed for key, value in each["hooks"].items()}
+
+
+def test_codex_gets_flags_with_a_record_of_trust_for_each_entry(place: Place) -> None:
+    """R93, R97: nobody else's hooks are trusted, so no flag bypasses the review."""
+    prepared = place.prepare("codex", "codex", "resume", "--last")
+    assert prepared.command[-2:] == ["resume", "--last"]
+    assert not [word for word in prepared.command if "bypass" in word]
+    hooks = _flags(prepared.command)
+    trusted = hooks.pop("state")
+    assert set(hooks) == set(EVENTS["codex"])
+    observer, decider = hooks["PreToolUse"]
+    assert observer["matcher"] == MATCHER
+    assert words(observer["hooks"][0])[-3:] == ["pretooluse", place.socket, "codex"]
+    assert words(decider["hooks"][0])[-4:] == ["decide", "PreToolUse", place.socket, "codex"]
+    source = "/<session-flags>/config.toml"
+    assert set(trusted) == {f"{source}:pre_tool_use:0:0", f"{source}:pre_tool_use:1:0"} | {
+        f"{source}:{codex._label(event)}:0:0" for event in hooks
+    }
+    assert hooks["SessionEnd"][0]["hooks"][0]["timeout"] == 3
+
+
+def test_a_record_of_trust_is_what_codex_itself_would_note() -> None:
+    """As codex 0.169.0 lists it for this entry (`/hooks`), whose trust it then reports."""
+    group = {"hooks": [{"type": "command", "command": "echo “x”", "timeout": 100}]}
+    text = (
+        '{"event_name":"stop","hooks":[{"async":false,"command":"echo “x”","timeout":100,"type":"command"}]}'
+    )
+    import hashlib
+
+    assert codex._hash("stop", group) == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+# qwen and gemini
+
+
+@pytest.mark.parametrize(("kind", "prefix"), [("qwen", "QWEN_CODE"), ("gemini", "GEMINI_CLI")])
+def test_the_administrators_defaults_are_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, prefix: str
+) -> None:
+    """R95: their file is where the variables say, and its settings and hooks are in ours."""
+    monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
+    stop = "Stop" if kind == "qwen" else "AfterAgent"
+    own = {"theme": "x", "hooks": {stop: [THEIRS]}}
+    beside = put(place.person / "etc" / "system-defaults.json", own)
+    for env in (
+        {f"{prefix}_SYSTEM_DEFAULTS_PATH": str(beside)},
+        {f"{prefix}_SYSTEM_SETTINGS_PATH": str(beside.with_name("settings.json"))},
+    ):
+        prepared = place.prepare(kind, kind, "-m", "x", **env)
+        assert prepared.command == [kind, "-m", "x"]
+        written = json.loads(Path(prepared.env[f"{prefix}_SYSTEM_DEFAULTS_PATH"]).read_text())
+        assert written["theme"] == "x"
+        assert written["hooks"][stop][0] == THEIRS
+        assert words(written["hooks"][stop][1]["hooks"][0])[-4:] == ["decide", stop, place.socket, kind]
+        kept = f"{prefix}_SYSTEM_SETTINGS_PATH"
+        assert prepared.env.get(kept) == env.get(kept), "the administrator's settings stay where they are"
+    assert json.loads(beside.read_text()) == own
+
+
+def test_timeouts_are_in_each_agents_unit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Milliseconds; the others read seconds."""
+    monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
+    for kind, event in (("qwen", "Stop"), ("gemini", "AfterAgent")):
+        env = place.prepare(kind, kind).env
+        path = next(env[name] for name in env if name.endswith("_SYSTEM_DEFAULTS_PATH"))
+        assert json.loads(Path(path).read_text())["hooks"][event][0]["hooks"][0]["timeout"] == TIMEOUT * 1000
+
+
+def test_qwen_is_read_from_its_screen_where_it_would_take_no_more_hooks(place: Place) -> None:
+    put(place.person / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+    assert place.prepare("qwen", "qwen").kind == "qwen"
+    put(place.project / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+    with pytest.raises(ConfigError, match="takes no more hooks"):
+        place.prepare("qwen", "qwen")
+
+
+def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(place: Place) -> None:
+    """A folder below /tmp is one that others can write to."""
+    with pytest.raises(ConfigError, match="belongs to root"):
+        place.prepare("gemini", "gemini")
+    assert not place.run.exists()
+
+
+# every kind of agent
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["nice", "claude", "-c"], ["nice", "claude", "--settings", "FILE", "-c"]),
+        (["env", "A=claude", "/opt/x/claude"], ["env", "A=claude", "/opt/x/claude", "--settings", "FILE"]),
+    ],
+)
+def test_the_agent_is_found_behind_other_programs(
+    place: Place, tmp_path: Path, command: list[str], expected: list[str]
+) -> None:
+    home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
+    prepared = bridge("", command, {}, home, str(place.run), place.socket)
+    file = str(place.run / "settings.json")
+    assert prepared.command == [file if word == "FILE" else word for word in expected]
+    assert prepared.kind == "claude"
+
+
+def test_a_program_of_another_name_gets_the_flags_last(place: Place, tmp_path: Path) -> None:
+    """`npx` and scripts have words of their own in front of the agent's."""
+    home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
+    command = ["npx", "@anthropic-ai/claude-code", "-c", "--", "hello"]
+    prepared = bridge("claude", command, {}, home, str(place.run), place.socket)
+    assert prepared.command[:3] == ["npx", "@anthropic-ai/claude-code", "-c"]
+    assert prepared.command[3] == "--settings"
+    assert prepared.command[5:] == ["--", "hello"]
+
+
+def test_a_program_without_hooks_is_left_as_it_is(place: Place, tmp_path: Path) -> None:
+    home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
+    prepared = bridge("", ["cat", "claude.txt"], {"A": "1"}, home, str(place.run), place.socket)
+    assert prepared == Prepared(["cat", "claude.txt"], {"A": "1"})
+    assert not place.run.exists()
+
+
+def test_the_programs_that_wait_for_profiles_are_those_with_hooks(tmp_path: Path) -> None:
+    home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
+    hooked = [profile for profile in profiles(home) if profile.native.hooks]
+    assert {profile.native.hooks for profile in hooked} == KINDS == set(BRIDGED)
+    for profile in hooked:
+        assert all(any(word in command for word in BRIDGED) for command in profile.commands), profile.name
