@@ -19,6 +19,9 @@ from relay.session import question
 from relay.session.question import Option, Question
 from relay.text import visible
 
+STANDS = 0.2
+"""Seconds for which a question must be drawn as it is: some agents draw a dialog piece by piece."""
+
 LOOK = 0.02
 """Seconds between two looks at the screen."""
 
@@ -56,8 +59,18 @@ class Answers:
         self._journal = journal
         self._answering = asyncio.Lock()
 
-    def asked(self) -> Question:
-        """What is asked now; RelayError where nothing is, or a secret."""
+    async def asked(self) -> Question:
+        """What is asked now, once it stands still; RelayError where nothing is, or a secret."""
+        asked, stood = self._asked(), 0
+        for _ in range(round(FOLLOWS / LOOK)):
+            await asyncio.sleep(LOOK)
+            before, asked = asked, self._asked()
+            stood = stood + 1 if asked == before and not self._screen.output_pending() else 0
+            if stood * LOOK >= STANDS:
+                break
+        return asked
+
+    def _asked(self) -> Question:
         if self._state() != Readiness.PROMPTING:
             raise RelayError("it asks nothing now. `relay explain` says what it does.")
         tty = self._screen.tty()
@@ -78,7 +91,7 @@ class Answers:
         chosen nothing, where it is not the same question any more. `by`: who answers, for the journal.
         """
         async with self._answering:
-            asked = self.asked()
+            asked = await self.asked()
             note = {"by": by, "asked": list(asked.lines), "choice": choice, "text": text}
             try:
                 result = await self._give(asked, token, choice, text)
@@ -100,8 +113,7 @@ class Answers:
             if asked.selected:
                 await self._select(asked, option)
             else:
-                self._screen.write(option.key.encode())
-                await self._seen(lambda: self._screen.unfinished().rstrip().endswith(option.key))
+                await self._type(option.key, lambda: self._screen.unfinished().rstrip().endswith(option.key))
         self._screen.write(ENTER)
         gone = await self._seen(self._is_over(asked), TAKEN)
         return "answered" if gone else "unconfirmed"
@@ -113,9 +125,18 @@ class Answers:
             raise UsageError("it takes one of its options, and no text. Say the number of one.")
         if asked.free is not None:
             await self._select(asked, asked.free)
+        end = (text[-20:].split() or [text])[-1]
+
+        def typed() -> bool:
+            now = self._drawn()
+            same = now.lines == asked.lines and now.selected == asked.free.number if asked.free else True
+            return same and any(end in row for row in self._shown())
+
+        await self._type(text, typed)
+
+    async def _type(self, text: str, typed: Callable[[], bool]) -> None:
         self._screen.write(text.encode())
-        end = text[-20:].split()[-1:] or [text]
-        if not await self._seen(lambda: any(end[0] in row for row in self._shown())):
+        if not await self._seen(typed):
             raise RelayError("what was typed did not appear, and was not submitted. Look at its terminal.")
 
     async def _select(self, asked: Question, option: Option) -> None:
@@ -128,14 +149,14 @@ class Answers:
             self._screen.write(DOWN if option.number > at else UP)
 
             def moved(before: int = before) -> bool:
-                return self._drawn().selected != before
+                now = self._drawn()
+                return now.selected != before and now.token == asked.token
 
             if not await self._seen(moved):
                 break
-            now = self._drawn()
-            if now.token != asked.token:
-                raise NotAllowed("it asks something else by now. Nothing was chosen.")
-            at = now.selected
+            at = self._drawn().selected
+        if self._drawn().token != asked.token:
+            raise NotAllowed("it asks something else by now. Nothing was chosen.")
         if at != option.number:
             raise RelayError("its menu does not follow the arrow keys. Nothing was chosen: `relay attach`.")
 

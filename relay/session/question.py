@@ -31,6 +31,7 @@ _ORNAMENT = re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block element
 _BESIDE = re.compile(r"\s{3,}")  # a column beside the options
 _OPTION = re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
 _FREE = re.compile(r"^(type something|enter a custom value)\b", re.IGNORECASE)
+_INPUT = ">"  # what qwen draws there once the mark is at it
 _CHECKBOX = re.compile(r"^(\[.?\]|[☐☒☑])")
 _KEYED = re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again
 _SLASHED = re.compile(r"[\[(](?P<keys>[A-Za-z]+(?:/[A-Za-z]+)+)[\])]")  # [Y/n], (yes/no)
@@ -61,13 +62,14 @@ class Question:
     @property
     def token(self) -> str:
         """Equal for the same question, wherever its mark stands."""
-        said = "\0".join((*self.lines, *(f"{each.number} {each.text}" for each in self.options)))
+        options = (_INPUT if _is_input(each.text) else each.text for each in self.options)
+        said = "\0".join((*self.lines, *options))
         return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:8]
 
     @property
     def free(self) -> Option | None:
         """The option that takes a text of one's own."""
-        return next((each for each in self.options if _FREE.match(each.text)), None)
+        return next((each for each in self.options if _is_input(each.text)), None)
 
     def choose(self, choice: str) -> Option:
         """The option that `choice` names by its number or by how its text begins.
@@ -91,6 +93,11 @@ class Question:
         if _CHECKBOX.match(found[0].text):
             raise UsageError("several options may be ticked there: answer it in its own terminal.")
         return found[0]
+
+
+def _is_input(text: str) -> bool:
+    """Whether an option takes a text of one's own."""
+    return text == _INPUT or text.startswith(f"{_INPUT} ") or _FREE.match(text) is not None
 
 
 def find(rows: Sequence[str], unfinished: str) -> Question:

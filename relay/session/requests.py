@@ -121,7 +121,7 @@ class Requests:
         }
 
     async def _on_question(self, _: Request) -> Answer:
-        asked = self._session.answers.asked()
+        asked = await self._session.answers.asked()
         return {
             "id": asked.token,
             "kind": self._session.state.prompt or PromptKind.OTHER,
