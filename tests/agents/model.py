@@ -140,7 +140,7 @@ class Model:
         return [each.text for each in said if each.role in (roles or ("user", "note", "result"))]
 
     def count(self, text: str) -> int:
-        """How often `text` was said to the model: by how much each request had more of it than the last one."""
+        """How often `text` was said to the model: what each request had more than the one before."""
         counts = [
             sum(said.text.count(text) for said in request.turn.said if said.role != "assistant")
             for request in list(self.requests)
