@@ -151,10 +151,15 @@ class NativeHooks:
         while self._words is not None:
             await self._listen.wait()
             self._hear(self._words.poll())
-            if not self.turn.active and self._clock() >= self._listen_until:
+            if not self.turn.active and self._words.settled and self._clock() >= self._listen_until:
                 self._listen.clear()
                 continue
             await asyncio.sleep(POLL)
+
+    def close(self) -> None:
+        """The agent has ended: what it said last is heard now."""
+        if self._words is not None and self.alive:
+            self._hear(self._words.close())
 
     async def hook(self, event: NativeEvent, *, decide: bool) -> Answered:
         """Note `event`; with `decide`, answer it. An observer is never answered."""
@@ -180,7 +185,8 @@ class NativeHooks:
                 self._problem = problem
                 self._host.tell_person(f"the agent's transcript: {problem}")
         self._host.on_bridge_event()
-        answer = _ANSWERS.get(event.name)
+        # A subagent's prompt and end are its own; its tools are guarded as the agent's are.
+        answer = _ANSWERS.get(event.name) if not event.agent_id or event.name in _TOOLS else None
         answered = await answer(self, event) if answer else Answered("")
         self._host.on_bridge_event()
         return answered
@@ -193,6 +199,8 @@ class NativeHooks:
         return self._with_context(event)
 
     async def _prompt_submit(self, event: NativeEvent) -> Answered:
+        if not event.prompt:
+            return self._with_context(event)
         self._injector.submitted(event.prompt)
         results = await self._host.ask(events.PromptSubmit(prompt=event.prompt))
         if reason := denied(results):
@@ -312,6 +320,8 @@ def _sources(results: Sequence[HookResult], texts: Sequence[str]) -> list[str]:
     found = [result.source for result in results if result.context_injection is not None]
     return found or [next(result.source for result in results if result.force_continue) for _ in texts]
 
+
+_TOOLS = frozenset({NativeName.TOOL_PRE, NativeName.TOOL_POST, NativeName.TOOL_FAILED})
 
 _ANSWERS: dict[NativeName, Callable[[NativeHooks, NativeEvent], Awaitable[Answered]]] = {
     NativeName.SESSION_START: NativeHooks._session_start,

@@ -389,6 +389,7 @@ class Session:
     async def _hear_out(self) -> None:
         """Read what is left of the agent's output, and act on it."""
         await self._output_over.wait()
+        self.native.close()
         await self.workers.idle()
         if not self._stopping.asked:
             self.fire(events.SessionEnd(reason="exit"))

@@ -21,6 +21,17 @@ from relay.text import one_line
 MAX_TEXTS = 1_000
 """Texts of one turn that are kept for agent_end's `messages`."""
 
+_SHARED = frozenset(
+    {
+        NativeName.TOOL_PRE,
+        NativeName.PERMISSION,
+        NativeName.TOOL_POST,
+        NativeName.TOOL_FAILED,
+        NativeName.NOTIFICATION,
+    }
+)
+"""Events that mean the same when a subagent's work has caused them."""
+
 _COMPARED = 200
 """Characters by which a text that an agent goes on with is known again."""
 
@@ -51,9 +62,13 @@ class Turn:
 
     def take(self, event: NativeEvent) -> None:
         """Note what `event` tells. Of `stop` nothing yet: the agent may be made to go on (`end`, `go_on`)."""
+        if event.agent_id and event.name not in _SHARED:
+            return  # a subagent's turn is a part of this one
         match event.name:
-            case NativeName.PROMPT_SUBMIT:
+            case NativeName.PROMPT_SUBMIT if event.prompt:
                 self._begin(event.prompt)
+            case NativeName.PROMPT_SUBMIT:  # Qwen tells so of each tool's result
+                self._work()
             case NativeName.TOOL_PRE:
                 if kind := prompt_kind(event.tool_name):
                     self._ask(_key(event), kind, event.tool_name)

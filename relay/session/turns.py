@@ -139,7 +139,9 @@ class Turns:
                     continue
             grammar = Grammar(session.setup.registry.knows, prefix=session.setup.prefix)
             now = time.monotonic()
-            lines = [Line(text, now) for text in one.text.splitlines()]
+            lines = [
+                Line(text, now) for text in one.text.split("\n")
+            ]  # no other character ends a line of Markdown
             session.on_lines(lines)
             found = [directive for line in lines for directive in grammar.line(line)]
             session.on_directives([*found, *grammar.turn_end(now)])

@@ -117,6 +117,19 @@ def test_clear_forgets_and_compacting_in_a_turn_does_not(turn: Turn) -> None:
     assert turn.evidence() is None
 
 
+def test_a_subagents_turn_is_a_part_of_the_agents(turn: Turn) -> None:
+    """Codex tells of a subagent's prompt, too; Qwen of an empty one after each tool."""
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    turn.go_on("more")
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="look there", agent_id="a1")
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="")
+    tell(turn, NativeName.STOP_FAILURE, error="it failed", agent_id="a1")
+    assert state(turn) == ("working", None) and turn.continuations == 1
+    assert [message["content"] for message in turn.messages] == ["hello", "more"]
+    tell(turn, NativeName.PERMISSION, tool_name="Bash", agent_id="a1")
+    assert state(turn) == ("prompting", PromptKind.PERMISSION)
+
+
 def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -> None:
     """R10, R28: an agent that submits what it goes on with, as Gemini does, has not been prompted anew."""
     tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
