@@ -1,13 +1,12 @@
 """How an agent draws what are not its own words: the echo of what was typed, what a tool printed, and code.
 
-The pattern file of the agent says so, in colours and in signs at the beginning of a row.  A row that belongs
-to the sign above it (the second row of a paste, of a tool's output) stands right below, indented to the text
-behind the sign.
+The pattern file of the agent says so, in colours and in signs at the beginning of a row.  The further rows of
+a tool's output stand right below an indented sign, themselves indented to the text behind it.  (A sign in the
+first column says nothing of the rows below: codex keeps the last prompt at the top of a page that scrolls.)
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from relay.profile import ANY_COLOUR, CodeStyle, EchoStyle
@@ -23,11 +22,11 @@ class Drawing:
 
     def is_echo(self, row: Row) -> bool:
         """Whether `row` is not the agent's words, by its colours or a sign of its own."""
-        return self.sign(row.text) > 0 or _drawn_in(self.echo, row.colours)
+        return self.has_sign(row.text) or _drawn_in(self.echo, row.colours)
 
     def is_code(self, row: Row) -> bool:
         """Whether `row` is drawn as a line of code."""
-        return _drawn_in(self.code, row.colours) or _matched(self.code.lines, row.text) > 0
+        return _drawn_in(self.code, row.colours) or any(line.search(row.text) for line in self.code.lines)
 
     def text_columns(self, screen: Screen) -> int:
         """The columns of a full-screen program that are left of a panel at the right, drawn as echoes are."""
@@ -43,19 +42,16 @@ class Drawing:
         )
         return x if whole and x * 2 > columns else columns
 
-    def sign(self, text: str) -> int:
-        """The column at which the text behind an echo's sign begins; 0 where there is no such sign."""
-        end = _matched(self.echo.lines, text)
-        while 0 < end < len(text) and text[end] in " \u00a0":
-            end += 1
-        return end
+    def has_sign(self, text: str) -> bool:
+        return any(line.search(text) for line in self.echo.lines)
 
-
-def _matched(patterns: tuple[re.Pattern[str], ...], text: str) -> int:
-    for pattern in patterns:
-        if (found := pattern.search(text)) is not None:
-            return max(found.end(), 1)
-    return 0
+    def hanging(self, text: str) -> int:
+        """The indent from which on the rows below `text` belong to its sign; 0 where none do."""
+        ends = [found.end() for line in self.echo.lines if (found := line.search(text)) is not None]
+        if not ends or not text[0].isspace():
+            return 0
+        behind = max(ends)
+        return behind + len(text[behind:]) - len(text[behind:].lstrip())
 
 
 def _drawn_in(style: EchoStyle | CodeStyle, colours: Colours | None) -> bool:

@@ -91,8 +91,8 @@ class _Rows:
             if not text or text.isspace():
                 blanks += at - first
                 continue
-            if sign := drawing.sign(text):
-                behind = sign
+            if drawing.has_sign(text):
+                behind = drawing.hanging(text)
             elif blanks or len(text) - len(text.lstrip()) < behind:
                 behind = 0
             if at < len(rows) and rows[at].text and columns_of(text) * 2 > self._columns:
@@ -128,7 +128,7 @@ class _Rows:
         pieces = [above]
         while at < len(rows) and rows[at].text and at - first < _MAX_ROWS:
             below = rows[at].text
-            if not self._continues(above, below, indents) or self._drawing.sign(below):
+            if not self._continues(above, below, indents) or self._drawing.has_sign(below):
                 break
             if self._begins.match(below.lstrip()) and (is_directive or above[-1] in ".!?:;"):
                 break
