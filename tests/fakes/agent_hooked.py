@@ -3,7 +3,8 @@
     AGENT_FOLDER=FOLDER agent_hooked.py [--settings FILE]
 
 FOLDER/arguments   its own arguments, as JSON
-FOLDER/strings     a datagram socket: {"fire": EVENT, "payload": {...}} calls the hooks, {"exit": CODE} ends
+FOLDER/pulled      what to do: {"fire": EVENT, "payload": {...}} calls the hooks, {"exit": CODE} ends
+FOLDER/strings     a datagram socket: each datagram has it do that
 FOLDER/called      one JSON line for each call: {"event", "command", "stdout", "stderr", "code"}
 """
 
@@ -44,7 +45,8 @@ def fire(event: str, payload: dict[str, object]) -> None:
 strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 strings.bind(str(folder / "strings"))
 while True:
-    match json.loads(strings.recv(1 << 24)):
+    strings.recv(1)
+    match json.loads((folder / "pulled").read_text()):
         case {"fire": event, "payload": payload}:
             fire(event, payload)
         case {"exit": code}:

@@ -1,0 +1,275 @@
+"""The bridge through a real session: `relay wrap` of an agent that calls the hooks of its settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.native.setup import call
+from session.puppet import events, project
+from support import Relay, wait_until
+
+FAKE = Path(__file__).parent.parent / "fakes" / "agent_hooked.py"
+
+Json = dict[str, Any]
+
+
+class Claude:
+    """The fake program, called `claude`, in a session of its own; its person's home holds hooks, too."""
+
+    def __init__(self, relay: Relay, name: str = "Ann") -> None:
+        self.relay = relay
+        self.name = name
+        self.folder = relay.home / f"agent {name}"
+        self.folder.mkdir()
+        self.program = self.folder / "claude"
+        self.program.write_text(f"#!{sys.executable}\nimport runpy\nrunpy.run_path({str(FAKE)!r})\n")
+        self.program.chmod(0o755)
+
+    def wrap(self, *arguments: str, cwd: Path | None = None) -> Claude:
+        self.relay(
+            "wrap",
+            "-d",
+            "-n",
+            self.name,
+            "--",
+            self.program,
+            *arguments,
+            cwd=cwd,
+            env={"AGENT_FOLDER": str(self.folder)},
+        )
+        wait_until(lambda: (self.folder / "strings").exists() and self.socket.exists())
+        return self
+
+    @property
+    def socket(self) -> Path:
+        return self.relay.home / "run" / "sessions" / "default" / f"{self.name.lower()}.sock"
+
+    @property
+    def settings(self) -> Path:
+        """The file of its `--settings`."""
+        arguments = json.loads((self.folder / "arguments").read_text())
+        return Path(arguments[arguments.index("--settings") + 1])
+
+    def fire(self, event: str, **payload: Any) -> list[Json]:
+        """Have it call the hooks of `event`; how each call ended."""
+        before = len(self.calls())
+        expected = len(json.loads(self.settings.read_text())["hooks"][event])
+        if event == "PreToolUse" and payload.get("tool_name") not in {"ExitPlanMode", "AskUserQuestion"}:
+            expected -= 1
+        self._pull({"fire": event, "payload": payload})
+        wait_until(lambda: len(self.calls()) == before + expected, message=lambda: str(self.calls()))
+        return self.calls()[before:]
+
+    def calls(self) -> list[Json]:
+        path = self.folder / "called"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def exit(self) -> None:
+        self._pull({"exit": 0})
+
+    def events(self, kind: str) -> list[Json]:
+        return [e for e in events(self.relay) if e["event"] == kind and e["name"] == self.name]
+
+    def _pull(self, what: Json) -> None:
+        (self.folder / "pulled").write_text(json.dumps(what))  # a datagram holds no five megabytes
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
+            strings.sendto(b"", str(self.folder / "strings"))
+
+
+def silent(call: Json) -> bool:
+    return (call["stdout"], call["stderr"], call["code"]) == ("", "", 0)
+
+
+DENY = """
+from relay import on
+from relay.hooks.result import HookResult
+
+@on("tool_pre")
+def guard(event):
+    if "rm" in str(event.tool_input):
+        return HookResult("deny", reason="not that")
+"""
+
+
+def test_events_reach_the_session_and_its_verdict_the_agent(relay: Relay) -> None:
+    """R91, R92, R93: a refusal is printed by the decider; what is allowed prints nothing."""
+    claude = Claude(relay).wrap(cwd=project(relay, DENY))
+    claude.fire("SessionStart", source="startup")
+    (allowed,) = claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})
+    (denied,) = claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "rm x"})
+    assert (allowed["stderr"], allowed["code"]) == (denied["stderr"], denied["code"]) == ("", 0)
+    assert "deny" not in allowed["stdout"]
+    assert json.loads(denied["stdout"])["hookSpecificOutput"] == {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": "deny",
+        "permissionDecisionReason": "not that",
+    }
+    assert [e["hook"] for e in claude.events("hook")] == ["session_start", "tool_pre", "tool_pre"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "prompt"), [("ExitPlanMode", "plan_approval"), ("AskUserQuestion", "question")]
+)
+def test_the_observer_is_silent_and_the_session_knows_of_the_prompt(
+    relay: Relay, tool: str, prompt: str
+) -> None:
+    """R88, R89, R92, R94, R96"""
+    claude = Claude(relay).wrap()
+    claude.fire("UserPromptSubmit", prompt="do it")
+    observed, _ = claude.fire("PreToolUse", tool_name=tool, tool_input={})
+    assert "pretooluse" in observed["command"]
+    assert silent(observed)
+    wait_until(
+        lambda: [(e["state"], e["prompt"]) for e in claude.events("state")][-1:] == [("prompting", prompt)],
+        message=lambda: str(claude.events("state")),
+    )
+
+
+def test_a_waiting_message_rides_on_a_reply_once(relay: Relay) -> None:
+    claude = Claude(relay).wrap()
+    claude.fire("SessionStart", source="startup")
+    claude.fire("UserPromptSubmit", prompt="do it")
+    relay("send", "Ann", "look at the tests")
+    wait_until(lambda: claude.events("message_received"))
+    (answered,) = claude.fire("PostToolUse", tool_name="Bash", tool_input={}, tool_response="")
+    assert "look at the tests" in json.loads(answered["stdout"])["hookSpecificOutput"]["additionalContext"]
+    wait_until(
+        lambda: [e["result"] for e in claude.events("injection") if e["route"] == "native"] == ["injected"]
+    )
+    (again,) = claude.fire("PostToolUse", tool_name="Bash", tool_input={}, tool_response="")
+    assert silent(again)
+
+
+def test_a_write_of_five_megabytes_is_decided(relay: Relay) -> None:
+    claude = Claude(relay).wrap(cwd=project(relay, DENY))
+    (denied,) = claude.fire("PreToolUse", tool_name="Write", tool_input={"content": 1_700_000 * "rm "})
+    assert "not that" in denied["stdout"]
+
+
+def test_the_users_files_stay_as_they_are_and_their_hooks_run(relay: Relay, tmp_path: Path) -> None:
+    """R95"""
+    ran = tmp_path / "their hook ran"
+    own = {"model": "x", "hooks": {"Stop": [{"hooks": [{"type": "command", "command": f"touch '{ran}'"}]}]}}
+    files = [relay.home / ".claude" / "settings.json", tmp_path / "own.json"]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(own))
+    before = [(file.read_bytes(), file.stat().st_mtime_ns) for file in files]
+    claude = Claude(relay).wrap("--settings", str(files[1]))
+    claude.fire("Stop", last_assistant_message="done")
+    assert ran.exists()
+    assert json.loads(claude.settings.read_text())["model"] == "x"
+    assert [(file.read_bytes(), file.stat().st_mtime_ns) for file in files] == before
+    assert not [path for path in claude.folder.iterdir() if path.name == ".claude"]
+
+
+def test_the_files_of_the_run_go_with_it(relay: Relay) -> None:
+    claude = Claude(relay).wrap()
+    assert claude.settings.exists()
+    claude.exit()
+    wait_until(lambda: not claude.settings.parent.exists())
+
+
+def test_an_agent_that_cannot_be_bridged_starts_as_it_was_asked_for(relay: Relay) -> None:
+    claude = Claude(relay)
+    broken = claude.folder / "broken.json"
+    broken.write_text('{"hooks": 7}')
+    claude.wrap("--settings", str(broken))
+    assert json.loads((claude.folder / "arguments").read_text()) == ["--settings", str(broken)]
+
+
+# The guard rail.
+
+
+def ask(path: Path) -> Json:
+    """What the session at `path` answers to a hook of this process's."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.connect(str(path))
+        request = {"op": "hook", "agent": "claude", "event": "Stop", "decide": True, "payload": "{}"}
+        channel.sendall(json.dumps(request).encode() + b"\n")
+        with channel.makefile("rb") as lines:
+            return dict(json.loads(lines.readline()))
+
+
+def test_a_process_outside_of_the_agent_is_no_hook(relay: Relay) -> None:
+    claude = Claude(relay).wrap()
+    assert ask(claude.socket)["type"] == "NotAllowed"
+    assert claude.events("hook") == []
+    assert [e["operation"] for e in claude.events("refused")] == ["hook"]
+    done = subprocess.run(
+        call("claude", str(claude.socket), "decide", "Stop"), input=b"{}", capture_output=True, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (b"", b"", 0)
+
+
+def test_another_agents_process_is_no_hook(relay: Relay) -> None:
+    """Bob's hooks, pointed at Ann's session, are refused there."""
+    ann, bob = Claude(relay, "Ann").wrap(), Claude(relay, "Bob").wrap()
+    stolen = json.loads(bob.settings.read_text())
+    stolen["hooks"]["Stop"][0]["hooks"][0]["args"][-2] = str(ann.socket)
+    bob.exit()
+    wait_until(lambda: not bob.socket.exists())
+    (bob.folder / "strings").unlink()
+    forged = bob.folder / "forged.json"
+    forged.write_text(json.dumps({"hooks": {"Stop": stolen["hooks"]["Stop"]}}))
+    bob.wrap("--settings", str(forged))
+    for each in bob.fire("Stop"):
+        assert each["code"] == 0
+    assert ann.events("hook") == []
+    assert [e["operation"] for e in ann.events("refused")] == ["hook"]
+    assert len(bob.events("hook")) == 1
+
+
+# The public face.
+
+
+def test_relay_hook_in_an_agent_does_the_same(relay: Relay, tmp_path: Path) -> None:
+    """R86, R92: the agent's name from the environment or an argument; nothing printed by the observer."""
+    command = f"{shlex.quote(sys.executable)} -m relay hook"
+    own = tmp_path / "own.json"
+    handlers = [
+        f"{command} pretooluse",
+        f"{command} decide --agent claude PreToolUse",
+        f"env -u RELAY_SOCKET -u RELAY_NAME {command} --name Ann --team=default --agent=claude pretooluse",
+        f"env -u RELAY_SOCKET {command} decide --name Nobody PreToolUse",
+    ]
+    hooks = [{"type": "command", "command": each} for each in handlers]
+    own.write_text(json.dumps({"hooks": {"PreToolUse": [{"matcher": "Mine", "hooks": hooks}]}}))
+    claude = Claude(relay).wrap("--settings", str(own), cwd=project(relay, DENY))
+    claude._pull({"fire": "PreToolUse", "payload": {"tool_name": "Mine", "tool_input": {"x": "rm"}}})
+    wait_until(lambda: len(claude.calls()) == len(handlers) + 1, message=lambda: str(claude.calls()))
+    observed, decided, named, nobody, ours = claude.calls()
+    assert silent(observed)
+    assert silent(named)
+    assert silent(nobody)
+    assert decided["stdout"] == ours["stdout"] != ""
+    assert [e["decide"] for e in claude.events("hook")] == [False, True, False, True]
+
+
+def test_relay_hook_without_a_session_says_nothing(relay: Relay) -> None:
+    """R92"""
+    for words in (["pretooluse"], ["decide", "Stop"], ["decide", "--name", "Nobody", "Stop"]):
+        done = relay("hook", *words, input="{bad")
+        assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("words", [[], ["decide"], ["a", "b"], ["--name"], ["--odd", "x", "Stop"]])
+def test_a_wrong_relay_hook_is_told(relay: Relay, words: list[str]) -> None:
+    done = relay("hook", *words, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("relay: ")
+    assert "Usage: relay hook" in done.stderr
+
+
+def test_its_help_names_the_options(relay: Relay) -> None:
+    assert "--agent" in relay("hook", "--help").stdout
+    assert os.environ.get("RELAY_SOCKET") is None
