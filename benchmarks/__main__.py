@@ -12,16 +12,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import footprint, keys, messages, output, table
+from benchmarks import footprint, hooks, keys, messages, output, table
 from benchmarks.bench import Bench, bench
 from benchmarks.table import Figure
 
 README = Path(__file__).parent.parent / "README.md"
-
-
-def hook(bench: Bench) -> list[Figure]:
-    """The round trip of the command that agents call as their hook"""
-    return [Figure("a hook's round trip", "≤ 2 × python -S", "not built yet")]
 
 
 ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
@@ -34,7 +29,7 @@ ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
     "blocked": output.blocked,
     "memory": footprint.memory,
     "idle": footprint.idle_cpu,
-    "hook": hook,
+    "hook": hooks.hook,
     "injection": messages.injection,
 }
 

@@ -21,7 +21,7 @@ GROUPS = {
     "Talk": ("send", "messages", "retry", "drop"),
     "Remember": ("memory",),
     "Look inside": ("explain", "events", "inspect", "agents"),
-    "Set up": ("trust", "broker", "demo"),
+    "Set up": ("trust", "hook", "broker", "demo"),
 }
 
 _EPILOG = """\
