@@ -28,6 +28,9 @@ LOOK = 0.02
 FOLLOWS = 1.5
 """Seconds in which a menu's mark follows an arrow key, and an input shows what was typed."""
 
+SETTLES = 0.3
+"""Seconds between a text and Enter: at once after it, some agents take it for a newline of the text."""
+
 TAKEN = 3.0
 """Seconds in which a question that was answered disappears."""
 
@@ -136,7 +139,9 @@ class Answers:
 
     async def _type(self, text: str, typed: Callable[[], bool]) -> None:
         self._screen.write(text.encode())
-        if not await self._seen(typed):
+        seen = await self._seen(typed)
+        await asyncio.sleep(SETTLES)
+        if not (seen and typed()):
             raise RelayError("what was typed did not appear, and was not submitted. Look at its terminal.")
 
     async def _select(self, asked: Question, option: Option) -> None:

@@ -19,6 +19,10 @@ from relay.text import one_line, visible
 REPEAT = 60.0
 """Seconds in which the same question, drawn anew, is not told again."""
 
+MOMENT = 1.0
+"""Seconds in which all that is asked is one question, which its hooks told before it was drawn, and in which
+a person who sees it may answer before it is told beyond the terminal."""
+
 COOLDOWN = 10.0
 """Seconds between two notifications, and two messages; a message to an agent costs a turn of its model."""
 
@@ -27,6 +31,10 @@ MAX_LINES, MAX_LINE = 12, 200
 
 BELL = b"\a"
 _SAVE_TITLE, _RESTORE_TITLE = b"\x1b[22;0t", b"\x1b[23;0t"  # xterm ctlseqs, XTWINOPS
+
+
+_Asked = tuple[str, tuple[str, ...]]
+"""The kind of a question, and its rows."""
 
 
 class Timer(Protocol):
@@ -72,9 +80,10 @@ class Escalation:
         self._journal = journal
         self._clock = clock
         self._later = later
-        self._asked: tuple[str, tuple[str, ...]] | None = None  # what stands now
-        self._told: tuple[str, tuple[str, ...]] | None = None
-        self._told_at = 0.0
+        self._asked: _Asked | None = None  # what stands now
+        self._shown: tuple[_Asked, float] | None = None  # the last that was shown in the terminal, and when
+        self._told: tuple[_Asked, float] | None = None  # the last that was told beyond it
+        self._rang_at = -MOMENT
         self._free_at = 0.0  # when the next may be told beyond the terminal
         self._timer: Timer | None = None
 
@@ -89,16 +98,14 @@ class Escalation:
         self._asked = (kind, shown)
         self._show(_set_title(f"{self._name} asks: {_KINDS.get(kind, kind)}"))
         now = self._clock()
-        if self._asked == self._told and now < self._told_at + REPEAT:
-            return
-        self._told, self._told_at = self._asked, now
-        self._journal.write("escalated", kind=kind, lines=list(shown), to=self._to or None)
-        self._show(BELL)
-        self._cancel()
-        if now >= self._free_at:
-            self._tell()
-        else:
-            self._timer = self._later(self._free_at - now, self._tell)
+        if not self._is_recent(self._shown):
+            self._shown = (self._asked, now)
+            self._journal.write("escalated", kind=kind, lines=list(shown), to=self._to or None)
+            if now >= self._rang_at + MOMENT:
+                self._rang_at = now
+                self._show(BELL)
+        if self._timer is None and not self._is_recent(self._told):
+            self._timer = self._later(max(MOMENT, self._free_at - now), self._tell)
 
     def over(self) -> None:
         """The question has gone: it was answered, or the agent has ended."""
@@ -115,7 +122,8 @@ class Escalation:
         self._timer = None
         if self._asked is None:
             return
-        self._free_at = self._clock() + COOLDOWN
+        now = self._clock()
+        self._told, self._free_at = (self._asked, now), now + COOLDOWN
         kind, lines = self._asked
         what = _KINDS.get(kind, kind)
         self._notify(f"{self._name} asks: {what}", "\n".join(lines))
@@ -124,6 +132,10 @@ class Escalation:
             self._send(
                 self._to, f"{self._name} waits for a decision ({what}), which a person must take:{quoted}"
             )
+
+    def _is_recent(self, told: tuple[_Asked, float] | None) -> bool:
+        """Whether what is asked now is what was `told`, not long ago."""
+        return told is not None and told[0] == self._asked and self._clock() < told[1] + REPEAT
 
     def _cancel(self) -> None:
         if self._timer is not None:

@@ -14,7 +14,7 @@ import pytest
 
 from relay.journal import Journal
 from relay.session import notification
-from relay.session.escalation import COOLDOWN, MAX_LINES, REPEAT, Escalation
+from relay.session.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Escalation
 
 
 class World:
@@ -78,6 +78,8 @@ def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
     world = World(tmp_path)
     for _ in range(3):
         world.escalation.prompting("permission", ASKED)
+    assert world.notified == []
+    world.passes(MOMENT)
     assert world.bells == 1
     assert world.terminal.startswith(b"\x1b[22;0t\x1b]2;Alice asks: permission\x1b\\")
     assert world.notified == [("Alice asks: permission", "Do you want to proceed?\n1. Yes")]
@@ -91,7 +93,27 @@ def test_what_is_drawn_says_more_than_why_it_counts_as_a_prompt(tmp_path: Path) 
     world = World(tmp_path)
     world.drawn = ASKED
     world.escalation.prompting("permission", ["its hooks say that it asks"])
+    world.passes(MOMENT)
     assert world.notified[0][1] == "\n".join(ASKED)
+
+
+def test_what_hooks_tell_and_what_is_drawn_then_is_one_question(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.escalation.prompting("permission", ["its hooks say that it asks"])
+    world.passes(MOMENT / 2)
+    world.escalation.prompting("question", ASKED)
+    world.passes(2 * COOLDOWN)
+    assert (world.bells, len(world.notified), len(world.sent)) == (1, 1, 1)
+    assert world.notified == [("Alice asks: a question", "\n".join(ASKED))]
+    assert world.terminal.endswith(b"Alice asks: a question\x1b\\")
+
+
+def test_what_is_answered_at_once_is_told_nobody_else(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.escalation.prompting("permission", ASKED)
+    world.escalation.over()
+    world.passes(2 * COOLDOWN)
+    assert (world.bells, world.notified, world.sent) == (1, [], [])
 
 
 def test_the_agents_own_title_comes_back(tmp_path: Path) -> None:
@@ -112,11 +134,22 @@ def test_a_question_that_flickers_is_told_again_only_much_later(tmp_path: Path) 
     world = World(tmp_path)
     for _ in range(3):
         world.escalation.prompting("permission", ASKED)
+        world.passes(MOMENT)
         world.escalation.over()
     assert (world.bells, len(world.sent)) == (1, 1)
     world.passes(REPEAT)
     world.escalation.prompting("permission", ASKED)
+    world.passes(MOMENT)
     assert (world.bells, len(world.sent)) == (2, 2)
+
+
+def test_a_question_that_flickered_before_it_was_told_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.escalation.prompting("permission", ASKED)
+    world.escalation.over()
+    world.escalation.prompting("permission", ASKED)
+    world.passes(MOMENT)
+    assert (world.bells, len(world.sent)) == (1, 1)
 
 
 def test_another_question_rings_at_once_and_is_sent_after_a_while(tmp_path: Path) -> None:
@@ -124,6 +157,7 @@ def test_another_question_rings_at_once_and_is_sent_after_a_while(tmp_path: Path
     world = World(tmp_path)
     for number in range(5):
         world.escalation.prompting("question", (f"question {number}",))
+        world.passes(MOMENT)
     assert (world.bells, len(world.sent), len(world.notified)) == (5, 1, 1)
     world.passes(COOLDOWN)
     assert (len(world.sent), len(world.notified)) == (2, 2)
@@ -138,6 +172,7 @@ def test_what_the_agent_has_drawn_acts_on_nobody(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.title = "a\x1b]0;b\x07\x9c"
     world.escalation.prompting("permission", ["\x1b[31mred\x07", "a\u202eb", "@relay:Bob hi", *ASKED * 3])
+    world.passes(MOMENT)
     world.escalation.over()
     shown = world.notified[0][1] + world.sent[0][1]
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
@@ -157,6 +192,7 @@ def test_nothing_is_done_where_the_settings_say_so(tmp_path: Path) -> None:
     assert (world.terminal, world.notified, world.sent) == (b"", [], [])
     world = World(tmp_path, to="")
     world.escalation.prompting("permission", ASKED)
+    world.passes(MOMENT)
     assert (len(world.notified), world.sent) == (1, [])
 
 
