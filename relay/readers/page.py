@@ -24,6 +24,9 @@ _HIDDEN = 200
 _DIFF_LIMIT = 400
 """Lines on either side up to which places are compared in full."""
 
+_OVERLAP = 16
+"""Characters by which the rest of a line is recognised whose first rows are no longer drawn."""
+
 _NEAR = 3000
 """Characters of a page that a reprint may leave out before a line without a directive."""
 
@@ -98,6 +101,8 @@ class Page:
 
         scrolls: whether lines can have left the screen otherwise than off its top (a scroll region).
         """
+        if self._scrolls_back:
+            lines = self._with_rows_above(lines)
         old = [index for index, entry in enumerate(self._lines) if entry.visible]
         pairs = self._align([self._lines[index].key for index in old], lines)
         if old and not pairs:
@@ -125,6 +130,22 @@ class Page:
         self._lines = result
         self._forget_hidden()
         return gone
+
+    def _with_rows_above(self, lines: Sequence[Logical]) -> Sequence[Logical]:
+        """`lines`, the topmost of them whole though its first rows, seen at the last look, are no longer drawn.
+
+        (The topmost below an echo, which some agents keep in the first row of a page that scrolls.)
+        """
+        top = next((number for number, line in enumerate(lines) if not line.echo), -1)
+        key = lines[top].key if top >= 0 else ""
+        if len(key) < _OVERLAP:
+            return lines
+        for entry in self._lines:
+            at = entry.key.find(key[:_OVERLAP], 1) if entry.visible else -1
+            if at > 0 and key.startswith(entry.key[at : at + len(key)]):
+                whole = lines[top].below(entry.text, at, echo=entry.echo, code=entry.code)
+                return [*lines[:top], whole, *lines[top + 1 :]]
+        return lines
 
     def scroll_off(self, rows: int) -> tuple[list[Entry], int]:
         """Take away the lines that end within the first `rows` rows: they have scrolled off for good.

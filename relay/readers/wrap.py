@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from relay.readers.controls import width
@@ -46,6 +46,16 @@ class Logical:
     blanks: int
     echo: bool = False
     code: bool = False
+
+    def below(self, above: str, size: int, *, echo: bool, code: bool) -> Logical:
+        """This line as the rest of one that began as `above` does, with `size` characters beside the blanks."""
+        end = 0
+        while size:
+            size -= not above[end].isspace()
+            end += 1
+        gap = " " if above[end].isspace() else ""
+        text = above[:end] + gap + self.text.lstrip()
+        return replace(self, text=text, key=squeeze(text), echo=echo, code=code)
 
 
 def logical_lines(
