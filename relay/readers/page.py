@@ -132,7 +132,7 @@ class Page:
         return gone
 
     def _with_rows_above(self, lines: Sequence[Logical]) -> Sequence[Logical]:
-        """`lines`, the topmost of them whole though its first rows, seen at the last look, are no longer drawn.
+        """`lines`, the topmost whole though its first rows, seen at the last look, are no longer drawn.
 
         (The topmost below an echo, which some agents keep in the first row of a page that scrolls.)
         """

@@ -48,7 +48,7 @@ class Logical:
     code: bool = False
 
     def below(self, above: str, size: int, *, echo: bool, code: bool) -> Logical:
-        """This line as the rest of one that began as `above` does, with `size` characters beside the blanks."""
+        """This line as the rest of one that began as `above` does, with `size` characters not blank."""
         end = 0
         while size:
             size -= not above[end].isspace()
