@@ -1,0 +1,102 @@
+"""OSC 7501 through a whole session: relay is such a terminal, and tells one what its agent does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from session.puppet import ps
+from support import Relay, wait_until
+
+QUERY = b"\x1b]7501;?\x1b\\"
+MENU = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def wrap(relay: Relay) -> Iterator[Open]:
+    """`wrap("--agent", "claude", "--", "sh")` runs `relay wrap -n Alice ...` in a terminal."""
+    opened = []
+
+    def open_(*arguments: str, **environment: str) -> Any:
+        child = pexpect.spawn(
+            sys.executable,
+            ["-m", "relay", "wrap", "-n", "Alice", *arguments],
+            env=relay.environment | environment,
+            dimensions=(30, 100),
+            timeout=20,
+        )
+        opened.append(child)
+        return child
+
+    yield open_
+    for child in opened:
+        child.close(force=True)
+
+
+def test_a_terminal_that_takes_reports_is_told_what_the_agent_does(relay: Relay, wrap: Open) -> None:
+    """And neither the question nor its answer reaches the agent."""
+    log = relay.home / "agent.log"
+    terminal = wrap("--agent", "claude", "--", sys.executable, str(MENU), AGENT_LOG=str(log))
+    terminal.expect_exact(QUERY)
+    terminal.send(QUERY)
+    terminal.expect_exact(b"\x1b]7501;state=blocked:kind=permission:app=relay\x1b\\")
+    relay("answer", "Alice", "3")
+    terminal.expect_exact(b"\x1b]7501;state=working:app=relay\x1b\\")
+    terminal.send("\x1d" + "d")
+    terminal.expect_exact(b"\x1b]7501;state=clear\x1b\\")
+    terminal.expect(pexpect.EOF)
+    assert [json.loads(line) for line in log.read_text().splitlines()] == [
+        {"asked": True},
+        {"chose": 3, "text": ""},
+    ]
+
+
+def test_a_terminal_that_takes_none_is_told_nothing(relay: Relay, wrap: Open) -> None:
+    log = relay.home / "agent.log"
+    terminal = wrap("--agent", "claude", "--", sys.executable, str(MENU), AGENT_LOG=str(log))
+    terminal.expect_exact(QUERY)
+    relay("answer", "Alice", "3")
+    terminal.send("\x1d" + "d")
+    terminal.expect(pexpect.EOF)
+    assert b"7501;state" not in terminal.before
+
+
+SPEAKER = r"""
+import os, sys, tty
+tty.setraw(0)
+os.write(1, b"\x1b]7501;?\x1b\\\x1b[c")
+said = b""
+while not said.endswith(b"c"):
+    said += os.read(0, 100)
+os.write(1, repr(said).encode() + b"\r\n\x1b]7501;state=blocked:kind=question:app=speaker\x1b\\> ")
+while os.read(0, 100):
+    pass
+"""
+
+
+def test_an_agent_that_reports_is_believed_and_passed_on(relay: Relay, wrap: Open) -> None:
+    """Its query is answered before the terminal answers what follows; its report goes outward unchanged."""
+    terminal = wrap("--", sys.executable, "-c", SPEAKER)
+    terminal.expect_exact(QUERY + b"\x1b[c")
+    terminal.send(QUERY + b"\x1b[?62c")
+    terminal.expect_exact(repr(QUERY + b"\x1b[?62c").encode())
+    terminal.expect_exact(b"\x1b]7501;state=blocked:kind=question:app=speaker\x1b\\")
+    wait_until(lambda: [row["prompt"] for row in ps(relay)] == ["question"])
+
+
+def test_detached_the_agent_gets_the_same_answer_first(relay: Relay) -> None:
+    out = relay.home / "out"
+    code = SPEAKER.replace(
+        "os.write(1, repr(said)", f"open({str(out)!r}, 'wb').write(said); os.write(1, repr(said)"
+    )
+    relay("wrap", "-d", "-n", "Alice", "--", sys.executable, "-c", code)
+    wait_until(lambda: [row["prompt"] for row in ps(relay)] == ["question"])
+    assert out.read_bytes().startswith(QUERY + b"\x1b[?")
