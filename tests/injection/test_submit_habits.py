@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ptyagent import PtyAgent, fake, running, shipped
 
+from relay.detection.evidence import Evidence
 from relay.profile import Profile, StateRule, Submit
 
 WORKS = StateRule("spinner", "working", region="bottom", rows=2, any=(re.compile("^⠹ Working"),))
@@ -97,5 +98,26 @@ def test_an_empty_input_shows_that_the_text_was_taken(tmp_path: Path, option: st
                 agent.submit(f"text {number}\nof several lines")
             assert await agent.ended(3) == ["injected"] * 3
             assert len(_log(agent)) == 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("since", "result"), [(60.0, "injected"), (0.0, "uncertain")])
+def test_only_a_dialog_of_now_keeps_enter_from_being_pressed(
+    tmp_path: Path, since: float, result: str
+) -> None:
+    """What the hooks said before was over when the input was seen empty, also while it shows our text."""
+
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path, _profile(READY)) as agent:
+
+            def evidence() -> tuple[Evidence, ...]:
+                typed = b"[/relay" in agent.everything
+                return (Evidence("hooks", "prompting", age=since),) if since or typed else ()
+
+            agent.evidence = evidence  # type: ignore[method-assign]
+            agent.submit("hello")
+            assert await agent.ended() == [result]
+            assert len(_log(agent)) == (result == "injected")
 
     asyncio.run(main())
