@@ -61,7 +61,7 @@ _CLAUDE: dict[NativeName, frozenset[Part]] = {
 _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
     {
         "claude": _CLAUDE,
-        "codex": _CLAUDE,
+        "codex": {**_CLAUDE, NativeName.COMPACT: frozenset()},
         "qwen": {**_CLAUDE, NativeName.SESSION_START: frozenset()},  # its model never sees that context
         "gemini": {
             NativeName.SESSION_START: frozenset({"context", "notice"}),

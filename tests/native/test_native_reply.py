@@ -84,6 +84,7 @@ def test_what_the_protocol_cannot_carry_is_left_out() -> None:
     assert render(event("claude", "SessionEnd"), EVERYTHING) == ""
     assert rendered("qwen", "SessionStart", context="never seen by its model") is None
     assert rendered("gemini", "BeforeTool", context="x") is None
+    assert rendered("codex", "PreCompact", deny="its schema has no decision there") is None
     assert rendered("claude", "Stop", context="would begin another turn") is None
 
 
