@@ -281,8 +281,9 @@ def _asking(sight: Sight, profile: Profile, ordinary: bool) -> Verdict | None:
 
 
 def _by(shown: Detection, state: Readiness, what: str) -> Verdict:
-    lines = f" {_show(shown.lines[-1])}" if shown.lines else ""
-    reason = f"{what}:{lines} (rule {shown.rule!r})"
+    # A line of words tells more than a border.
+    line = next((line for line in shown.lines[::-1] if any(map(str.isalnum, line))), shown.lines[0])
+    reason = f"{what}: {_show(line)} (rule {shown.rule!r})"
     return Verdict(state, reason, kind=shown.kind, rule=shown.rule, lines=shown.lines)
 
 
