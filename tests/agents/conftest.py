@@ -16,6 +16,7 @@ from agents.recipes import AGENTS, Agent
 from support import Relay
 
 DEFAULT = "claude codex qwen pi aider"
+NOBODY = ""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +34,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = metafunc.config.getoption("--agents").replace(",", " ").split()
         marker = metafunc.definition.get_closest_marker("agents")
         names = [name for name in chosen if marker is None or name in marker.args]
-        metafunc.parametrize("agent", names, indirect=True)
+        metafunc.parametrize("agent", names or [NOBODY], indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test that is for none of the chosen agents is no test: it is not skipped either."""
+    nobody = [item for item in items if isinstance(item, pytest.Function) and _agent(item) == NOBODY]
+    items[:] = [item for item in items if item not in nobody]
+    config.hook.pytest_deselected(items=nobody)
+
+
+def _agent(item: pytest.Function) -> object:
+    return item.callspec.params.get("agent") if hasattr(item, "callspec") else None
 
 
 @pytest.fixture

@@ -60,7 +60,10 @@ def test_a_message_waits_for_a_draft_and_leaves_it_whole(house: House, agent: Ag
     alice.type("\r")
     alice.hears("half a thought")
     alice.hears("for later")
-    assert [text.strip() for text in alice.model.heard("user") if "half" in text] == ["half a thought"]
+    drafts = [text for text in alice.model.heard("user") if "half" in text]
+    assert [text.split("[relay")[0].strip() for text in drafts] == [
+        "half a thought"
+    ]  # qwen puts context behind
     assert alice.model.count("for later") == 1
 
 
