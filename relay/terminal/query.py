@@ -22,7 +22,7 @@ _OPEN = QUERY[:-2]
 
 def may_hold(data: bytes) -> bool:
     """Whether `data` holds a query or ends with the beginning of one; for nearly all output a fast no."""
-    return _OPEN in data or _tail(data) > 0
+    return ESC in data and (_OPEN in data or _tail(data) > 0)
 
 
 def sift(data: bytes) -> tuple[bytes, list[bytes], bytes]:
