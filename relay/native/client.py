@@ -18,6 +18,7 @@ import posix
 import sys
 from _json import encode_basestring, scanstring
 from _socket import AF_UNIX, SOCK_STREAM, socket
+from time import sleep
 
 TAKEN = 3.0
 """Seconds until the session has taken the event. One that is gone or frozen costs the agent no more."""
@@ -27,6 +28,11 @@ ANSWER = 90.0
 
 MAX_PAYLOAD = 24 << 20
 """Bytes of one event, such as a Write with the whole file in it; of a longer one nothing is said."""
+
+_FIRST = "SessionStart"
+"""An agent's first event, which comes while its session is still loading."""
+
+_POLL = 0.02  # seconds between two tries
 
 _BEGINNING = '{"stdout": '
 
@@ -46,8 +52,7 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
         _signal.signal(_signal.SIGALRM, _expire)
         _signal.setitimer(_signal.ITIMER_REAL, TAKEN)
         payload = _read()
-        channel = socket(AF_UNIX, SOCK_STREAM)
-        channel.connect(path)
+        channel = _connect(path, patient=event == _FIRST)
         text = payload.decode("utf-8", "replace")
         fields = (
             f'{{"op": "hook", "agent": {encode_basestring(agent)}, "event": {encode_basestring(event)}, '
@@ -71,6 +76,20 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
         channel.sendall(b'{"op": "hook_printed"}\n')
     except BaseException:  # noqa: BLE001, S110 (the agent must not be disturbed, by an interrupt neither)
         pass
+
+
+def _connect(path: str, *, patient: bool) -> socket:
+    """A connection to the session. `patient`: it may be about to listen, for agents start before it does."""
+    while True:
+        try:
+            channel = socket(AF_UNIX, SOCK_STREAM)
+            channel.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            if not patient:
+                raise
+            sleep(_POLL)
+        else:
+            return channel
 
 
 def _read() -> bytes:

@@ -126,6 +126,30 @@ def test_a_session_that_has_gone_costs_nothing(path: Path) -> None:
     assert silent(run("x" * 500, "decide", "Stop"))
 
 
+def test_the_first_event_waits_for_a_session_that_is_about_to_listen(path: Path) -> None:
+    """R91: agents start before their sessions do."""
+    process = subprocess.Popen(
+        call("claude", str(path), "decide", "SessionStart"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
+        bound.bind(str(path))  # nobody listens at it yet
+        assert process.stdin is not None
+        process.stdin.write(b"{}")
+        process.stdin.flush()
+    path.unlink()
+    session = FakeSession(path, b" ", line({"stdout": "hello", "code": 0}))
+    assert process.communicate(timeout=60)[0] == b"hello"
+    assert session.end()[0]["event"] == "SessionStart"
+
+
+def test_the_first_event_waits_no_longer_than_any_other(path: Path) -> None:
+    code = FROZEN.format("TAKEN", str(path)).replace("Stop", "SessionStart")
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=b"", capture_output=True, timeout=60, check=False
+    )
+    assert silent(done)
+
+
 FROZEN = "from relay.native import client; client.{} = 0.01; client.hook('Stop', {!r}, 'claude', decide=True)"
 
 
