@@ -196,6 +196,18 @@ def test_styles_and_habits(user: Home) -> None:
     assert (plain.echo.lines, plain.submit.while_working, plain.native.hooks) == ((), "unknown", "")
 
 
+def test_a_key_of_a_table_is_overridden_alone(user: Home) -> None:
+    shipped = load("claude", user)
+    _write(user, "claude", "[submit]\ndelay = 1.5\n")
+    mine = load("claude", user)
+    assert mine.submit.delay == 1.5
+    assert (mine.submit.while_working, mine.submit.avoid) == (
+        shipped.submit.while_working,
+        shipped.submit.avoid,
+    )
+    assert (mine.echo, mine.native, mine.states) == (shipped.echo, shipped.native, shipped.states)
+
+
 def test_a_file_that_is_not_text(user: Home) -> None:
     (user.config / "patterns" / "bad.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot read it"):

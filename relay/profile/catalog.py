@@ -11,7 +11,7 @@ from relay import data
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.profile.file import PatternFile
-from relay.profile.profile import Profile, StateRule
+from relay.profile.profile import CodeStyle, EchoStyle, Native, Profile, StateRule, Submit
 
 GENERIC = "generic"
 """The profile of a program that no other profile recognises."""
@@ -74,12 +74,21 @@ def _unwrap(argv: Sequence[str]) -> list[str]:
 def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
     """One profile from its files, a later one's keys overriding an earlier one's; state rules by name."""
     merged: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {"echo": {}, "code": {}, "submit": {}, "native": {}}
     rules: dict[str, StateRule] = {}
     for path in paths:
         fields = PatternFile.read(path).fields()
         rules |= {rule.name: rule for rule in fields.pop("states", ())}
+        for name, table in tables.items():
+            table |= fields.pop(name, {})
         merged |= fields
     merged["states"] = tuple(sorted(rules.values(), key=lambda rule: -rule.priority))
+    merged |= {
+        "echo": EchoStyle(**tables["echo"]),
+        "code": CodeStyle(**tables["code"]),
+        "submit": Submit(**tables["submit"]),
+        "native": Native(**tables["native"]),
+    }
     base = generic or Profile(GENERIC, paths[-1])
     for key in ("reader", "decoration", "prefix", "inject", "fullscreen"):
         merged.setdefault(key, getattr(base, key))

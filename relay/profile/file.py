@@ -14,16 +14,12 @@ from relay.errors import ConfigError
 from relay.profile.interactive import Interactive
 from relay.profile.profile import (
     ANY_COLOUR,
-    CodeStyle,
-    EchoStyle,
     HooksDialect,
     InjectPolicy,
     KindName,
-    Native,
     ReaderKind,
     StateName,
     StateRule,
-    Submit,
     TranscriptFormat,
     WhileWorking,
 )
@@ -61,7 +57,10 @@ class PatternFile:
             raise ConfigError(f"not valid TOML: {error.msg}. Mend that line.", path, error.lineno) from None
 
     def fields(self) -> dict[str, Any]:
-        """The checked values, by the name of the Profile field. Raises ConfigError."""
+        """The checked values, by the name of the Profile field; those of a table by the names of its keys.
+
+        Raises ConfigError.
+        """
         return self._read(
             {
                 "name": self._name,
@@ -77,8 +76,8 @@ class PatternFile:
                 "questions": self._regexes,
                 "dialogs": self._regexes,
                 "executes": self._regexes,
-                "echo": lambda key: EchoStyle(**self._table(key)._style()),
-                "code": lambda key: CodeStyle(**self._table(key)._style()),
+                "echo": lambda key: self._table(key)._style(),
+                "code": lambda key: self._table(key)._style(),
                 "submit": lambda key: self._table(key)._submit(),
                 "states": self._states,
                 "native": lambda key: self._table(key)._native(),
@@ -111,25 +110,21 @@ class PatternFile:
             {"backgrounds": self._colours, "foregrounds": self._colours, "lines": self._regexes}
         )
 
-    def _submit(self) -> Submit:
-        return Submit(
-            **self._read(
-                {
-                    "delay": self._delay,
-                    "while_working": lambda key: self._choice(key, get_args(WhileWorking)),
-                    "avoid": self._string,
-                }
-            )
+    def _submit(self) -> dict[str, Any]:
+        return self._read(
+            {
+                "delay": self._delay,
+                "while_working": lambda key: self._choice(key, get_args(WhileWorking)),
+                "avoid": self._string,
+            }
         )
 
-    def _native(self) -> Native:
-        return Native(
-            **self._read(
-                {
-                    "hooks": lambda key: self._choice(key, get_args(HooksDialect)),
-                    "transcript": lambda key: self._choice(key, get_args(TranscriptFormat)),
-                }
-            )
+    def _native(self) -> dict[str, Any]:
+        return self._read(
+            {
+                "hooks": lambda key: self._choice(key, get_args(HooksDialect)),
+                "transcript": lambda key: self._choice(key, get_args(TranscriptFormat)),
+            }
         )
 
     def _states(self, key: str) -> tuple[StateRule, ...]:
