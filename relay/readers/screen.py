@@ -123,7 +123,9 @@ class ScreenReader:
                 if data[start : start + 3] != b"\x1b[?":
                     self._page.wipe(now)
         self._screen.feed(data[at:])
-        self._stale = self._stale and _PLACES.search(data) is None
+        if self._stale and _PLACES.search(data) is not None:
+            self._stale = False
+            self._page.expect_reprint(now)
         self._unseen += len(data)
         self._dirty = True
         return said

@@ -90,9 +90,11 @@ class _Rows:
         self._drawing = drawing
 
     def lines(self) -> list[Logical]:
-        rows, drawing = self._rows, self._drawing
+        rows = self._rows
+        styled = self._drawing != PLAIN
         lines: list[Logical] = []
         blanks = 0
+        echo = code = False
         behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
         at = 0
         while at < len(rows):
@@ -101,14 +103,15 @@ class _Rows:
             if not text or text.isspace():
                 blanks += at - first
                 continue
-            if drawing.has_sign(text):
-                behind = drawing.hanging(text)
-            elif blanks or len(text) - len(text.lstrip()) < behind:
-                behind = 0
+            if styled:
+                if self._drawing.has_sign(text):
+                    behind = self._drawing.hanging(text)
+                elif blanks or len(text) - len(text.lstrip()) < behind:
+                    behind = 0
+                echo = behind > 0 or self._drawing.is_echo(rows[first])
+                code = not echo and self._drawing.is_code(rows[first])
             if at < len(rows) and rows[at].text and columns_of(text) * 2 > self._columns:
                 text, at = self._hard(at, text, first)
-            echo = behind > 0 or drawing.is_echo(rows[first])
-            code = not echo and drawing.is_code(rows[first])
             lines.append(Logical(text, squeeze(text), first, at - 1, blanks, echo, code))
             blanks = 0
         return lines
@@ -144,11 +147,19 @@ class _Rows:
                 break
             above, at = self._soft(at)
             pieces.append(above)
-        # Where every row but the last is full to the margin, the text was chopped, not broken at its blanks.
-        chopped = len(pieces) > 2 and all(columns_of(piece) == self._columns for piece in pieces[:-1])
+        # A program that breaks no lines at blanks, such as a multiplexer, fills one row after the other.
+        chopped = len(pieces) > 3 and all(columns_of(piece) == self._columns for piece in pieces[:-1])
         for above, below in pairwise(pieces):
-            text += ("" if chopped or _tight(above, below) else " ") + below.lstrip()
+            text += ("" if chopped or self._tight(above, below) else " ") + below.lstrip()
         return text, at
+
+    def _tight(self, above: str, below: str) -> bool:
+        """Whether nothing stood between the rows: both sides are wide, or one word is longer than a row."""
+        body = below.lstrip()
+        if " " not in above.strip() or (width(above[-1]) == 2 and width(body[0]) == 2):
+            return True
+        word = above.rsplit(" ", 1)[1] + body.split(" ", 1)[0]
+        return columns_of(above) == self._columns and columns_of(word) > self._columns
 
     def _continues(self, above: str, below: str, indents: tuple[int, int]) -> bool:
         """Whether the row `below` can be the hard-wrapped rest of the row `above`."""
@@ -176,9 +187,3 @@ def clip(row: Row, columns: int) -> Row:
     while columns_of(text) > columns:
         text = text[:-1]
     return row if text == row.text else Row(text.rstrip(), colours=row.colours)
-
-
-def _tight(above: str, below: str) -> bool:
-    """Whether nothing stood between the rows: both sides are wide characters, or one word fills the row."""
-    body = below.lstrip()
-    return (width(above[-1]) == 2 and width(body[0]) == 2) or " " not in above.strip()

@@ -261,3 +261,16 @@ def test_after_the_end_of_a_turn_nothing_is_open(texts: list[str]) -> None:
         grammar.line(Line(text, 0))
     grammar.turn_end(1)
     assert grammar.line(Line("@relay:Bob hi", 2)) == [Directive("relay", "Bob", "hi", 2)]
+
+
+def test_a_line_that_is_drawn_as_code_is_no_directive() -> None:
+    grammar = Grammar({"relay"}.__contains__)
+    assert grammar.line(Line("@relay:Bob an example", 0, code=True)) == []
+    assert [one.body for one in grammar.line(Line("@relay:Bob real", 0))] == ["real"]
+
+
+def test_a_fence_and_a_form_hold_though_they_are_drawn_as_code() -> None:
+    grammar = Grammar({"relay"}.__contains__)
+    lines = [Line("```", 0, code=True), Line("@relay:Bob in it", 0), Line("```", 0, code=True)]
+    lines += [Line("@relay:Ann <<<", 0), Line("def f():", 0, code=True), Line(">>>", 0)]
+    assert [(one.target, one.body) for line in lines for one in grammar.line(line)] == [("Ann", "def f():")]

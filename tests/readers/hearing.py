@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
+from relay.profile import CodeStyle, EchoStyle
 from relay.readers.auto import AutoReader, Kind
 from relay.readers.line import Line
 
@@ -15,8 +16,16 @@ TICK = 0.02
 class Ears:
     """Feeds an AutoReader and a Grammar; time passes in ticks of 20 ms, as in a session."""
 
-    def __init__(self, columns: int = 80, rows: int = 24, *, kind: Kind = "auto") -> None:
-        self.reader = AutoReader(columns, rows, kind=kind)
+    def __init__(
+        self,
+        columns: int = 80,
+        rows: int = 24,
+        *,
+        kind: Kind = "auto",
+        echo: EchoStyle | None = None,
+        code: CodeStyle | None = None,
+    ) -> None:
+        self.reader = AutoReader(columns, rows, kind=kind, echo_style=echo, code_style=code)
         self.grammar = Grammar({"relay", "memory"}.__contains__)
         self.directives: list[Directive] = []
         self.lines: list[Line] = []

@@ -8,7 +8,7 @@ import pytest
 
 from relay.terminal import ghostty, libghostty
 from relay.terminal.ghostty import open_screen
-from relay.terminal.screen import Row, Screen, ScreenUnavailable
+from relay.terminal.screen import Colours, Row, Screen, ScreenUnavailable
 
 
 def screen(columns: int = 20, rows: int = 5, *fed: bytes) -> Screen:
@@ -140,6 +140,36 @@ def test_queries_are_answered_only_when_asked_to() -> None:
     opened.on_reply = None
     opened.feed(b"\x1b[6n\x1b[c")
     assert answers == [b"\x1b[1;3R"]
+
+
+def test_rows_with_a_mark_say_in_which_colours_it_is_drawn() -> None:
+    opened = screen(40, 6)
+    opened.feed(b"plain @one\r\n\x1b[38;2;1;2;3;48;5;16m@two\x1b[0m\r\n")
+    assert [row.colours for row in opened.rows()[:2]] == [None, None]
+    opened.marks = ("@", "```")
+    opened.feed(b"\x1b[31m  ```sh\x1b[0m\r\n\x1b[48;5;231mno mark\x1b[0m\r\n\x1b[38;5;244m@five @\x1b[0m")
+    rows = opened.rows()
+    assert [row.colours for row in rows] == [
+        Colours(),
+        Colours(0x010203, 0x000000),
+        Colours(0xCD0000),
+        None,
+        Colours(0x808080),
+        None,
+    ]
+    assert rows[0].text == "plain @one"
+    opened.feed(b"\r\n\r\n\r\n\r\n")
+    assert opened.drain().rows == rows[:3]
+
+
+def test_a_cell_says_in_which_colours_it_is_drawn() -> None:
+    opened = screen(10, 2, b"a\x1b[38;2;255;0;128mb\x1b[48;5;196mc")
+    assert [opened.colours(x, 0) for x in range(4)] == [
+        Colours(),
+        Colours(0xFF0080),
+        Colours(0xFF0080, 0xFF0000),
+        Colours(),
+    ]
 
 
 DRAWINGS = {
