@@ -37,6 +37,10 @@ _Asked = tuple[str, tuple[str, ...]]
 """The kind of a question, and its rows."""
 
 
+class Show(Protocol):
+    def __call__(self, data: bytes, undo: bytes | None = None) -> None: ...
+
+
 class Timer(Protocol):
     def cancel(self) -> object: ...
 
@@ -47,7 +51,7 @@ class Escalation:
     action:  "escalate", or "none": then nothing is done.
     to:      a name on the bus that is told, or "".
     drawn:   the rows of the question as it is drawn now, () where it cannot be told from the rest.
-    show:    writes to the person's terminal what moves no cursor.
+    show:    writes to the person's terminal what moves no cursor (`Forwarder.aside`).
     title:   the title that the agent has set, "" if none.
     notify:  shows (title, text) on the desktop.
     send:    sends (receiver, text) over the bus, in the agent's name.
@@ -61,7 +65,7 @@ class Escalation:
         action: str,
         to: str,
         drawn: Callable[[], Sequence[str]],
-        show: Callable[[bytes], None],
+        show: Show,
         title: Callable[[], str],
         notify: Callable[[str, str], object],
         send: Callable[[str, str], object],
@@ -94,7 +98,7 @@ class Escalation:
         said = [one_line(line, MAX_LINE) for line in self._drawn() or lines if line.strip()]
         shown = tuple(said[-MAX_LINES:])
         if self._asked is None:
-            self._show(_SAVE_TITLE)
+            self._show(_SAVE_TITLE, _RESTORE_TITLE)
         self._asked = (kind, shown)
         self._show(_set_title(f"{self._name} asks: {_KINDS.get(kind, kind)}"))
         now = self._clock()
@@ -113,7 +117,7 @@ class Escalation:
         if self._asked is None:
             return
         self._asked = None
-        self._show(_RESTORE_TITLE)
+        self._show(_RESTORE_TITLE, b"")
         if own := self._title():
             self._show(_set_title(own))
 

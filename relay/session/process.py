@@ -219,7 +219,7 @@ class Session:
             action=self.settings.on_prompt,
             to=self.settings.escalate_to,
             drawn=self.answers.drawn,
-            show=self._forwarder.aside if self.setup.profile.states else lambda data: None,
+            show=self._forwarder.aside if self.setup.profile.states else lambda data, undo=None: None,
             title=lambda: "" if screen is None else screen.title,
             notify=lambda title, text: self.workers.spawn(self._notify(title, text), "a notification"),
             send=self._escalate,

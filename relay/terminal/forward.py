@@ -111,6 +111,7 @@ class Forwarder:
         self._answers = Answers()  # of the terminal that is lent
         self._report: bytes | None = None  # what the terminal is to know of the agent
         self._asides: Asides | None = None  # loaded with the first
+        self._undo = b""  # what takes back an aside to the terminal that is lent
         self._said = b""  # the last piece of output
         self._keys_due = 0.0  # monotonic seconds at which what it keeps goes to the agent; 0: nothing is kept
         self._masks: dict[int, int] = {}
@@ -174,9 +175,12 @@ class Forwarder:
         """
         self._order(self._show_person, data)
 
-    def aside(self, data: bytes) -> None:
-        """Queue what moves no cursor (a bell, a title) for the lent terminal, where it cuts no sequence."""
-        self._order(self._show_aside, data)
+    def aside(self, data: bytes, undo: bytes | None = None) -> None:
+        """Queue what moves no cursor (a bell, a title) for the lent terminal, where it cuts no sequence.
+
+        undo: written to that terminal when it is withdrawn; b"" when there is nothing to undo any more.
+        """
+        self._order(self._show_aside, data, undo)
 
     def report(self, report: bytes) -> None:
         """Have the lent terminal, and each later one, know this `report` (OSC 7501) if it takes reports.
@@ -258,7 +262,7 @@ class Forwarder:
             self.over = True
             self._obey()  # what was ordered before anybody could see that
             self._event(ENDED, None)
-            self._end_report()
+            self._end_asides()
             self._drop_terminal()
             self._pty.close()
             os.close(self._poke_read)
@@ -402,9 +406,11 @@ class Forwarder:
         if self.watched:
             self._show(data)
 
-    def _show_aside(self, data: bytes) -> None:
+    def _show_aside(self, data: bytes, undo: bytes | None = None) -> None:
         if not self.watched:
             return
+        if undo is not None:
+            self._undo = undo
         if self._asides is None:
             from relay.terminal.aside import Asides  # needs `re`: 5 ms, after the agent's start
 
@@ -433,8 +439,10 @@ class Forwarder:
         else:
             self._ask_terminal()
 
-    def _end_report(self) -> None:
-        """What we reported is no longer true of the terminal that we leave."""
+    def _end_asides(self) -> None:
+        """What we said beside the agent's output is no longer true of the terminal that we leave."""
+        if self._undo:
+            self._show(self._undo)
         if self._answers.spoken and self._report is not None:
             self._show(CLEAR)
 
@@ -581,7 +589,7 @@ class Forwarder:
     def _withdraw(self, restore: bool, done: threading.Event) -> None:
         if restore and self._lent is not None:
             self._lent.restore()
-        self._end_report()
+        self._end_asides()
         self._drop_terminal()
         self._held = False
         done.set()
@@ -590,6 +598,7 @@ class Forwarder:
         lent, self._lent = self._lent, None
         self._to_sink.clear()
         self._answers = Answers()
+        self._undo = b""
         if self._asides is not None:
             self._asides.clear()
         if self._detach is not None:

@@ -22,7 +22,7 @@ class World:
 
     def __init__(self, folder: Path, action: str = "escalate", to: str = "Lead") -> None:
         self.now = 100.0
-        self.terminal = b""
+        self.terminal = self.undo = b""
         self.title = "own"
         self.drawn: tuple[str, ...] = ()
         self.notified: list[tuple[str, str]] = []
@@ -43,8 +43,9 @@ class World:
             later=self._later,
         )
 
-    def _show(self, data: bytes) -> None:
+    def _show(self, data: bytes, undo: bytes | None = None) -> None:
         self.terminal += data
+        self.undo = self.undo if undo is None else undo
 
     def _later(self, delay: float, call: Callable[[], None]) -> Alarm:
         self.timers.append(Alarm(self.now + delay, call))
@@ -119,9 +120,11 @@ def test_what_is_answered_at_once_is_told_nobody_else(tmp_path: Path) -> None:
 def test_the_agents_own_title_comes_back(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.escalation.prompting("question", ASKED)
+    assert world.undo == b"\x1b[23;0t"
     world.terminal = b""
     world.escalation.over()
     world.escalation.over()
+    assert world.undo == b""
     assert world.terminal == b"\x1b[23;0t\x1b]2;own\x1b\\"
     world.title = ""
     world.escalation.prompting("other", ASKED)

@@ -279,3 +279,21 @@ def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> 
     while len(got) < len("[one text]rhalf a thought"):
         got += os.read(line.agent, 100)
     assert got == b"[one text]\rhalf a thought"
+
+
+def test_an_aside_is_taken_back_from_a_terminal_that_is_left(line: Line) -> None:
+    person = Person(line)
+    line.forwarder.aside(b"title", b"undo")
+    line.forwarder.aside(b"\a")
+    assert read_exactly(person.screen, 6) == b"title\a"
+    line.forwarder.withdraw()
+    assert read_exactly(person.screen, 4) == b"undo"
+    other = Person(line)
+    line.forwarder.aside(b"title", b"undo")
+    line.forwarder.aside(b"over", b"")
+    assert read_exactly(other.screen, 9) == b"titleover"
+    line.forwarder.withdraw()
+    left = b""
+    with suppress(OSError):  # Linux gives an error, and macOS the end of the file
+        left = os.read(other.screen, 100)
+    assert left == b""
