@@ -1,0 +1,79 @@
+"""An agent with hooks like Claude Code's, in a session of its own (tests/fakes/agent_hooked.py)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from session.puppet import events
+from support import Relay, wait_until
+
+FAKE = Path(__file__).parent.parent / "fakes" / "agent_hooked.py"
+
+Json = dict[str, Any]
+
+
+class Claude:
+    """The fake program, called `claude`, in a session of its own; its person's home holds hooks, too."""
+
+    def __init__(self, relay: Relay, name: str = "Ann") -> None:
+        self.relay = relay
+        self.name = name
+        self.folder = relay.home / f"agent {name}"
+        self.folder.mkdir()
+        self.program = self.folder / "claude"
+        self.program.write_text(f"#!{sys.executable}\nimport runpy\nrunpy.run_path({str(FAKE)!r})\n")
+        self.program.chmod(0o755)
+
+    def wrap(self, *arguments: str, cwd: Path | None = None) -> Claude:
+        self.relay(
+            "wrap",
+            "-d",
+            "-n",
+            self.name,
+            "--",
+            self.program,
+            *arguments,
+            cwd=cwd,
+            env={"AGENT_FOLDER": str(self.folder)},
+        )
+        wait_until(lambda: (self.folder / "strings").exists() and self.socket.exists())
+        return self
+
+    @property
+    def socket(self) -> Path:
+        return self.relay.home / "run" / "sessions" / "default" / f"{self.name.lower()}.sock"
+
+    @property
+    def settings(self) -> Path:
+        """The file of its `--settings`."""
+        arguments = json.loads((self.folder / "arguments").read_text())
+        return Path(arguments[arguments.index("--settings") + 1])
+
+    def fire(self, event: str, **payload: Any) -> list[Json]:
+        """Have it call the hooks of `event`; how each call ended."""
+        before = len(self.calls())
+        expected = len(json.loads(self.settings.read_text())["hooks"][event])
+        if event == "PreToolUse" and payload.get("tool_name") not in {"ExitPlanMode", "AskUserQuestion"}:
+            expected -= 1
+        self._pull({"fire": event, "payload": payload})
+        wait_until(lambda: len(self.calls()) == before + expected, message=lambda: str(self.calls()))
+        return self.calls()[before:]
+
+    def calls(self) -> list[Json]:
+        path = self.folder / "called"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def exit(self) -> None:
+        self._pull({"exit": 0})
+
+    def events(self, kind: str) -> list[Json]:
+        return [e for e in events(self.relay) if e["event"] == kind and e["name"] == self.name]
+
+    def _pull(self, what: Json) -> None:
+        (self.folder / "pulled").write_text(json.dumps(what))  # a datagram holds no five megabytes
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
+            strings.sendto(b"", str(self.folder / "strings"))
