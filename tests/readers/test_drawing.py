@@ -128,7 +128,8 @@ def test_what_a_resize_has_cut_off_is_not_said() -> None:
     long = "@relay:Bob one two three four five six seven eight nine ten eleven twelve"
     ears = Ears(80, 12).hear(f"{FULL}{long}\r\n\r\nmore").wait()
     ears.resize(50, 12).wait(0.05).hear("\x1b[14t").wait(1.5)
-    ears.hear(f"{CLEAR}{'\r\n'.join(textwrap.wrap(long, 49))}\r\n\r\nmore").wait()
+    wrapped = "\r\n".join(textwrap.wrap(long, 49))
+    ears.hear(f"{CLEAR}{wrapped}\r\n\r\nmore").wait()
     assert ears.told == [("Bob", long.removeprefix("@relay:Bob "))]
 
 
