@@ -20,13 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import RelayError, UsageError
+from relay.session.directory import MAX_LINE
 
 _log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
 
-MAX_REQUEST = 64 << 20
-"""Bytes of one request. The largest are an agent's tool calls, such as a Write with the whole file in it."""
+MAX_HOOK = 64 << 20
+"""Bytes of a hook's request, which holds an agent's tool call, such as a Write with the whole file in it."""
+
+_HOOK = b'{"op": "hook", '
+"""How the request of a hook begins: relay.native.client writes no other."""
 
 ACCEPT_RETRY = 0.5
 """Seconds until the next try, where the system could not give us a connection."""
@@ -166,7 +170,7 @@ def _refusal(error: RelayError) -> Answer:
 async def lines(channel: socket.socket) -> Any:
     """The requests that arrive on `channel`, each (fields, descriptors), until the other side closes.
 
-    Raises ValueError for what is no JSON object or longer than MAX_REQUEST bytes.
+    Raises ValueError for what is no JSON object or longer than MAX_LINE bytes, MAX_HOOK for a hook's.
     """
     received = bytearray()
     fds: list[int] = []
@@ -189,7 +193,7 @@ async def lines(channel: socket.socket) -> Any:
                     raise ValueError("a request is a JSON object")
                 handed, fds = fds, []
                 yield fields, handed
-            if len(received) > MAX_REQUEST:
+            if len(received) > (MAX_HOOK if received.startswith(_HOOK) else MAX_LINE):
                 raise ValueError("a request is too long")
     finally:
         for fd in fds:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from relay.detection.evidence import Evidence
@@ -36,6 +37,9 @@ POLL = 0.1
 AFTERWARDS = 3.0
 """Seconds after a turn in which its transcript may still grow: it lags behind the hooks."""
 
+PROOF = 5.0
+"""Seconds after which an agent that was told to go on and stands at its prompt has not read it."""
+
 GO_ON = "Go on."
 """What an agent goes on with where a handler of agent_end wants that and gives no text."""
 
@@ -54,6 +58,10 @@ class Host(Protocol):
 
     def on_bridge_event(self) -> None:
         """What the hooks say of the agent's state may have changed."""
+        ...
+
+    def is_ready(self) -> bool:
+        """Whether the agent stands at its prompt, by all that is known."""
         ...
 
     def on_said(self, said: Sequence[Said]) -> None:
@@ -113,6 +121,7 @@ class NativeHooks:
         self._listen = asyncio.Event()
         self._listen_until = 0.0
         self._capped = False
+        self._continued: Callable[[bool], None] | None = None  # tells what became of the last continuation
         self._problem: str | None = None
 
     @property
@@ -158,6 +167,7 @@ class NativeHooks:
 
     def close(self) -> None:
         """The agent has ended: what it said last is heard now."""
+        self._went_on(False)
         if self._words is not None and self.alive:
             self._hear(self._words.close())
 
@@ -177,6 +187,8 @@ class NativeHooks:
         if not decide:
             self._host.on_bridge_event()
             return Answered("")
+        if event.name is not NativeName.NOTIFICATION and not event.agent_id:
+            self._went_on(True)
         self._listen_until = self._clock() + AFTERWARDS
         self._listen.set()
         if self._words is not None:
@@ -252,7 +264,31 @@ class NativeHooks:
         self.turn.go_on(text)
         self._capped = False
         self._journal.write("continued", times=self.turn.continuations, most=self._limit)
-        return self._reply(event, Reply(go_on=text), taken, role="user")
+        answered = self._reply(event, Reply(go_on=text), taken, role="user")
+        return replace(answered, settle=partial(self._going_on, answered.settle))
+
+    def _going_on(self, settle: Callable[[bool], None], printed: bool) -> None:
+        """The agent was told to go on, which it may ignore: only what it does next proves that it read it."""
+        if not printed:
+            settle(False)
+            return
+        self._went_on(True)
+        self._continued = settle
+        asyncio.get_running_loop().call_later(PROOF, self._did_not_go_on, settle)
+
+    def _did_not_go_on(self, settle: Callable[[bool], None]) -> None:
+        if self._continued is not settle:
+            return
+        working = not self._host.is_ready()
+        self._went_on(working)
+        if not working:
+            self.turn.end()
+            self._host.on_bridge_event()
+
+    def _went_on(self, proved: bool) -> None:
+        settle, self._continued = self._continued, None
+        if settle is not None:
+            settle(proved)
 
     async def _stop_failure(self, event: NativeEvent) -> Answered:
         self._queue(await self._host.ask(self._agent_end(event, success=False)))
@@ -300,7 +336,9 @@ class NativeHooks:
         """`reply` as the agent's protocol has it; what was `taken` is delivered once it was printed."""
 
         def settle(printed: bool) -> None:
-            detail = "" if printed else "the agent's hook ended before it had passed it on"
+            detail = (
+                "" if printed else "the agent's hook passed it on, and nothing shows that the agent read it"
+            )
             result = Result.INJECTED if printed else Result.UNCERTAIN
             for injection in taken:
                 self._injector.delivered(injection, Outcome(result, detail, route="native", role=role))

@@ -20,6 +20,7 @@ from relay.hooks.result import HookResult, injected
 from relay.hooks.runner import Runner
 from relay.injection.injection import Injection, Kind
 from relay.injection.queue import Injector
+from relay.injection.readiness import Readiness
 from relay.journal import Journal, preview
 from relay.native.texts import Said
 from relay.readers.line import Line
@@ -128,6 +129,9 @@ class Turns:
         self._session.pump.deaf = self.native.exact
         if not self._session.state.ended:
             self._session.state.look()
+
+    def is_ready(self) -> bool:
+        return self._session.state.look() == Readiness.READY
 
     def on_said(self, said: Sequence[Said]) -> None:
         """The agent's own words, exactly: each text is Markdown of its own."""

@@ -3,7 +3,8 @@
     AGENT_FOLDER=FOLDER agent_hooked.py [--settings FILE]
 
 FOLDER/arguments   its own arguments, as JSON
-FOLDER/pulled      what to do: {"fire": EVENT, "payload": {...}} calls the hooks, {"exit": CODE} ends
+FOLDER/pulled      what to do: {"fire": EVENT, "payload": {...}} calls the hooks, {"print": TEXT} prints,
+                   {"exit": CODE} ends
 FOLDER/strings     a datagram socket: each datagram has it do that
 FOLDER/called      one JSON line for each call: {"event", "command", "stdout", "stderr", "code"}
 """
@@ -49,5 +50,7 @@ while True:
     match json.loads((folder / "pulled").read_text()):
         case {"fire": event, "payload": payload}:
             fire(event, payload)
+        case {"print": text}:
+            print(text, end="", flush=True)
         case {"exit": code}:
             sys.exit(code)

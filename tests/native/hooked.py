@@ -67,6 +67,9 @@ class Claude:
         path = self.folder / "called"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
+    def print(self, text: str) -> None:
+        self._pull({"print": text})
+
     def exit(self) -> None:
         self._pull({"exit": 0})
 

@@ -1,0 +1,256 @@
+"""What a session makes of its agent's own hooks: events, continuations, exact words, the lesson."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from native.hooked import Claude, Json
+from session.puppet import project, settings
+from support import Relay, wait_until
+
+RECORD = """
+from relay import on
+
+@on("{event}")
+def record(event, ctx):
+    print("RECORDED", repr(event))
+"""
+
+
+def answer(call: Json) -> dict[str, Any]:
+    """What the hook printed."""
+    return dict(json.loads(call["stdout"])) if call["stdout"] else {}
+
+
+def context(call: Json) -> str:
+    return str(answer(call).get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+
+def recorded(claude: Claude) -> str:
+    """What the handler of RECORD saw."""
+    found = wait_until(lambda: claude.events("handler_printed"), message=lambda: str(claude.events("notice")))
+    return str(found[-1]["text"])
+
+
+class Transcript:
+    """A transcript as Claude Code writes one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        path.touch()
+
+    def say(self, text: str, **changes: Any) -> None:
+        self.count += 1
+        entry = {
+            "type": "assistant",
+            "uuid": f"u{self.count}",
+            "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+            "message": {"model": "m", "content": [{"type": "text", "text": text}]},
+        }
+        with open(self.path, "a") as file:
+            print(json.dumps(entry | changes), file=file)
+
+
+@pytest.fixture
+def transcript(relay: Relay) -> Transcript:
+    return Transcript(relay.home / "transcript.jsonl")
+
+
+def begun(claude: Claude, **fields: Any) -> Claude:
+    claude.fire("SessionStart", source="startup", **fields)
+    claude.fire("UserPromptSubmit", prompt="do it", **fields)
+    return claude
+
+
+def test_agent_end_has_the_last_message_of_the_turn(relay: Relay) -> None:
+    """R1, R2"""
+    claude = begun(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="agent_end"))))
+    (stopped,) = claude.fire("Stop", last_assistant_message="All done.")
+    assert not stopped["stdout"]
+    said = recorded(claude)
+    assert "success=True" in said and "last_assistant_message='All done.'" in said
+    assert "{'role': 'user', 'content': 'do it'}" in said
+    assert "error=None" in said and "duration_ms=None" not in said
+
+
+def test_without_a_last_text_the_last_message_is_none(relay: Relay) -> None:
+    """R3"""
+    claude = begun(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="agent_end"))))
+    claude.fire("Stop", last_assistant_message="")
+    assert "last_assistant_message=None" in recorded(claude)
+
+
+def test_a_model_that_fails_ends_the_turn_with_its_error(relay: Relay) -> None:
+    """R1"""
+    claude = begun(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="agent_end"))))
+    claude.fire("StopFailure", error="overloaded_error", last_assistant_message="API Error: 529")
+    said = recorded(claude)
+    assert "success=False" in said and "error='overloaded_error'" in said
+    wait_until(lambda: claude.events("state")[-1]["state"] == "failed")
+
+
+def test_a_tool_that_failed_is_told_with_its_error(relay: Relay) -> None:
+    """R37"""
+    claude = begun(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="tool_post"))))
+    claude.fire("PostToolUseFailure", tool_name="Bash", tool_input={"command": "false"}, error="Exit code 1")
+    assert "error='Exit code 1'" in recorded(claude)
+
+
+CONTINUES = """
+from relay import on
+
+@on("agent_end")
+async def first(event, ctx):
+    if event.last_assistant_message != "enough":
+        ctx.inject_message(f"{ctx.session_key.startswith(ctx.agent_id)} {ctx.message_provider}")
+
+@on("agent_end")
+def silent(event, ctx):
+    return None
+
+@on("agent_end")
+def second(event, ctx):
+    if event.last_assistant_message != "enough":
+        return "and this"
+"""
+
+
+def test_an_agent_goes_on_until_the_cap_is_reached(relay: Relay) -> None:
+    """R4, R5, R6, R7, R8, R10: the messages of all handlers, in order; None adds nothing."""
+    claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
+    for _ in range(3):
+        (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
+        assert answer(stopped)["decision"] == "block"
+        reason = answer(stopped)["reason"]
+        assert reason.index("True relay") < reason.index("and this")
+    (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
+    assert not stopped["stdout"]
+    (notice,) = [e for e in claude.events("notice") if "once more" in e["text"]]
+    assert "3 times" in notice["text"] and "continuations in relay.toml" in notice["text"]
+    claude.fire("UserPromptSubmit", prompt="another")
+    (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
+    assert answer(stopped)["decision"] == "block"
+    (stopped,) = claude.fire("Stop", last_assistant_message="enough")
+    assert not stopped["stdout"]
+
+
+def test_the_cap_is_the_persons(relay: Relay) -> None:
+    """R10, R28"""
+    settings(relay, "continuations = 1\n")
+    claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
+    stops = [claude.fire("Stop", last_assistant_message="not yet")[0] for _ in range(2)]
+    assert [bool(stop["stdout"]) for stop in stops] == [True, False]
+    said = relay("explain", claude.name).stdout
+    assert "go on 1 times of 1 at most" in said
+
+
+def test_an_explicit_continue_needs_no_text(relay: Relay) -> None:
+    """R8"""
+    config = 'from relay import on\non("agent_end")(lambda ctx: {"continue": True})\n'
+    claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
+    (stopped,) = claude.fire("Stop", last_assistant_message="done?")
+    assert "Go on." in answer(stopped)["reason"]
+
+
+def test_a_prompt_can_be_denied(relay: Relay) -> None:
+    config = 'from relay import on\non("prompt_submit")(lambda prompt: {"deny": "not now"})\n'
+    claude = Claude(relay).wrap(cwd=project(relay, config))
+    claude.fire("SessionStart", source="startup")
+    (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
+    assert (answer(submitted)["decision"], answer(submitted)["reason"]) == ("block", "not now")
+
+
+def test_what_a_tool_handler_injects_is_there_before_the_next_step(relay: Relay) -> None:
+    """R73"""
+    config = 'from relay import on\non("tool_post")(lambda tool_name: f"{tool_name}: line 3 is bad")\n'
+    claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
+    (posted,) = claude.fire("PostToolUse", tool_name="Write", tool_input={}, tool_response="ok")
+    assert "Write: line 3 is bad" in context(posted)
+    injection = wait_until(lambda: claude.events("injection"))[-1]
+    assert (injection["route"], injection["role"], injection["result"]) == ("native", "system", "injected")
+
+
+def test_its_transcript_is_heard_and_its_screen_is_not(relay: Relay, transcript: Transcript) -> None:
+    """Each directive once: of a message before a tool call, too; what stands in a fence is none."""
+    path = {"transcript_path": str(transcript.path)}
+    claude = begun(Claude(relay).wrap(), **path)
+    transcript.say("First.\n\n@memory:save before the tool\n```\n@memory:save fenced\n```\n")
+    claude.fire("PreToolUse", tool_name="Bash", tool_input={}, **path)
+    transcript.say("@memory:save the last\x0b@memory:save no line of its own")
+    claude.print("@memory:save drawn\n")
+    claude.fire(
+        "Stop", last_assistant_message="@memory:save the last\x0b@memory:save no line of its own", **path
+    )
+    wait_until(lambda: len(claude.events("directive")) >= 2, message=lambda: str(claude.events("directive")))
+    claude.exit()
+    wait_until(lambda: claude.events("session_end"))
+    bodies = [e["body"] for e in claude.events("directive")]
+    assert bodies == ["before the tool", "the last\x0b@memory:save no line of its own"]
+
+
+@pytest.mark.parametrize("policy", ["ignore", "act"])
+def test_a_subagents_directives_count_where_the_person_wants_that(
+    relay: Relay, transcript: Transcript, policy: str
+) -> None:
+    settings(relay, f'subagents = "{policy}"\n')
+    path = {"transcript_path": str(transcript.path)}
+    claude = begun(Claude(relay).wrap(), **path)
+    claude.fire(
+        "SubagentStop",
+        agent_id="a1",
+        agent_type="Explore",
+        last_assistant_message="@memory:save from below",
+        **path,
+    )
+    wait_until(lambda: claude.events("subagent_said"), message=lambda: str(claude.events("hook")))
+    transcript.say("@memory:save from above")
+    claude.fire("Stop", last_assistant_message="@memory:save from above", **path)
+    wanted = ["from above"] if policy == "ignore" else ["from above", "from below"]
+    wait_until(lambda: sorted(e["body"] for e in claude.events("directive")) == wanted)
+
+
+def test_an_agent_is_taught_once_and_again_when_it_has_forgotten(relay: Relay) -> None:
+    """Nothing is typed: the lesson is context of its hooks."""
+    claude = Claude(relay).wrap()
+    (started,) = claude.fire("SessionStart", source="startup")
+    assert "You are Ann in the team default" in context(started)
+    (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
+    assert not submitted["stdout"]
+    (cleared,) = claude.fire("SessionStart", source="clear")
+    assert "You are Ann" in context(cleared)
+    assert claude.events("injection") == []
+
+
+def test_an_agent_that_must_not_be_taught_is_not(relay: Relay) -> None:
+    settings(relay, 'teach = "never"\n')
+    claude = Claude(relay).wrap()
+    (started,) = claude.fire("SessionStart", source="startup")
+    (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
+    assert not started["stdout"] and not submitted["stdout"]
+
+
+def test_explain_says_whether_its_hooks_speak(relay: Relay) -> None:
+    claude = Claude(relay).wrap()
+    assert "silent so far" in relay("explain", claude.name).stdout
+    claude.fire("SessionStart", source="startup")
+    assert "they tell what it does and what it says" in relay("explain", claude.name).stdout
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_only_what_the_agent_does_next_proves_a_continuation(relay: Relay, follows: bool) -> None:
+    """Printed is not read."""
+    claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
+    claude.fire("Stop", last_assistant_message="not yet")
+    assert claude.events("injection") == []
+    if follows:
+        claude.fire("Stop", last_assistant_message="enough")
+    else:
+        claude.exit()
+    results = wait_until(lambda: claude.events("injection"))
+    assert {e["result"] for e in results} == {"injected" if follows else "uncertain"}
