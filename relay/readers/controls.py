@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 # A string ends at BEL or ST; CAN, SUB and any other escape abort it.
 _STRING = r"[\]P^_X][^\x07\x18\x1a\x1b]*(?:\x07|\x1b\\|[\x18\x1a]|(?=\x1b)|\Z)"
@@ -86,6 +87,7 @@ def plain(raw: bytes, columns: int) -> list[str]:
     return [_CONTROL.sub("", _SEQUENCE.sub("", text))]
 
 
+@lru_cache(maxsize=8192)
 def width(character: str) -> int:
     """Columns that a terminal gives to `character`: 0, 1 or 2 (UAX #11)."""
     if character < "\u0300":

@@ -7,7 +7,7 @@ recognised by the order of its lines.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence, Set
 from difflib import SequenceMatcher
@@ -297,14 +297,20 @@ class _Reprint:
         at = self._at
         if not self._text.startswith(key, at):
             near = at + _NEAR if len(key) < 20 else len(self._text)
-            first = bisect_left(self._starts, at)
-            last = bisect_right(self._starts, near)
-            at = next((a for a in self._starts[first:last] if self._text.startswith(key, a)), -1)
+            at = self._start(key, at, near)
             if at < 0:
                 return None
         self._at = at + len(key)
         self._deadline = now + self._PAUSE
         return self._text[at : self._starts[bisect_left(self._starts, self._at)]]
+
+    def _start(self, key: str, at: int, near: int) -> int:
+        """Where, from `at` to `near`, a line begins that begins with `key`, or -1."""
+        while 0 <= (at := self._text.find(key, at)) <= near:
+            if self._starts[bisect_left(self._starts, at)] == at:
+                return at
+            at += 1
+        return -1
 
 
 def _alike(a: str, b: str) -> bool:

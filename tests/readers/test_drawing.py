@@ -160,3 +160,12 @@ def test_words_that_happen_to_fill_two_rows_keep_the_blank_between_them() -> Non
         Ears(27, 12).hear(CLEAR + "".join(f"\x1b[{y};1H{row}" for y, row in enumerate(rows, start=1))).wait()
     )
     assert ears.told == [("Bob", "some words of it up to the margin of the row and more.")]
+
+
+def test_the_blank_that_had_no_room_in_a_full_row_may_begin_the_next() -> None:
+    """As qwen wraps."""
+    rows = ["  @relay:Bob some words of it", "   up to the margin."]
+    ears = (
+        Ears(29, 12).hear(CLEAR + "".join(f"\x1b[{y};1H{row}" for y, row in enumerate(rows, start=1))).wait()
+    )
+    assert ears.told == [("Bob", "some words of it up to the margin.")]
