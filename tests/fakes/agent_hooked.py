@@ -3,8 +3,9 @@
     AGENT_FOLDER=FOLDER agent_hooked.py [--settings FILE]
 
 FOLDER/arguments   its own arguments, as JSON
-FOLDER/pulled      what to do: {"fire": EVENT, "payload": {...}} calls the hooks, {"print": TEXT} prints,
-                   {"exit": CODE} ends
+FOLDER/pulled      what to do; it is removed once it was read:
+                       {"fire": EVENT, "payload": {...}} calls the hooks
+                       {"print": TEXT}, {"exit": CODE}
 FOLDER/strings     a datagram socket: each datagram has it do that
 FOLDER/called      one JSON line for each call: {"event", "command", "stdout", "stderr", "code"}
 """
@@ -47,7 +48,9 @@ strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 strings.bind(str(folder / "strings"))
 while True:
     strings.recv(1)
-    match json.loads((folder / "pulled").read_text()):
+    pulled = json.loads((folder / "pulled").read_text())
+    (folder / "pulled").unlink()
+    match pulled:
         case {"fire": event, "payload": payload}:
             fire(event, payload)
         case {"print": text}:

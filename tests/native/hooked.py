@@ -80,3 +80,4 @@ class Claude:
         (self.folder / "pulled").write_text(json.dumps(what))  # a datagram holds no five megabytes
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
             strings.sendto(b"", str(self.folder / "strings"))
+        wait_until(lambda: not (self.folder / "pulled").exists())
