@@ -269,7 +269,7 @@ AGENTS = {
             _codex,
             ready="Ask Codex to do anything",
             permission=r"Would you like to run the following command\?",
-            clear="/new",
+            clear="/clear",
             free=("--dangerously-bypass-approvals-and-sandbox",),
             resume=("resume", "--last"),
             native=True,
