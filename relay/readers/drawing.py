@@ -1,8 +1,8 @@
 """How an agent draws what are not its own words: the echo of what was typed, what a tool printed, and code.
 
-The pattern file of the agent says so, in colours and in signs at the beginning of a row.  The further rows of
-a tool's output stand right below an indented sign, themselves indented to the text behind it.  (A sign in the
-first column says nothing of the rows below: codex keeps the last prompt at the top of a page that scrolls.)
+The pattern file of the agent says so, in colours and in signs at the beginning of a row.  Where the sign is a
+corner, as before what a tool printed, the rows right below that are indented to the text behind it belong to
+it.  (Of other signs that cannot be said: codex keeps the last prompt at the top of a page that scrolls.)
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from relay.profile import ANY_COLOUR, CodeStyle, EchoStyle
 from relay.terminal.screen import Colours, Row, Screen
+
+_CORNERS = "⎿└╰↳"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,11 @@ class Drawing:
         return any(line.search(text) for line in self.echo.lines)
 
     def hanging(self, text: str) -> int:
-        """The indent from which on the rows below `text` belong to its sign; 0 where none do."""
-        ends = [found.end() for line in self.echo.lines if (found := line.search(text)) is not None]
-        if not ends or not text[0].isspace():
+        """The indent from which on the rows below `text`, which is not blank, belong to its sign, or 0."""
+        body = text.lstrip()
+        if body[0] not in _CORNERS or not self.has_sign(text):
             return 0
-        behind = max(ends)
-        return behind + len(text[behind:]) - len(text[behind:].lstrip())
+        return len(text) - len(body[1:].lstrip())
 
 
 def _drawn_in(style: EchoStyle | CodeStyle, colours: Colours | None) -> bool:

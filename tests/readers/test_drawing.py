@@ -63,7 +63,7 @@ def test_a_sign_before_a_row_makes_it_an_echo() -> None:
     assert ears.told == HI
 
 
-def test_rows_that_hang_on_an_indented_sign_are_what_a_tool_printed() -> None:
+def test_rows_that_hang_on_a_corner_are_what_a_tool_printed() -> None:
     echo = EchoStyle(lines=(re.compile(r"^\s*⎿"),))
     text = f"● Bash(cat notes)\r\n  ⎿ \u00a0first\r\n     {LINE}\r\n\r\n     @relay:Ann real\r\n"
     assert Ears(echo=echo).hear(CLEAR + text).wait().told == [("Ann", "real")]
@@ -71,10 +71,11 @@ def test_rows_that_hang_on_an_indented_sign_are_what_a_tool_printed() -> None:
     assert Ears(echo=echo).hear(CLEAR + text).wait().told == HI
 
 
-def test_nothing_hangs_on_a_sign_in_the_first_column() -> None:
+@pytest.mark.parametrize("sign", ["›", "  ┃"])
+def test_nothing_hangs_on_another_sign(sign: str) -> None:
     """Codex keeps the last prompt in the first row of a page that scrolls below it."""
-    echo = EchoStyle(lines=(re.compile("^›"),))
-    assert Ears(echo=echo).hear(f"{CLEAR}› a question\r\n  {LINE}\r\n").wait().told == HI
+    echo = EchoStyle(lines=(re.compile(r"^\s*[›┃]"),))
+    assert Ears(echo=echo).hear(f"{CLEAR}{sign} a question\r\n     {LINE}\r\n").wait().told == HI
 
 
 @pytest.mark.parametrize(
