@@ -163,6 +163,7 @@ BOX = (RULE, "❯", RULE)
 AT_INPUT = ("● Done.", *BOX, "  ? for shortcuts")
 AT_WORK = ("● Reading", "✻ Thinking… (3s)", *BOX, "  esc to interrupt")
 DIALOG = (RULE, " Bash command", " Do you want to proceed?", " ❯ 1. Yes", "   2. No", " Esc to cancel")
+PLAN = (RULE, " Ready to code?", " Would you like to proceed?", " ❯ 1. Yes", "   2. No", " ctrl+g to edit")
 UNKNOWN = ("something that no rule knows",)
 QUOTED = ("● It asked:", "  Do you want to proceed?", "  ❯ 1. Yes", "    2. No", "  Esc to cancel", *AT_INPUT)
 LONG_QUIET = WORK_LEASE
@@ -183,6 +184,8 @@ def _claude(drawn: tuple[str, ...], quiet: float = SCREEN_QUIET, **changes: obje
         (UNKNOWN, "working", ""),
         ((*AT_INPUT, *DIALOG), "prompting", "permission dialog"),
         ((*DIALOG, *AT_INPUT), "ready", "empty input"),  # an answered one that was not erased
+        (PLAN, "prompting", "plan approval"),
+        ((*PLAN, *AT_INPUT), "ready", "empty input"),
     ],
 )
 def test_an_agent_with_state_rules(drawn: tuple[str, ...], state: str, rule: str) -> None:
