@@ -17,15 +17,26 @@ import tomli
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.names import suggest
+from relay.policy import Policy
 
 FILE = "relay.toml"
 
 
 def _setting(
-    default: Any, help: str, *, project: bool = False, most: float = 0, choices: tuple[str, ...] = ()
+    default: Any,
+    help: str,
+    *,
+    project: bool = False,
+    own: bool = False,
+    most: float = 0,
+    choices: tuple[str, ...] = (),
 ) -> Any:
-    """A setting. `project`: an untrusted project may set it; `most`: the largest number; `choices`: all values."""
-    metadata = {"help": help, "project": project, "most": most, "choices": choices}
+    """A setting.
+
+    project: an untrusted project may set it; own: no project may, trusted or not.
+    most:    the largest number; choices: all the values.
+    """
+    metadata = {"help": help, "project": project, "own": own, "most": most, "choices": choices}
     return field(default=default, metadata=metadata)
 
 
@@ -74,6 +85,9 @@ class Settings:
         choices=("escalate", "none"),
     )
     escalate_to: str = _setting("", "who is sent what an agent asks, such as 'Lead'; empty: nobody")
+    allow: tuple[str, ...] = _setting(
+        (), "tool calls that need not be asked for, such as 'Bash(git status)'; your own file only", own=True
+    )
     broker: str = _setting("", "URL of the MQTT broker; empty: the embedded one")
 
 
@@ -105,6 +119,11 @@ def load(home: Home, directory: Path, trusted: Callable[[Path], bool]) -> tuple[
                     f"{path}: {', '.join(refused)} not taken, since the file is not trusted; "
                     f"read it, then `relay trust {path}`."
                 )
+        if path != own and (
+            theirs := [f.name for f in fields(Settings) if f.metadata["own"] and f.name in values]
+        ):
+            values = {name: value for name, value in values.items() if name not in theirs}
+            notices.append(f"{path}: {', '.join(theirs)} not taken: it belongs into your own {own} only.")
         settings = replace(settings, **values)
     return settings, notices
 
@@ -134,7 +153,17 @@ def _read(path: Path) -> dict[str, Any]:
     for name, value in values.items():
         if wrong := _wrong(name, value):
             raise ConfigError(wrong, path, _line(text, name))
-    return {name: float(v) if isinstance(_DEFAULTS[name], float) else v for name, v in values.items()}
+    return {name: _value(name, value) for name, value in values.items()}
+
+
+def _value(name: str, value: Any) -> Any:
+    match _DEFAULTS[name]:
+        case float():
+            return float(value)
+        case tuple():
+            return tuple(value)
+        case _:
+            return value
 
 
 def is_prefix(value: str) -> bool:
@@ -156,7 +185,14 @@ def _wrong(name: str, value: object) -> str | None:
         hint = f"Did you mean {meant}? " if meant else ""
         return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_DEFAULTS))}."
     default, most, choices = _DEFAULTS[name], _MOST[name], _CHOICES[name]
-    if isinstance(default, int):
+    if isinstance(default, tuple):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            return f"{name} is a list of strings, not {value!r}."
+        try:
+            Policy(value)
+        except ConfigError as error:
+            return f"in {name}, {error}"
+    elif isinstance(default, int):
         if isinstance(value, bool) or not (isinstance(value, int) and 0 <= value <= most):
             return f"{name} is a whole number, like {default}, and at most {most}, not {value!r}."
     elif isinstance(default, float):

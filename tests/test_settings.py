@@ -52,11 +52,26 @@ def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
         taken, (notice,) = own(line)
         assert taken == Settings()
         assert said in notice
+    taken, (notice,) = own("allow = ['Bash(git']")
+    assert taken == Settings() and "in allow, 'Bash(git' is no rule" in notice
     (home.config / FILE).unlink()
     (project / FILE).write_text("continuations = 20\n", encoding="utf-8")
     taken, (notice,) = load(home, project, trusted=lambda path: False)
     assert taken == Settings()
     assert "continuations not taken, since the file is not trusted" in notice
+
+
+def test_what_is_allowed_in_advance_is_said_by_the_person_only(tmp_path: Path) -> None:
+    """A project's word does not count, though its file is trusted."""
+    home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
+    project = tmp_path / "project"
+    for folder in (home.config, project):
+        folder.mkdir(parents=True)
+    (home.config / FILE).write_text("allow = ['Read']\n", encoding="utf-8")
+    (project / FILE).write_text("allow = ['Bash(rm *)']\nidle_seconds = 7\n", encoding="utf-8")
+    taken, (notice,) = load(home, project, trusted=lambda path: True)
+    assert (taken.allow, taken.idle_seconds) == (("Read",), 7.0)
+    assert "allow not taken: it belongs into your own" in notice
 
 
 @pytest.mark.parametrize("prefix", ["@", "%", "+", "§", "»"])

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from relay.native.event import NativeEvent, NativeName
 
-Part = Literal["context", "deny", "go_on", "notice"]
+Part = Literal["context", "deny", "allow", "go_on", "notice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,14 @@ class Reply:
 
     context: text that the model gets beside what happened.
     deny:    why it may not: a tool call, a prompt, a compaction.
+    allow:   the person has allowed this tool call in advance: it need not be asked for.
     go_on:   what the agent goes on with instead of ending its turn.
     notice:  one line that the agent shows to its person.
     """
 
     context: str = ""
     deny: str | None = None
+    allow: bool = False
     go_on: str | None = None
     notice: str = ""
 
@@ -50,7 +52,7 @@ _CLAUDE: dict[NativeName, frozenset[Part]] = {
     NativeName.SESSION_START: frozenset({"context", "notice"}),
     NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "notice"}),
     NativeName.TOOL_PRE: frozenset({"context", "deny", "notice"}),
-    NativeName.PERMISSION: frozenset({"deny", "notice"}),
+    NativeName.PERMISSION: frozenset({"deny", "allow", "notice"}),
     NativeName.TOOL_POST: frozenset({"context", "notice"}),
     NativeName.TOOL_FAILED: frozenset({"context", "notice"}),
     NativeName.STOP: frozenset({"go_on", "notice"}),
@@ -92,6 +94,8 @@ def render(event: NativeEvent, reply: Reply) -> str:
             specific |= {"decision": {"behavior": "deny", "message": why}}
         else:
             answer |= {"decision": "deny" if event.agent == "gemini" else "block", "reason": why}
+    elif reply.allow and "allow" in carried:
+        specific["decision"] = {"behavior": "allow"}
     elif reply.go_on is not None and "go_on" in carried:
         answer |= {"decision": "block", "reason": reply.go_on or "Go on."}
     if reply.context and "context" in carried and not answer:

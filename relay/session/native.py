@@ -23,9 +23,10 @@ from relay.hooks.result import HookResult, denied, injected
 from relay.injection.injection import Injection, Kind, Outcome, Result, Role
 from relay.injection.queue import Injector
 from relay.journal import Journal, preview
-from relay.native.event import NativeEvent, NativeName
+from relay.native.event import NativeEvent, NativeName, prompt_kind
 from relay.native.reply import Answered, Reply, carries, render
 from relay.native.texts import Said, Words
+from relay.policy import Policy
 from relay.session.turn import Turn
 
 ROOM = 9_000
@@ -104,6 +105,7 @@ class NativeHooks:
         *,
         transcript: str = "",
         continuations: int,
+        policy: Policy,
         lesson: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -115,6 +117,7 @@ class NativeHooks:
         self._journal = journal
         self._words = Words(transcript) if bridge.kind and transcript else None
         self._limit = continuations
+        self._policy = policy
         self._lesson = lesson
         self._lesson_due = lesson is not None
         self._clock = clock
@@ -230,6 +233,17 @@ class NativeHooks:
             self._journal.write("denied", tool=event.tool_name, reason=preview(reason))
             return self._reply(event, Reply(deny=reason))
         return self._with_context(event)
+
+    async def _permission(self, event: NativeEvent) -> Answered:
+        """Spare the person what they have allowed in advance. A plan or a question is never such a thing."""
+        if prompt_kind(event.tool_name) is not None:
+            return Answered("")
+        rule = self._policy.allows(event.tool_name, event.tool_input)
+        if rule is None:
+            return Answered("")
+        self._journal.write("allowed", tool=event.tool_name, input=preview(str(event.tool_input)), rule=rule)
+        self.turn.allowed(event)
+        return self._reply(event, Reply(allow=True))
 
     async def _tool_post(self, event: NativeEvent) -> Answered:
         results = await self._host.ask(
@@ -359,12 +373,13 @@ def _sources(results: Sequence[HookResult], texts: Sequence[str]) -> list[str]:
     return found or [next(result.source for result in results if result.force_continue) for _ in texts]
 
 
-_TOOLS = frozenset({NativeName.TOOL_PRE, NativeName.TOOL_POST, NativeName.TOOL_FAILED})
+_TOOLS = frozenset({NativeName.TOOL_PRE, NativeName.PERMISSION, NativeName.TOOL_POST, NativeName.TOOL_FAILED})
 
 _ANSWERS: dict[NativeName, Callable[[NativeHooks, NativeEvent], Awaitable[Answered]]] = {
     NativeName.SESSION_START: NativeHooks._session_start,
     NativeName.PROMPT_SUBMIT: NativeHooks._prompt_submit,
     NativeName.TOOL_PRE: NativeHooks._tool_pre,
+    NativeName.PERMISSION: NativeHooks._permission,
     NativeName.TOOL_POST: NativeHooks._tool_post,
     NativeName.TOOL_FAILED: NativeHooks._tool_post,
     NativeName.STOP: NativeHooks._stop,

@@ -95,6 +95,10 @@ class Turn:
                 self._asking.clear()
                 self._state = None
 
+    def allowed(self, event: NativeEvent) -> None:
+        """What `event` asks permission for was allowed in advance: nobody is asked."""
+        self._asking.pop(_key(event), None)
+
     def say(self, text: str) -> None:
         """Note a text of the agent's."""
         self._note("assistant", text)

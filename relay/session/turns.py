@@ -23,6 +23,7 @@ from relay.injection.queue import Injector
 from relay.injection.readiness import Readiness
 from relay.journal import Journal, preview
 from relay.native.texts import Said
+from relay.policy import Policy
 from relay.readers.line import Line
 from relay.session.drawn_turn import DrawnTurn
 from relay.session.native import CAPPED, Bridge, NativeHooks
@@ -66,6 +67,7 @@ class Turns:
             bridge,
             transcript=setup.profile.native.transcript,
             continuations=self._most,
+            policy=Policy(setup.settings.allow),
             lesson=session.lesson if setup.teaches else None,
         )
 

@@ -166,6 +166,20 @@ def test_a_prompt_can_be_denied(relay: Relay) -> None:
     assert (answer(submitted)["decision"], answer(submitted)["reason"]) == ("block", "not now")
 
 
+def test_a_call_that_the_person_allowed_needs_no_dialog(relay: Relay) -> None:
+    """By default every one is asked for; a plan and a question always are. Each use is noted."""
+    settings(relay, 'allow = ["Bash(git status)", "ExitPlanMode"]\n')
+    claude = begun(Claude(relay).wrap())
+    (asked,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input={"command": "git status"})
+    assert answer(asked)["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
+    (noted,) = claude.events("allowed")
+    assert (noted["tool"], noted["rule"]) == ("Bash", "Bash(git status)")
+    assert claude.events("state")[-1]["state"] == "working"
+    for tool, tool_input in (("Bash", {"command": "git push"}), ("ExitPlanMode", {"plan": "x"})):
+        (asked,) = claude.fire("PermissionRequest", tool_name=tool, tool_input=tool_input)
+        assert not asked["stdout"]
+
+
 def test_what_a_tool_handler_injects_is_there_before_the_next_step(relay: Relay) -> None:
     """R73"""
     config = 'from relay import on\non("tool_post")(lambda tool_name: f"{tool_name}: line 3 is bad")\n'
