@@ -1,6 +1,6 @@
 """Qwen and Gemini: the file of system defaults, which an environment variable moves for one run.
 
-    defaults < the user's settings < the project's < the administrator's      each adds its hooks to the others'
+    defaults < the user's settings < the project's < the administrator's    each adds its hooks to the others'
 
 The administrator's own defaults, where there are some, are put into ours.  The system *settings* have a
 variable, too; moving those would displace the administrator's, and the defaults that lie beside them.

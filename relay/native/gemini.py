@@ -26,8 +26,8 @@ def prepare(run: Run) -> Prepared:
     """The same command in an environment that names a file of defaults. ConfigError where it is not read."""
     if not _only_root_writes(Path(run.directory)):
         raise ConfigError(
-            "Gemini takes hooks for one run only from a folder that belongs to root and nobody else can write "
-            "to; what it does is read from its screen"
+            "Gemini takes hooks for one run only from a folder that belongs to root and nobody else can "
+            "write to; what it does is read from its screen"
         )
     env = DEFAULTS.with_hooks(run, rules("gemini", run.socket, _handler))
     return Prepared(list(run.command), env, "gemini")
