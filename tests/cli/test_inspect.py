@@ -12,9 +12,6 @@ from support import Relay
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 AGENTS = sorted(path.stem for path in RECORDINGS.glob("*.cast"))
 
-# Drawn exactly like a directive, in a colour that only the agent's own rules can know.
-BY_COLOUR = {"aider": {"@relay:Fenced only an example inside a code block"}}
-
 
 def cast(path: Path, *events: object, header: object = None) -> Path:
     head = {"version": 2, "width": 60, "height": 12} if header is None else header
@@ -32,8 +29,7 @@ def inspect(relay: Relay, path: Path, *options: str) -> list[dict[str, object]]:
 def test_every_directive_in_the_recording_of_a_real_agent_is_found_once(agent: str, relay: Relay) -> None:
     """What is undecidable from the screen (a fence or an escape that was not drawn) may be found too."""
     expected = json.loads((RECORDINGS / f"{agent}.expected.json").read_text())
-    undecidable = {*expected["undecidable"], *BY_COLOUR.get(agent, ())}
-    undecidable = {line.removeprefix("\\") for line in undecidable}
+    undecidable = {line.removeprefix("\\") for line in expected["undecidable"]}
     found = inspect(relay, RECORDINGS / f"{agent}.cast")
     told = [[one["namespace"], one["target"], one["body"]] for one in found]
     certain = [one for one in told if f"@{one[0]}:{one[1]} {one[2]}" not in undecidable]
