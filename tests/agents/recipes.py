@@ -54,7 +54,8 @@ class Agent:
     ready, permission, question, plan: a regular expression of a row that it draws when it has started and
     waits, or that a dialog has; "" where it has none. question_call, plan_call: the tools that ask.
     clear: begins a new conversation. planning, free, resume: arguments with which it plans first, runs
-    commands unasked, goes on with the last conversation. native: it has hooks that relay uses.
+    commands unasked, goes on with the last conversation. native: it has hooks that relay
+    uses here (not gemini: it takes them from a folder of root's only).
     """
 
     package: Package
@@ -297,7 +298,6 @@ AGENTS = {
             permission=r"Allow execution of",
             clear="/clear",
             free=("--approval-mode=yolo",),
-            native=True,
         ),
         Agent(
             PACKAGES["opencode"],
