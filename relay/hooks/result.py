@@ -29,6 +29,7 @@ class HookResult:
     context_injection:      text for the agent; of agent_end: what it goes on with.
     context_injection_role: the role asked for; what is typed into a terminal always arrives as user input.
     user_message:           text for the person, kept out of the agent's context; with `user_message_level`.
+    wake:                   False: the text may wait for the agent's next turn, where its hooks can carry it.
     stop:                   no further handler of this directive or event runs.
     source:                 the handler's name; relay fills it in.
 
@@ -41,6 +42,7 @@ class HookResult:
     user_message: str | None = None
     user_message_level: Level = "info"
     stop: bool = False
+    wake: bool = True
     reason: str | None = None
     force_continue: bool = False
     source: str = ""
@@ -59,7 +61,7 @@ class HookResult:
             value = getattr(self, name)
             if not (value is None or isinstance(value, str)):
                 raise ValueError(f"{name} is {_shown(value)}; use a string or None.")
-        for name in ("stop", "force_continue"):
+        for name in ("stop", "wake", "force_continue"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name} is {_shown(value)}; use True or False.")

@@ -22,12 +22,14 @@ class Injection:
             hook     from a handler or a hook
             closing  the prompt at the session's end; it goes before everything that waits
             notice   from relay itself, such as what became of a directive
+    wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next one.
     """
 
     id: str
     text: str
     source: str
     kind: Kind = "message"
+    wakes: bool = True
 
 
 class Result(StrEnum):

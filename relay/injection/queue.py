@@ -222,8 +222,12 @@ class Injector:
             if not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
-            elif await self._ready():
-                await self._inject(next(iter(self._waiting)))
+            elif await self._ready() and (injection := self._next()):
+                await self._inject(injection)
+
+    def _next(self) -> Injection | None:
+        """What is typed next: an agent with hooks is not woken for what can wait for its next turn."""
+        return next((each for each in self._waiting if each.wakes or not self.bridged), None)
 
     async def _inject(self, injection: Injection) -> None:
         """Type `injection` now that the agent is ready, and report its outcome; or put it back."""
@@ -320,7 +324,11 @@ class Injector:
             return self._held
         if self._taken:
             return Verdict(Readiness.WORKING, "a text is being given to it through its own hooks")
-        first = next(iter(self._waiting), None)
+        first = self._next()
+        if first is None and self._typing is None and self._waiting:
+            return Verdict(
+                Readiness.WORKING, "what waits is no reason to wake it, and comes with its next turn"
+            )
         if first and self._typing is None and (refusal := self._waiting.refused(first)):
             return Verdict(Readiness.WORKING, refusal.reason, max(refusal.until - self._clock(), 0))
         self._end_draft()

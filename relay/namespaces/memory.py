@@ -21,8 +21,13 @@ for instance
   @memory:save This project keeps its database schema in schema.sql"""
 
 
-def handle(target: str, message: str, ctx: Context) -> str:
-    """Do what `@memory:target message` asks; the answer is a text for the agent."""
+def handle(target: str, message: str, ctx: Context) -> dict[str, object]:
+    """Do what `@memory:target message` asks; only an answer that was asked for wakes the agent."""
+    text = _answer(target, message, ctx)
+    return {"inject": text, "wake": names.key(target) in {"search", "list"}}
+
+
+def _answer(target: str, message: str, ctx: Context) -> str:
     action, text = names.key(target), message.strip()
     if action not in ACTIONS:
         close = names.suggest(action, ACTIONS)

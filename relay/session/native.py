@@ -73,7 +73,7 @@ class Host(Protocol):
         """Have the handlers of `event` called; what they tell the person is told already."""
         ...
 
-    def give(self, text: str, source: str, kind: Kind) -> Injection:
+    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
         """Queue a text for the agent."""
         ...
 
@@ -333,7 +333,7 @@ class NativeHooks:
     def _queue(self, results: Sequence[HookResult]) -> None:
         for result in results:
             if result.context_injection is not None:
-                self._host.give(result.context_injection, result.source, "hook")
+                self._host.give(result.context_injection, result.source, "hook", wakes=result.wake)
 
     def _with_context(self, event: NativeEvent) -> Answered:
         """Answer with the lesson and what waits for the agent, where the reply can carry it."""

@@ -521,7 +521,7 @@ class Session:
     def apply(self, result: HookResult, source: str = "") -> None:
         """Do what a handler answered; the agent knows the answer by `source`, else by the handler's name."""
         if result.context_injection is not None:
-            self.give(result.context_injection, source or result.source, "hook")
+            self.give(result.context_injection, source or result.source, "hook", wakes=result.wake)
         if result.user_message is not None:
             self.tell_person(f"{result.source}: {result.user_message}")
 
@@ -546,9 +546,9 @@ class Session:
 
     # What is typed into the agent.
 
-    def give(self, text: str, source: str, kind: Kind) -> Injection:
+    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
         """Queue `text` for the agent."""
-        injection = Injection(id=secrets.token_hex(8), text=text, source=source, kind=kind)
+        injection = Injection(id=secrets.token_hex(8), text=text, source=source, kind=kind, wakes=wakes)
         self.injector.submit(injection)
         return injection
 

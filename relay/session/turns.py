@@ -46,7 +46,7 @@ class Subject(Protocol):
     workers: Workers
 
     def lesson(self) -> str: ...
-    def give(self, text: str, source: str, kind: Kind) -> Injection: ...
+    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection: ...
     def tell_person(self, text: str) -> None: ...
     def on_lines(self, lines: list[Line]) -> None: ...
     def on_directives(self, directives: list[Directive]) -> None: ...
@@ -163,8 +163,8 @@ class Turns:
                 self.tell_person(f"{result.source}: {result.user_message}")
         return results
 
-    def give(self, text: str, source: str, kind: Kind) -> Injection:
-        return self._session.give(text, source, kind)
+    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
+        return self._session.give(text, source, kind, wakes=wakes)
 
     def tell_person(self, text: str) -> None:
         self._session.tell_person(text)

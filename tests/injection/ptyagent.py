@@ -67,8 +67,10 @@ class PtyAgent:
         self.injector = Injector(self, profile, on_outcome=self._outcome, on_typing=self._begin)
         self.injector.on_deferred = lambda injection: self.deferred.append(injection.id)
 
-    def submit(self, text: str, *, source: str = "Alice", kind: Kind = "message", id: str = "") -> None:
-        self.injector.submit(Injection(id or f"i{len(self.typing)}", text, source, kind))
+    def submit(
+        self, text: str, *, source: str = "Alice", kind: Kind = "message", id: str = "", wakes: bool = True
+    ) -> None:
+        self.injector.submit(Injection(id or f"i{len(self.typing)}", text, source, kind, wakes))
 
     def press(self, keys: bytes) -> None:
         """The person types."""

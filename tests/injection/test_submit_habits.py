@@ -121,3 +121,22 @@ def test_only_a_dialog_of_now_keeps_enter_from_being_pressed(
             assert len(_log(agent)) == (result == "injected")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("bridged", [True, False])
+def test_an_agent_with_hooks_is_not_woken_for_what_can_wait(tmp_path: Path, bridged: bool) -> None:
+    """A turn costs money. What wakes it does not wait behind that; without hooks there is no other way."""
+
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path, _profile()) as agent:
+            agent.injector.bridged = bridged
+            await agent.verdict("ready")
+            agent.submit("for later", id="later", wakes=False)
+            if bridged:
+                assert "no reason to wake it" in (agent.injector.obstacle or "")
+            agent.submit("now", id="now")
+            await agent.until(lambda: len(agent.outcomes) == (1 if bridged else 2))
+            assert agent.typing == (["now"] if bridged else ["later", "now"])
+            assert [each.id for each in agent.injector.take(1_000)] == (["later"] if bridged else [])
+
+    asyncio.run(main())
