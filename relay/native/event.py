@@ -90,10 +90,15 @@ PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
 )
 """What each observed tool asks for."""
 
+_QWEN_PROMPTS = MappingProxyType(
+    {"exit_plan_mode": PromptKind.PLAN_APPROVAL, "ask_user_question": PromptKind.QUESTION}
+)
+"""The same tools by Qwen's names, of which a request for permission tells."""
+
 
 def prompt_kind(tool_name: str) -> PromptKind | None:
     """What the tool `tool_name` asks the person for; None for one that asks nothing, or is unknown."""
-    return PROMPTS.get(tool_name)
+    return PROMPTS.get(tool_name) or _QWEN_PROMPTS.get(tool_name)
 
 
 @dataclass(frozen=True, slots=True)
