@@ -2,6 +2,7 @@
 
     Bash(git status)     this very command
     Bash(git diff *)     a glob; what it stands for may hold nothing that a shell would act on
+    Write(/src/*)        a glob; a path that climbs back out with `..` is not covered
     Read                 every call of a tool
 
 There is none by default.  A rule speaks of what the agent's own hooks say it is about to do, never of what a
@@ -24,7 +25,8 @@ SUBJECTS = ("command", "file_path", "path", "url")
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)(?:\((?P<subject>.*)\))?\Z", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
-_SHELL = re.compile(r"[;&|<>$`\\\n\r(){}!#]")
+_CLASS = re.compile(r"\[.[^\]]*\]", re.DOTALL)  # what it stands for is no literal of the rule
+_ACTED_ON = re.compile(r"[;&|<>$`\\\n\r(){}!#]|(?:^|(?<=/))\.\.(?=/|$)")  # by a shell, or in a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,9 @@ class Rule:
             return True
         if _GLOB.search(self.subject) is None or not fnmatchcase(subject, self.subject):
             return False
-        # What a wildcard stands for must not end one command and begin another.
-        literal = len(_SHELL.findall(self.subject))
-        return len(_SHELL.findall(subject)) == literal
+        # What a wildcard stands for must not end one command and begin another, nor leave a folder.
+        literal = len(_ACTED_ON.findall(_CLASS.sub("", self.subject)))
+        return len(_ACTED_ON.findall(subject)) == literal
 
 
 class Policy:
