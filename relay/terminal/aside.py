@@ -10,7 +10,7 @@ import re
 
 _ESC = b"\x1b"
 _WINDOW = 4096
-"""Bytes at the end of the output that are looked at."""
+"""Bytes at the end of the output that are kept."""
 
 # ECMA-48 sections 5.3 to 5.6: an escape sequence, a control sequence, a control string, each unfinished.
 _CUT = re.compile(rb"\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\a\x18\x1a]*)\Z")
@@ -38,7 +38,13 @@ class Asides:
 
     def said(self, data: bytes) -> None:
         """The agent's output goes on with `data`."""
-        self._said = data if _ESC in data else (self._said + data)[-_WINDOW:]
+        said = data if _ESC in data else self._said + data
+        if len(said) > _WINDOW:
+            # A control string may be of any length, such as an image: its introducer is what counts.
+            start = said.rfind(_ESC)
+            open_ = said[start : start + 2] if start >= 0 and _CUT.match(said, start) else b""
+            said = open_ + said[-_WINDOW:]
+        self._said = said
 
     def add(self, data: bytes) -> None:
         self._queue += data

@@ -229,3 +229,24 @@ def test_an_aside_waits_for_the_end_of_a_sequence(said: bytes, free: bool) -> No
     asides.add(b"\x07")
     assert asides.due() == (b"\x07" if free else b"")
     assert asides.waiting is not free
+
+
+@pytest.mark.parametrize("begin", [b"\x1b]52;c;", b"\x1bPq"])
+def test_an_aside_waits_for_the_end_of_a_long_control_string(begin: bytes) -> None:
+    """An image or a copied text of many reads."""
+    asides = Asides()
+    asides.said(begin + b"A" * 10_000)
+    asides.add(b"\x07")
+    for _ in range(3):
+        asides.said(b"A" * 10_000)
+        assert asides.due() == b""
+    asides.said(b"A\x1b\\")
+    assert asides.due() == b"\x07"
+
+
+def test_long_output_after_a_sequence_holds_nothing_back() -> None:
+    asides = Asides()
+    asides.said(b"\x1b]0;title\x07" + b"A" * 10_000)
+    asides.said(b"A" * 10_000)
+    asides.add(b"\x07")
+    assert asides.due() == b"\x07"
