@@ -137,6 +137,9 @@ class NativeEvent:
     raw: Mapping[str, Any] = field(default_factory=dict)
 
 
+MAX_MS = 1e12
+"""Milliseconds, 30 years: what is more, or no number, is no duration."""
+
 _TEXTS = (
     "session_id",
     "cwd",
@@ -180,7 +183,7 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
         event=own,
         tool_input=tool_input if isinstance(tool_input, dict) else {},
         tool_response=raw.get("tool_response"),
-        duration_ms=float(duration) if isinstance(duration, int | float) else 0.0,
+        duration_ms=float(duration) if isinstance(duration, int | float) and 0 < duration < MAX_MS else 0.0,
         stop_hook_active=raw.get("stop_hook_active") is True,
         raw=raw,
         **texts,

@@ -189,7 +189,7 @@ class Words:
         at_end = False
         if event.name in _BEGINS or (subagent and event.name is NativeName.SUBAGENT_START):
             # The agent waits for this event to be answered: what is there now was said before it.
-            at_end = Path(path).exists()
+            at_end = os.access(path, os.F_OK)  # Path.exists raises for a name that is too long
             if event.name is NativeName.SESSION_START:
                 since = self._began = _iso(self._clock())
                 if not at_end and event.source in _FRESH:

@@ -83,6 +83,12 @@ def test_fields_of_a_wrong_type_are_left_out() -> None:
     assert (parsed.duration_ms, parsed.stop_hook_active) == (0.0, False)
 
 
+@pytest.mark.parametrize("duration", ["1" + "0" * 400, "-5", "NaN", "Infinity"])
+def test_a_duration_that_is_none_is_left_out(duration: str) -> None:
+    event = parse("claude", "PostToolUse", f'{{"duration_ms": {duration}}}')
+    assert event is not None and event.duration_ms == 0.0
+
+
 def test_half_a_surrogate_pair_becomes_text_that_can_be_written() -> None:
     parsed = parse("claude", "UserPromptSubmit", b'{"prompt": "a\\ud83db \\ud83d\\ude00", "x": ["\\udc00"]}')
     assert parsed is not None

@@ -455,7 +455,7 @@ def test_a_transcript_that_cannot_be_read_is_told_and_the_stops_are_heard(agent:
     assert "not a file" in (agent.problem() or "")
 
 
-@pytest.mark.parametrize("path", ["", "relative.jsonl", "/x\0y"])
+@pytest.mark.parametrize("path", ["", "relative.jsonl", "/x\0y", "/" + "x" * 5_000])
 def test_a_path_that_is_none_leaves_the_stops(agent: Agent, path: str) -> None:
     agent.hook(NativeName.SESSION_START, transcript_path=path)
     agent.hook(NativeName.STOP, transcript_path=path, last_assistant_message="Done.")
