@@ -201,7 +201,7 @@ def _moved_on(sight: Sight, shown: Detection | None) -> bool:
 
 def _told(sight: Sight, shown: Detection | None) -> Verdict | None:
     """What hooks and reports say, unless that it is ready: the screen must agree to that."""
-    at_input = shown is not None and shown.state == "ready"
+    at_input = shown is not None and shown.state in {"ready", "failed"}  # an error ends a turn without a hook
     for evidence in sorted(sight.evidence, key=lambda one: one.source):  # hooks before status
         if evidence.state == "working":
             if evidence.source == "hooks" and at_input:

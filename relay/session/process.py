@@ -23,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from relay import names
@@ -42,7 +43,7 @@ from relay.hooks.services import Member
 from relay.injection import waiting
 from relay.injection.injection import Injection, Kind, Outcome, Result
 from relay.injection.queue import Injector
-from relay.injection.readiness import SCREEN_QUIET, Readiness
+from relay.injection.readiness import SCREEN_QUIET
 from relay.injection.waiting import Wait
 from relay.journal import Journal, preview
 from relay.memory.store import MemoryStore
@@ -282,8 +283,7 @@ class Session:
 
     def _on_state(self, change: Change) -> None:
         self._attention.changed(change)
-        if change.after == Readiness.READY:
-            self._turns.ready()
+        self._turns.changed(change)
 
     # Its life.
 
@@ -454,6 +454,7 @@ class Session:
 
     def on_quiet(self) -> None:
         self.state.look()
+        self._turns.looked(self.state.verdict)
 
     def on_detach(self) -> None:
         self.terminals.detach()
@@ -487,7 +488,8 @@ class Session:
         """Let session_start's handlers have their say before the agent gets answers and mail."""
         try:
             self._turns.begin()
-            await self._fired(events.SessionStart())
+            # What it is told at first is context; hooks carry it with the first prompt.
+            await self._fired(events.SessionStart(), wake=not self.native.bridge.kind)
         finally:
             self._started.set()
             self.mail.collect()
@@ -514,9 +516,9 @@ class Session:
         if self.runner.registry.for_event(event):
             self.workers.queue(event.name, self._fired(event))
 
-    async def _fired(self, event: events.Event) -> None:
+    async def _fired(self, event: events.Event, *, wake: bool = True) -> None:
         for result in await self.runner.fire(event, self.context):
-            self.apply(result)
+            self.apply(result if wake else replace(result, wake=False))
 
     def apply(self, result: HookResult, source: str = "") -> None:
         """Do what a handler answered; the agent knows the answer by `source`, else by the handler's name."""

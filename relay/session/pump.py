@@ -107,6 +107,12 @@ class OutputPump:
             if timer is not None:
                 timer.cancel()
 
+    def settle(self) -> None:
+        """Take what is drawn by now for said."""
+        now = self._clock()
+        self._read(lambda: self._reader.waiting(now))
+        self._directives(self._grammar.turn_end(now))
+
     def _woken(self) -> None:
         if self._scheduled:
             self._forwarder.disarm()
@@ -221,9 +227,7 @@ class OutputPump:
         for timer in self._checks:
             timer.cancel()
         self._checks = []
-        now = self._clock()
-        self._read(lambda: self._reader.waiting(now))
-        self._directives(self._grammar.turn_end(now))
+        self.settle()
 
     def _said(self, lines: list[Line]) -> None:
         if lines and not self.deaf:

@@ -20,7 +20,7 @@ from relay.hooks.result import HookResult, injected
 from relay.hooks.runner import Runner
 from relay.injection.injection import Injection, Kind
 from relay.injection.queue import Injector
-from relay.injection.readiness import Readiness
+from relay.injection.readiness import Readiness, Verdict
 from relay.journal import Journal, preview
 from relay.native.texts import Said
 from relay.policy import Policy
@@ -29,7 +29,7 @@ from relay.session.drawn_turn import DrawnTurn
 from relay.session.native import CAPPED, Bridge, NativeHooks
 from relay.session.pump import OutputPump
 from relay.session.setup import Setup
-from relay.session.state import AgentState
+from relay.session.state import AgentState, Change
 from relay.session.work import Workers
 
 
@@ -53,13 +53,18 @@ class Subject(Protocol):
 
 
 class Turns:
-    """The turns of one agent. `native`: its own hooks; implements relay.session.native.Host for them."""
+    """The turns of one agent. `native`: its own hooks; implements relay.session.native.Host for them.
+
+    What an agent that relay knows draws before its first turn is not heard: it may be an old conversation.
+    """
 
     def __init__(self, session: Subject, bridge: Bridge) -> None:
         self._session = session
         setup = session.setup
         self._most = setup.settings.continuations
         self._drawn = DrawnTurn()
+        self._begun = not setup.profile.states
+        session.pump.deaf = not self._begun
         self.native = NativeHooks(
             self,
             session.injector,
@@ -84,22 +89,53 @@ class Turns:
 
     def submitted(self, *, by_person: bool) -> None:
         """Something was submitted in the agent's terminal."""
+        self._begin_turns()
         self._drawn.submitted(by_person=by_person)
 
     def said(self, lines: list[str]) -> None:
         """The agent has said these lines."""
         self._drawn.said(lines)
 
-    def ready(self) -> None:
-        """The screen shows that the agent is ready: its turn has ended, if its hooks do not tell of turns."""
-        if self.native.alive or not self._session.setup.profile.states:
+    def looked(self, verdict: Verdict | None) -> None:
+        """Its state was judged: an agent that works by its own rules was given a prompt in its arguments."""
+        if verdict and verdict.state is Readiness.WORKING and verdict.rule and not verdict.draft:
+            self._begin_turns()
+
+    def changed(self, change: Change) -> None:
+        """The agent's state is another one, by all that is known."""
+        verdict = change.verdict
+        if verdict is None:
             return
-        event = self._drawn.ended()
+        match verdict.state:
+            case Readiness.READY | Readiness.FAILED if self.native.alive:
+                failed = verdict.state is Readiness.FAILED
+                if event := self.native.lapsed(verdict.reason if failed else ""):
+                    self._session.workers.queue(event.name, self._tell_end(event))
+            case Readiness.READY:
+                self._end_drawn_turn()
+
+    def _begin_turns(self) -> None:
+        if not self._begun:
+            self._session.pump.settle()  # what is drawn by now belongs to no turn
+            self._begun = True
+            self._listen()
+
+    def _listen(self) -> None:
+        """Hear what the screen shows, or what the transcript brings, never both."""
+        self._session.pump.deaf = self.native.exact or not self._begun
+
+    def _end_drawn_turn(self) -> None:
+        """The screen shows that a turn has ended of which no hooks tell."""
+        event = self._drawn.ended() if self._session.setup.profile.states else None
         if event is None:
             return
         self._teach()  # where it has a bridge, that has not spoken in a whole turn
         if self._session.runner.registry.for_event(event):
             self._session.workers.queue(event.name, self._continue(event))
+
+    async def _tell_end(self, event: events.AgentEnd) -> None:
+        """Nobody goes on with a turn that has failed."""
+        await self.ask(event)
 
     async def _continue(self, event: events.AgentEnd) -> None:
         """Let the handlers of agent_end have the agent go on, which here means that a text is typed."""
@@ -128,7 +164,9 @@ class Turns:
         self._session.journal.write("bridge", kind=self.native.bridge.kind)
 
     def on_bridge_event(self) -> None:
-        self._session.pump.deaf = self.native.exact
+        if self.native.turn.active:
+            self._begin_turns()
+        self._listen()
         if not self._session.state.ended:
             self._session.state.look()
 
