@@ -134,6 +134,11 @@ class Injector:
         return len(self._waiting) + (self._typing is not None) + len(self._taken)
 
     @property
+    def urgent(self) -> bool:
+        """Whether something waits that is worth a turn of its own, and that `take` may return."""
+        return any(each.wakes and each.kind != "closing" for each in self._waiting)
+
+    @property
     def obstacle(self) -> str | None:
         """Why the next injection is not typed now; None when nothing waits or nothing is in the way."""
         if not self._waiting:

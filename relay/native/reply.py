@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -36,16 +37,27 @@ class Reply:
     notice: str = ""
 
 
-def _nobody(_: bool) -> None:
+class Fate(Enum):
+    """What became of a reply."""
+
+    PRINTED = "printed"  # the agent's hook has printed it
+    UNKNOWN = "unknown"  # it was sent, and nothing more was heard
+    UNSENT = "unsent"  # the agent's hook had gone before it could be sent
+
+
+Settle = Callable[[Fate], None]
+
+
+def _nobody(_: Fate) -> None:
     """Nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A rendered reply. `settle` is called once: True when the agent was given it, False when it was lost."""
+    """A rendered reply. `settle` is called once, with what became of it."""
 
     stdout: str
-    settle: Callable[[bool], None] = _nobody
+    settle: Settle = _nobody
 
 
 _CLAUDE: dict[NativeName, frozenset[Part]] = {

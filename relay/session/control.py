@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import RelayError, UsageError
+from relay.native.reply import Fate, Settle
 from relay.session.directory import MAX_LINE
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ _LINUX, _MACOS = bool(sys.platform == "linux"), bool(sys.platform == "darwin")
 class Connection:
     """One connection: its socket, who is on its other side (a process id), and what its end decides.
 
-    settle: called with whether the other side has said that it printed what it was answered.
+    settle: called with what became of what was answered last.
     """
 
     __slots__ = ("channel", "pid", "settle")
@@ -49,17 +50,17 @@ class Connection:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
         self.pid = peer(channel)
-        self.settle: Callable[[bool], None] | None = None
+        self.settle: Settle | None = None
 
     async def write(self, data: bytes) -> None:
         """Send `data`; OSError if the other side has gone."""
         await asyncio.get_running_loop().sock_sendall(self.channel, data)
 
-    def settled(self, printed: bool) -> None:
+    def settled(self, fate: Fate) -> None:
         """What was answered last is settled, once."""
         settle, self.settle = self.settle, None
         if settle is not None:
-            settle(printed)
+            settle(fate)
 
 
 class Request:
@@ -136,7 +137,11 @@ class ControlServer:
                 request = Request(fields, fds, connection)
                 answer = await self._answer(request)
                 kept = request.keep and "error" not in answer  # whoever keeps it sees that it was closed
-                await send(channel, answer)
+                try:
+                    await send(channel, answer)
+                except OSError:
+                    connection.settled(Fate.UNSENT)
+                    raise
                 if kept:
                     return
         except ValueError as error:
@@ -145,7 +150,7 @@ class ControlServer:
         except OSError:
             pass  # the other side has gone
         finally:
-            connection.settled(False)
+            connection.settled(Fate.UNKNOWN)
             if not kept:
                 channel.close()
 

@@ -24,7 +24,7 @@ from relay.injection.injection import Injection, Kind, Outcome, Result, Role
 from relay.injection.queue import Injector
 from relay.journal import Journal, preview
 from relay.native.event import NativeEvent, NativeName, prompt_kind
-from relay.native.reply import Answered, Reply, carries, render
+from relay.native.reply import Answered, Fate, Reply, Settle, carries, render
 from relay.native.texts import Said, Words
 from relay.policy import Policy
 from relay.session.turn import Turn
@@ -124,7 +124,7 @@ class NativeHooks:
         self._listen = asyncio.Event()
         self._listen_until = 0.0
         self._capped = False
-        self._continued: Callable[[bool], None] | None = None  # tells what became of the last continuation
+        self._continued: Settle | None = None  # tells what became of the last continuation
         self._problem: str | None = None
 
     @property
@@ -176,6 +176,8 @@ class NativeHooks:
 
     async def hook(self, event: NativeEvent, *, decide: bool) -> Answered:
         """Note `event`; with `decide`, answer it. An observer is never answered."""
+        # Until now the screen was heard: what stands in the transcript already was said there.
+        late = not self.alive and event.name not in _BEGINS
         if not self.alive:
             self.alive = True
             self._host.on_bridge_alive()
@@ -190,12 +192,14 @@ class NativeHooks:
         if not decide:
             self._host.on_bridge_event()
             return Answered("")
-        if event.name is not NativeName.NOTIFICATION and not event.agent_id:
+        if event.name not in _BESIDE and not event.agent_id:
             self._went_on(True)
         self._listen_until = self._clock() + AFTERWARDS
         self._listen.set()
         if self._words is not None:
-            self._hear(self._words.event(event))
+            said = self._words.event(event)
+            if not late:
+                self._hear(said)
             if (problem := self._words.problem) not in {None, self._problem}:
                 self._problem = problem
                 self._host.tell_person(f"the agent's transcript: {problem}")
@@ -270,9 +274,12 @@ class NativeHooks:
         else:
             for result, text in zip(_sources(results, texts), texts, strict=True):
                 self._host.give(text, result, "hook")
-        taken = [] if capped or "go_on" not in carries(event.agent, event.name) else self._injector.take(ROOM)
+        goes_on = not capped and self._injector.urgent and "go_on" in carries(event.agent, event.name)
+        taken = self._injector.take(ROOM) if goes_on else []
         if not taken:
             self.turn.end()
+            if texts and not capped:
+                self.turn.will_go_on(texts[-1])
             return Answered("")
         text = self._injector.render_native(taken)
         self.turn.go_on(text)
@@ -281,16 +288,16 @@ class NativeHooks:
         answered = self._reply(event, Reply(go_on=text), taken, role="user")
         return replace(answered, settle=partial(self._going_on, answered.settle))
 
-    def _going_on(self, settle: Callable[[bool], None], printed: bool) -> None:
+    def _going_on(self, settle: Settle, fate: Fate) -> None:
         """The agent was told to go on, which it may ignore: only what it does next proves that it read it."""
-        if not printed:
-            settle(False)
+        if fate is not Fate.PRINTED:
+            settle(fate)
             return
         self._went_on(True)
         self._continued = settle
         asyncio.get_running_loop().call_later(PROOF, self._did_not_go_on, settle)
 
-    def _did_not_go_on(self, settle: Callable[[bool], None]) -> None:
+    def _did_not_go_on(self, settle: Settle) -> None:
         if self._continued is not settle:
             return
         working = not self._host.is_ready()
@@ -302,7 +309,7 @@ class NativeHooks:
     def _went_on(self, proved: bool) -> None:
         settle, self._continued = self._continued, None
         if settle is not None:
-            settle(proved)
+            settle(Fate.PRINTED if proved else Fate.UNKNOWN)
 
     async def _stop_failure(self, event: NativeEvent) -> Answered:
         self._queue(await self._host.ask(self._agent_end(event, success=False)))
@@ -342,20 +349,31 @@ class NativeHooks:
         lesson = self.lesson()
         taken = self._injector.take(ROOM - (len(lesson.encode()) if lesson else 0))
         parts = [part for part in (lesson, self._injector.render_native(taken) if taken else None) if part]
-        return self._reply(event, Reply(context="\n\n".join(parts)), taken) if parts else Answered("")
+        if not parts:
+            return Answered("")
+        answered = self._reply(event, Reply(context="\n\n".join(parts)), taken)
+
+        def settle(fate: Fate) -> None:
+            self._lesson_due = self._lesson_due or (lesson is not None and fate is not Fate.PRINTED)
+            answered.settle(fate)
+
+        return replace(answered, settle=settle)
 
     def _reply(
         self, event: NativeEvent, reply: Reply, taken: Sequence[Injection] = (), *, role: Role = "system"
     ) -> Answered:
         """`reply` as the agent's protocol has it; what was `taken` is delivered once it was printed."""
 
-        def settle(printed: bool) -> None:
-            detail = (
-                "" if printed else "the agent's hook passed it on, and nothing shows that the agent read it"
-            )
-            result = Result.INJECTED if printed else Result.UNCERTAIN
+        def settle(fate: Fate) -> None:
+            if fate is Fate.UNSENT:
+                self._injector.put_back(taken)
+                return
+            outcome = Outcome(Result.INJECTED, route="native", role=role)
+            if fate is Fate.UNKNOWN:
+                why = "the agent's hook passed it on, and nothing shows that the agent read it"
+                outcome = replace(outcome, result=Result.UNCERTAIN, detail=why)
             for injection in taken:
-                self._injector.delivered(injection, Outcome(result, detail, route="native", role=role))
+                self._injector.delivered(injection, outcome)
 
         return Answered(render(event, reply), settle)
 
@@ -372,6 +390,11 @@ def _sources(results: Sequence[HookResult], texts: Sequence[str]) -> list[str]:
     found = [result.source for result in results if result.context_injection is not None]
     return found or [next(result.source for result in results if result.force_continue) for _ in texts]
 
+
+_BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
+
+_BESIDE = frozenset({NativeName.NOTIFICATION, NativeName.SESSION_START, NativeName.SESSION_END})
+"""What an agent tells that has read nothing of what it was to go on with."""
 
 _TOOLS = frozenset({NativeName.TOOL_PRE, NativeName.PERMISSION, NativeName.TOOL_POST, NativeName.TOOL_FAILED})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from relay.bus.courier import Courier
@@ -15,7 +16,7 @@ from relay.hooks.services import Member
 from relay.injection.queue import Injector
 from relay.journal import Journal
 from relay.native.event import NativeEvent, parse
-from relay.native.reply import Answered
+from relay.native.reply import Answered, Fate
 from relay.readers.auto import AutoReader
 from relay.session import guard
 from relay.session.absent import NoBus
@@ -171,20 +172,19 @@ class Requests:
     async def _on_hook(self, request: Request) -> Answer:
         """An event of the agent's own hooks (relay/native/client.py has the exchange)."""
         connection, fields = request.connection, request.fields
-        await connection.write(
-            b" "
-        )  # JSON allows it before the answer: the client knows that somebody is there
+        with suppress(OSError):  # a client that gave up, too, has told what its agent does
+            await connection.write(b" ")  # JSON allows it before the answer: somebody is there
         kind = str(fields.get("agent") or self._session.setup.profile.native.hooks)
         event = parse(kind, str(fields.get("event", "")), str(fields.get("payload", "")))
         if event is None:
             return {"stdout": "", "code": 0}
         decide = fields.get("decide") is True
         answered = await self._session.native.hook(event, decide=decide)
-        connection.settled(False)  # of an earlier event, whose client was answered and never said more
+        connection.settled(Fate.UNKNOWN)  # of an earlier event, whose client was answered and never said more
         connection.settle = answered.settle
         return {"stdout": answered.stdout if decide else "", "code": 0}
 
     async def _on_hook_printed(self, request: Request) -> Answer:
         """The client has given the agent what it was answered."""
-        request.connection.settled(True)
+        request.connection.settled(Fate.PRINTED)
         return {"ok": True}

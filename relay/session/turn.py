@@ -115,6 +115,11 @@ class Turn:
         self._asking.clear()
         self._work()
 
+    def will_go_on(self, text: str) -> None:
+        """The turn has ended, and `text` comes as a prompt of its own, for the agent to go on with."""
+        self.continuations += 1
+        self._continued = text.strip().rpartition("\n")[2].strip()[-_COMPARED:]
+
     def evidence(self) -> Evidence | None:
         """What the agent does, for the judge; None where its hooks have not said."""
         age = self._clock() - self._since

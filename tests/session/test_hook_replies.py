@@ -1,0 +1,202 @@
+"""What becomes of a reply to an agent's hook: printed, unknown, or never sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from injection.ptyagent import PtyAgent, fake, running
+from relay.hooks import events
+from relay.hooks.result import HookResult
+from relay.injection.injection import Injection, Kind
+from relay.journal import Journal
+from relay.native.texts import Said
+from relay.policy import Policy
+from relay.session.control import ControlServer
+from relay.session.native import Bridge, NativeHooks
+from relay.session.requests import Requests
+
+ASKS = fake("lines", "--ask", "Install? [Y/n] ")
+LESSON = "You are Ann."
+
+
+class Session:
+    """A session's hooks and its control socket, for an agent that asks something: nothing is typed.
+
+    asked: the events whose handlers were called; they answer once `answers` is set.
+    said:  what was heard.
+    """
+
+    def __init__(self, agent: PtyAgent, folder: Path) -> None:
+        self.agent = agent
+        self.path = str(folder / "control")
+        self.asked: list[events.Event] = []
+        self.said: list[str] = []
+        self.answers = asyncio.Event()
+        self.journal = Journal(folder / "journal", "id", "Ann", print)
+        self.native = NativeHooks(
+            self,
+            agent.injector,
+            self.journal,
+            Bridge("claude"),
+            transcript="claude",
+            continuations=3,
+            policy=Policy(),
+            lesson=lambda: LESSON,
+        )
+        session: Any = SimpleNamespace(
+            pty=SimpleNamespace(pid=os.getpid()), native=self.native, journal=self.journal
+        )
+        self.server = ControlServer(self.path, Requests(session).answer)
+
+    # relay.session.native.Host
+
+    def on_bridge_alive(self) -> None: ...
+
+    def on_bridge_event(self) -> None: ...
+
+    def is_ready(self) -> bool:
+        return False
+
+    def on_said(self, said: Sequence[Said]) -> None:
+        self.said += [each.text for each in said]
+
+    def tell_person(self, text: str) -> None: ...
+
+    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
+        raise AssertionError("no handler answers anything")
+
+    async def ask(self, event: events.Event) -> list[HookResult]:
+        self.asked.append(event)
+        await self.answers.wait()
+        return []
+
+    # The agent's side.
+
+    async def hook(self, event: str, **payload: Any) -> socket.socket:
+        """Have a client of the agent's ask; the connection, on which nothing was read."""
+        client = socket.socket(socket.AF_UNIX)
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, self.path)
+        fields = {"op": "hook", "agent": "claude", "event": event, "decide": True}
+        request = json.dumps({**fields, "payload": json.dumps(payload)})
+        await loop.sock_sendall(client, request.encode() + b"\n")
+        return client
+
+    async def called(self, event: str, **payload: Any) -> str:
+        """What a client prints, which then says so."""
+        client = await self.hook(event, **payload)
+        loop, said = asyncio.get_running_loop(), b""
+        while not said.endswith(b"\n"):
+            said += await loop.sock_recv(client, 1 << 16)
+        await loop.sock_sendall(client, b'{"op": "hook_printed"}\n')
+        await loop.sock_recv(client, 1 << 16)
+        client.close()
+        return str(json.loads(said)["stdout"])
+
+
+def played(tmp_path: Path, play: Any) -> None:
+    """Run play(session, agent) with a message that waits."""
+
+    async def main() -> None:
+        async with running(ASKS, tmp_path) as agent:
+            agent.submit("first")
+            await agent.verdict("prompting")
+            await agent.ended()
+            agent.outcomes.clear()
+            agent.submit("a message", id="waits")
+            session = Session(agent, tmp_path)
+            session.server.listen()
+            serving = asyncio.create_task(session.server.run())
+            try:
+                await play(session, agent)
+            finally:
+                serving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await serving
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("event", ["PostToolUse", "Stop"])
+def test_what_a_hook_that_has_gone_was_not_sent_waits_again(tmp_path: Path, event: str) -> None:
+    """R73: an Esc ends the hook that a slow handler keeps waiting; the next one carries the message."""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        await session.called("SessionStart", source="startup")
+        session.answers.clear()
+        client = await session.hook(event, tool_name="Bash", tool_input={})
+        await agent.until(lambda: session.asked)
+        client.close()
+        session.answers.set()
+        await agent.until(lambda: agent.deferred or agent.outcomes)
+        assert agent.deferred == ["waits"] and not agent.outcomes
+        assert "a message" in await session.called("PostToolUse", tool_name="Bash", tool_input={})
+        assert [(id, str(outcome.result)) for id, outcome in agent.outcomes] == [("waits", "injected")]
+
+    played(tmp_path, play)
+
+
+def test_a_lesson_that_was_not_sent_is_still_due(tmp_path: Path) -> None:
+    async def play(session: Session, agent: PtyAgent) -> None:
+        client = await session.hook("UserPromptSubmit", prompt="do it")
+        await agent.until(lambda: session.asked)
+        client.close()
+        session.answers.set()
+        await agent.until(lambda: agent.deferred)
+        assert LESSON in await session.called("UserPromptSubmit", prompt="again")
+        assert LESSON not in await session.called("UserPromptSubmit", prompt="and again")
+
+    played(tmp_path, play)
+
+
+def test_a_client_that_has_given_up_has_told_its_event(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session was busy for longer than a client waits."""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        client = await session.hook("PostToolUse", tool_name="Bash", tool_input={})
+        client.close()
+        await agent.until(lambda: session.asked)
+        assert session.native.turn.active
+
+    played(tmp_path, play)
+    assert not caplog.records
+
+
+def test_hooks_that_speak_late_repeat_nothing_that_was_read_on_the_screen(tmp_path: Path) -> None:
+    """As where a busy machine kept the first events from the session."""
+    transcript = tmp_path / "transcript.jsonl"
+
+    def say(text: str) -> None:
+        message = {"model": "m", "content": [{"type": "text", "text": text}]}
+        time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        with transcript.open("a") as file:
+            print(
+                json.dumps({"type": "assistant", "uuid": text, "timestamp": time, "message": message}),
+                file=file,
+            )
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        say("early")
+        tool = {"tool_name": "Bash", "tool_input": {}, "transcript_path": str(transcript)}
+        await session.called("PreToolUse", **tool)
+        say("late")
+        await session.called("PostToolUse", **tool)
+        assert session.said == ["late"]
+
+    played(tmp_path, play)

@@ -1,0 +1,48 @@
+"""When an agent with hooks goes on, and what proves that it did."""
+
+from __future__ import annotations
+
+import pytest
+
+from native.hooked import Claude
+from session.puppet import project
+from session.test_session_native import CONTINUES, Transcript, begun, context
+from support import Relay, wait_until
+
+
+@pytest.fixture
+def transcript(relay: Relay) -> Transcript:
+    return Transcript(relay.home / "transcript.jsonl")
+
+
+def test_a_continuation_that_no_reply_can_hold_counts_for_the_cap(relay: Relay) -> None:
+    """R10: it is typed, as a prompt of its own."""
+    config = 'from relay import on\non("agent_end")(lambda ctx: "line\\n" * 1_900)\n'
+    claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
+    for _ in range(4):
+        (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
+        assert not stopped["stdout"]
+        claude.fire("UserPromptSubmit", prompt="[relay k3f9 hook x]\n" + "line\n" * 1_900 + "[/relay k3f9]")
+    assert len(claude.events("continuation_capped")) == 1
+
+
+def test_an_agent_does_not_go_on_for_what_can_wait(relay: Relay, transcript: Transcript) -> None:
+    path = {"transcript_path": str(transcript.path)}
+    claude = begun(Claude(relay).wrap(), **path)
+    transcript.say("@memory:save it")
+    claude.fire("PreToolUse", tool_name="Bash", tool_input={}, **path)
+    wait_until(lambda: "no reason to wake it" in relay("explain", claude.name).stdout)
+    (stopped,) = claude.fire("Stop", last_assistant_message="@memory:save it", **path)
+    assert not stopped["stdout"]
+    (submitted,) = claude.fire("UserPromptSubmit", prompt="next", **path)
+    assert "@memory:save" in context(submitted)
+
+
+@pytest.mark.parametrize("event", ["SessionEnd", "SessionStart"])
+def test_an_agent_that_ends_has_not_read_what_it_was_to_go_on_with(relay: Relay, event: str) -> None:
+    claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
+    claude.fire("Stop", last_assistant_message="not yet")
+    claude.fire(event, source="clear", reason="other")
+    claude.exit()
+    results = wait_until(lambda: claude.events("injection"))
+    assert {e["result"] for e in results} == {"uncertain"}
