@@ -164,6 +164,7 @@ AT_INPUT = ("● Done.", *BOX, "  ? for shortcuts")
 AT_WORK = ("● Reading", "✻ Thinking… (3s)", *BOX, "  esc to interrupt")
 DIALOG = (RULE, " Bash command", " Do you want to proceed?", " ❯ 1. Yes", "   2. No", " Esc to cancel")
 PLAN = (RULE, " Ready to code?", " Would you like to proceed?", " ❯ 1. Yes", "   2. No", " ctrl+g to edit")
+FAILED = ("● API Error: 401 nobody is logged in", *BOX, "  ? for shortcuts")
 UNKNOWN = ("something that no rule knows",)
 QUOTED = ("● It asked:", "  Do you want to proceed?", "  ❯ 1. Yes", "    2. No", "  Esc to cancel", *AT_INPUT)
 LONG_QUIET = WORK_LEASE
@@ -244,6 +245,10 @@ def _hooks(state: str, age: float, **more: object) -> tuple[Evidence, ...]:
         (AT_INPUT, SCREEN_QUIET, _hooks("working", 9.0), "working"),
         (AT_INPUT, WORK_LEASE, _hooks("working", 9.0), "ready"),
         (UNKNOWN, 60.0, _hooks("working", 60.0), "working"),
+        # Nor does an error of Codex's model fire anything.
+        (FAILED, SCREEN_QUIET, _hooks("working", 9.0), "working"),
+        (FAILED, WORK_LEASE, _hooks("working", 9.0), "failed"),
+        (FAILED, FAILURE, _hooks("working", 90.0), "ready"),
         # Their word that it asks ends when the screen shows what only follows a dialog.
         (AT_INPUT, SCREEN_QUIET, _hooks("prompting", 0.1), "prompting"),
         (AT_INPUT, PROMPT_LEASE, _hooks("prompting", PROMPT_LEASE), "ready"),
