@@ -168,6 +168,17 @@ class NativeHooks:
                 continue
             await asyncio.sleep(POLL)
 
+    def lapsed(self, error: str) -> events.AgentEnd | None:
+        """The screen shows that the turn is over, of which no hook told: the person has interrupted it, or,
+        with an `error`, the model failed, and then this is the event of its end."""
+        if not self.turn.active:
+            return None
+        event = self._agent_end(
+            NativeEvent(NativeName.STOP_FAILURE, self.bridge.kind, error=error), success=False
+        )
+        self.turn.end()
+        return event if error else None
+
     def close(self) -> None:
         """The agent has ended: what it said last is heard now."""
         self._went_on(False)
@@ -215,7 +226,7 @@ class NativeHooks:
     async def _session_start(self, event: NativeEvent) -> Answered:
         if event.source in {"clear", "compact"} and self._lesson is not None:
             self._lesson_due = True  # what it was told is forgotten
-        return self._with_context(event)
+        return self._with_context(event, waiting=False)  # it begins no turn, in which a message would be read
 
     async def _prompt_submit(self, event: NativeEvent) -> Answered:
         if not event.prompt:
@@ -342,12 +353,12 @@ class NativeHooks:
             if result.context_injection is not None:
                 self._host.give(result.context_injection, result.source, "hook", wakes=result.wake)
 
-    def _with_context(self, event: NativeEvent) -> Answered:
-        """Answer with the lesson and what waits for the agent, where the reply can carry it."""
+    def _with_context(self, event: NativeEvent, *, waiting: bool = True) -> Answered:
+        """Answer with the lesson and what is `waiting` for the agent, where the reply can carry it."""
         if "context" not in carries(event.agent, event.name) or event.agent_id:
             return Answered("")  # a subagent's reply would reach the subagent
         lesson = self.lesson()
-        taken = self._injector.take(ROOM - (len(lesson.encode()) if lesson else 0))
+        taken = self._injector.take(ROOM - (len(lesson.encode()) if lesson else 0)) if waiting else []
         parts = [part for part in (lesson, self._injector.render_native(taken) if taken else None) if part]
         if not parts:
             return Answered("")

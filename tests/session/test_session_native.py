@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from native.hooked import Claude, Json
-from session.puppet import project, settings
+from session.puppet import Puppet, project, settings
 from support import Relay, wait_until
 
 RECORD = """
@@ -268,3 +268,60 @@ def test_only_what_the_agent_does_next_proves_a_continuation(relay: Relay, follo
         claude.exit()
     results = wait_until(lambda: claude.events("injection"))
     assert {e["result"] for e in results} == {"injected" if follows else "uncertain"}
+
+
+def test_a_message_waits_for_a_turn_and_not_for_the_start(relay: Relay) -> None:
+    """The start of a session is no turn: what it carried, nobody would read until the person speaks."""
+    claude = Claude(relay).wrap()
+    relay("send", claude.name, "are you there?")
+    (started,) = claude.fire("SessionStart", source="startup")
+    assert "are you there?" not in context(started)
+    (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
+    assert "are you there?" in context(submitted)
+
+
+def test_initial_context_comes_with_the_first_prompt(relay: Relay) -> None:
+    """R51: an agent with hooks is not woken for it."""
+    config = 'from relay import on\non("session_start")(lambda ctx: "You are on call.")\n'
+    claude = Claude(relay).wrap(cwd=project(relay, config))
+    claude.fire("SessionStart", source="startup")
+    wait_until(lambda: "no reason to wake it" in relay("explain", claude.name).stdout)
+    (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
+    assert "You are on call." in context(submitted)
+
+
+KNOWN = """
+[[states]]
+name = "spinner"
+state = "working"
+region = "bottom 1"
+all = ["^busy"]
+"""
+
+
+def test_an_old_conversation_that_is_drawn_again_is_not_heard(relay: Relay) -> None:
+    """Agents draw it when they are resumed; a turn begins with a submission, or with work for an argument."""
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir(parents=True)
+    (patterns / "known.toml").write_text('name = "known"\n' + KNOWN)
+    settings(relay, 'teach = "never"\n')  # nothing is submitted
+    alice = Puppet(relay, "Alice").wrap(options=("--agent", "known"))
+    alice.say("@memory:save said long ago")
+    alice.say("busy")
+    wait_until(lambda: "spinner" in relay("explain", "Alice").stdout)
+    alice.say("@memory:save said now")
+    wait_until(lambda: alice.events("directive"))
+    assert [e["body"] for e in alice.events("directive")] == ["said now"], alice.log()
+
+
+def test_an_old_conversation_is_not_heard_when_the_first_turn_begins(relay: Relay) -> None:
+    """It was drawn a moment ago, and would be heard once it has stood for long enough."""
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir(parents=True)
+    (patterns / "known.toml").write_text('name = "known"\nreader = "screen"\n' + KNOWN)
+    drawn = "\x1b[2J\x1b[H@memory:save said long ago\n"
+    alice = Puppet(relay, "Alice").wrap("--ready", drawn, options=("--agent", "known"))
+    alice.hears("relay send NAME TEXT")  # the end of the lesson, which is the first submission
+    alice.say("@memory:save said now")
+    wait_until(lambda: alice.events("directive"))
+    assert [e["body"] for e in alice.events("directive")] == ["said now"]
