@@ -5,8 +5,9 @@
     paste    ESC[200~ text ESC[201~, wait, CR, look     the same
 
 That it was taken is seen in this order of trust: the agent's own hook tells what was submitted (`prompted`);
-the profile's rule for an empty input holds again, or one says that the agent works; or, where a profile has
-no such rules, the cursor's row, or the screen, has changed.
+the terminal takes lines again, as of a program that has its own input only while it waits; the profile's rule
+for an empty input holds again, or one says that the agent works; or, where a profile has no such rules, the
+cursor's row, or the screen, has changed.
 
 Nothing here blocks, and every wait is bounded: a program that reads nothing leaves the text unverified.
 """
@@ -156,7 +157,7 @@ class Typist:
 
     def _taken(self, held: _Held) -> bool:
         """Whether the input has changed since Enter was pressed, and no longer holds the text."""
-        if self._prompted:
+        if self._prompted or self._port.tty().canonical:
             return True
         if self._port.output_offset() <= held.offset or self._port.output_pending():
             return False

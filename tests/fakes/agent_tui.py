@@ -10,16 +10,19 @@ collapse    show a placeholder for what was pasted, as agents do with long paste
 newline     take every CR for a newline in the input, as agents do with one in the same write
 hasty       ignore a CR within 0.25 s of a paste's end, as agents do that take it for part of the paste
 working     show that it works, from the start
+lines       give the terminal back to the kernel's line input when it takes a text, and show nothing more
 """
 
 import json
 import os
 import sys
+import termios
 import time
 import tty
 
 options = set(sys.argv[1:])
 log = open(os.environ["AGENT_LOG"], "ab", buffering=0)  # noqa: SIM115
+modes = termios.tcgetattr(0)
 tty.setraw(0)
 
 
@@ -73,6 +76,10 @@ while chunk := os.read(0, 65536):
             else:
                 note(submitted=typed.decode("utf-8", "surrogateescape"))
             typed = b""
+            if "lines" in options:
+                out("\r\n")
+                termios.tcsetattr(0, termios.TCSADRAIN, modes)
+                note(line=os.read(0, 65536).decode())
             out("\r\n● done\r\n> ")
         elif key < b" " or key == b"\x7f":
             note(control=key.hex())

@@ -102,6 +102,18 @@ def test_an_empty_input_shows_that_the_text_was_taken(tmp_path: Path, option: st
     asyncio.run(main())
 
 
+def test_a_program_that_takes_lines_again_has_taken_the_text(tmp_path: Path) -> None:
+    """As aider does, which shows nothing for half a second: a second Enter would answer its next question."""
+
+    async def main() -> None:
+        async with running(fake("tui", "paste", "lines"), tmp_path, _profile(READY, WORKS)) as agent:
+            agent.submit("hello")
+            assert await agent.ended() == ["injected"]
+            assert [list(entry) for entry in _log(agent)] == [["submitted"]]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("since", "result"), [(60.0, "injected"), (0.0, "uncertain")])
 def test_only_a_dialog_of_now_keeps_enter_from_being_pressed(
     tmp_path: Path, since: float, result: str
