@@ -126,6 +126,7 @@ class NativeHooks:
         self._capped = False
         self._continued: Settle | None = None  # tells what became of the last continuation
         self._problem: str | None = None
+        self._agent_session = ""  # what the agent calls its session
 
     @property
     def exact(self) -> bool:
@@ -187,6 +188,9 @@ class NativeHooks:
 
     async def hook(self, event: NativeEvent, *, decide: bool) -> Answered:
         """Note `event`; with `decide`, answer it. An observer is never answered."""
+        if self._is_of_another(event):
+            self._journal.write("hook", hook=event.name, nested=True)
+            return Answered("")
         # Until now the screen was heard: what stands in the transcript already was said there.
         late = not self.alive and event.name not in _BEGINS
         if not self.alive:
@@ -220,6 +224,17 @@ class NativeHooks:
         answered = await answer(self, event) if answer else Answered("")
         self._host.on_bridge_event()
         return answered
+
+    def _is_of_another(self, event: NativeEvent) -> bool:
+        """Whether an agent tells this that ours has started: one with a session of its own while ours is in the
+        midst of a turn, which has not gone over to it by its person's word (/clear, /resume)."""
+        if event.agent not in _INHERITED or event.agent_id or not event.session_id:
+            return False
+        changes = event.name is NativeName.SESSION_START and event.source not in {"", "startup"}
+        if self._agent_session not in {"", event.session_id} and self.turn.active and not changes:
+            return True
+        self._agent_session = event.session_id
+        return False
 
     # One method for each event that is answered.
 
@@ -401,6 +416,9 @@ def _sources(results: Sequence[HookResult], texts: Sequence[str]) -> list[str]:
     found = [result.source for result in results if result.context_injection is not None]
     return found or [next(result.source for result in results if result.force_continue) for _ in texts]
 
+
+_INHERITED = frozenset({"qwen", "gemini"})
+"""Kinds of agents whose hooks an agent has, too, that is started in their shell (docs/NATIVE.md)."""
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 

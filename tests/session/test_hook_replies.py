@@ -20,6 +20,7 @@ from relay.hooks import events
 from relay.hooks.result import HookResult
 from relay.injection.injection import Injection, Kind
 from relay.journal import Journal
+from relay.native.event import NativeEvent, NativeName
 from relay.native.texts import Said
 from relay.policy import Policy
 from relay.session.control import ControlServer
@@ -83,13 +84,13 @@ class Session:
 
     # The agent's side.
 
-    async def hook(self, event: str, **payload: Any) -> socket.socket:
-        """Have a client of the agent's ask; the connection, on which nothing was read."""
+    async def hook(self, event: str, *, kind: str = "claude", **payload: Any) -> socket.socket:
+        """Have a client of the agent's, of `kind`, ask; the connection, on which nothing was read."""
         client = socket.socket(socket.AF_UNIX)
         client.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(client, self.path)
-        fields = {"op": "hook", "agent": "claude", "event": event, "decide": True}
+        fields = {"op": "hook", "agent": kind, "event": event, "decide": True}
         request = json.dumps({**fields, "payload": json.dumps(payload)})
         await loop.sock_sendall(client, request.encode() + b"\n")
         return client
@@ -198,5 +199,25 @@ def test_hooks_that_speak_late_repeat_nothing_that_was_read_on_the_screen(tmp_pa
         say("late")
         await session.called("PostToolUse", **tool)
         assert session.said == ["late"]
+
+    played(tmp_path, play)
+
+
+def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path: Path) -> None:
+    """Qwen's hooks are inherited by a qwen in its own shell."""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        mine: dict[str, Any] = {"kind": "qwen", "session_id": "1"}
+        nested: dict[str, Any] = {"kind": "qwen", "session_id": "2"}
+        turn = session.native.turn
+        await session.called("SessionStart", **mine, source="startup")
+        turn.take(NativeEvent(NativeName.PROMPT_SUBMIT, "qwen", prompt="do it"))
+        for event in ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"):
+            assert not await session.called(event, **nested, source="startup", prompt="p", tool_name="Bash")
+        assert turn.active and [each["content"] for each in turn.messages] == ["do it"]
+        assert "a message" in await session.called("PostToolUse", **mine, tool_name="Bash")
+        await session.called("SessionStart", **nested, source="clear")  # the same agent, after all
+        assert not turn.active
 
     played(tmp_path, play)
