@@ -226,8 +226,8 @@ class NativeHooks:
         return answered
 
     def _is_of_another(self, event: NativeEvent) -> bool:
-        """Whether an agent tells this that ours has started: one with a session of its own while ours is in the
-        midst of a turn, which has not gone over to it by its person's word (/clear, /resume)."""
+        """Whether an agent tells this that ours has started: one with a session of its own while ours is in
+        the midst of a turn, which has not gone over to it by its person's word (/clear, /resume)."""
         if event.agent not in _INHERITED or event.agent_id or not event.session_id:
             return False
         changes = event.name is NativeName.SESSION_START and event.source not in {"", "startup"}
