@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from relay.errors import UsageError
 
@@ -124,8 +125,24 @@ def _menu(rows: Sequence[str]) -> Question | None:
     for number, y in sorted(found.items()):
         option = matches[y]
         assert option is not None
-        options.append(Option(number, _BESIDE.split(option["text"].strip())[0]))
+        first, *beside = _BESIDE.split(option["text"].strip())
+        rest = [] if beside else _wrapped(plain, y, option.start("text"))
+        options.append(Option(number, " ".join([first, *rest])))
     return Question(_above(rows, plain, found[1]), tuple(options), selected)
+
+
+def _wrapped(plain: Sequence[str], y: int, column: int) -> list[str]:
+    """How the option in row `y` goes on below, in the `column` of its text: only where the next word had no
+    room in the row above, since a description of an option may stand there, too."""
+    width = max(len(row) for row in plain)
+    found: list[str] = []
+    for above, row in pairwise(plain[y:]):
+        text = row[column:].rstrip()
+        fits = text and len(above) + 1 + len(text.split()[0]) <= width
+        if not text or row[:column].strip() or text[0] == " " or fits or _OPTION.match(row):
+            break
+        found.append(text)
+    return found
 
 
 def _option(

@@ -218,6 +218,22 @@ def test_the_dialogs_of_real_agents(name: str, line: str, options: list[str]) ->
         assert option.text.startswith(begin)
 
 
+def test_an_option_that_goes_on_in_the_next_row_is_shown_whole() -> None:
+    """R96: what it allows may stand at its end; a description in the same column is no part of it."""
+    rows = [
+        "─" * 60,
+        "  Would you like to run the following command?",
+        "",
+        "› 1. Yes, proceed (y)",
+        "  2. Yes, and don't ask again for commands that start with",
+        "     `touch x.txt` (p)",
+        "  3. No, and tell Codex what to do differently (esc)",
+    ]
+    assert find(rows, "").options[1].text.endswith("that start with `touch x.txt` (p)")
+    described = ["─" * 60, "Which colour?", "❯ 1. Red", "     warm", "  2. Blue", "     cold"]
+    assert [each.text for each in find(described, "").options] == ["Red", "Blue"]
+
+
 def test_yes_is_no_more_than_yes() -> None:
     for name, number in [("codex/prompting-permission-command", 1), ("qwen/prompting-plan_approval-plan", 1)]:
         rows = screen(name)
