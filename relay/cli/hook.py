@@ -4,14 +4,15 @@
 answers, such as a refusal or a message that waited.  The event is the JSON on standard input, in the words
 of the agent (docs/NATIVE.md).  `relay wrap` sets all of this up by itself for the agents that have hooks.
 
-The exit code is always 0, and the agent is never kept waiting for a session that has gone.
+The exit code is 0, or 1 for a wrong command line: with 2 an agent takes a hook's error for a refusal. The
+agent is never kept waiting for a session that has gone.
 """
 
 from __future__ import annotations
 
 import os
 
-from relay.errors import UsageError
+from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import DEFAULT_TEAM, key
 from relay.native import client
@@ -32,7 +33,7 @@ OPTIONS = {
 
 
 def quick(argv: list[str]) -> int:
-    """Parse `argv` (what follows `hook`) without loading argparse, and run. UsageError for a wrong one."""
+    """Parse `argv` (what follows `hook`) without loading argparse, and run. RelayError for a wrong one."""
     given: dict[str, str] = {}
     words: list[str] = []
     rest = list(argv)
@@ -42,14 +43,14 @@ def quick(argv: list[str]) -> int:
         if not word.startswith("-"):
             words.append(word)
         elif flag not in OPTIONS:
-            raise UsageError(f"hook has no option {word!a}. Usage: {USAGE}")
+            raise RelayError(f"hook has no option {word!a}. Usage: {USAGE}")
         elif joined or rest:
             given[flag] = value if joined else rest.pop(0)
         else:
-            raise UsageError(f"{flag} needs a {OPTIONS[flag][0]}. Usage: {USAGE}")
+            raise RelayError(f"{flag} needs a {OPTIONS[flag][0]}. Usage: {USAGE}")
     decide = words[:1] == ["decide"]
     if len(words) != 1 + decide:
-        raise UsageError(f"there is one event. Usage: {USAGE}")
+        raise RelayError(f"hook takes one event. Usage: {USAGE}")
     client.hook(words[-1], _socket(given), given.get("--agent", ""), decide=decide)
     return 0
 
