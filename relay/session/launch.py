@@ -17,7 +17,7 @@ from _socket import socketpair  # `socket`, which wraps it, costs 2 ms
 
 from relay.errors import RelayError, UsageError
 from relay.home import Home
-from relay.names import DEFAULT_TEAM
+from relay.names import DEFAULT_TEAM, key
 from relay.session.claim import Claim, claim, claim_free
 from relay.session.options import Options
 from relay.terminal.client import FORWARDED, HANDLED, Client, TerminalMode
@@ -99,7 +99,7 @@ def _be_session(
             RELAY_SESSION=session_id,
             RELAY_SOCKET=claimed.socket,
         )
-        command, env, bridge, note = _bridge(options, env, home, claimed, session_id)
+        command, env, bridge, note = _bridge(options, env, home, claimed)
         claimed.note(os.getpid())  # who the agent's first act descends from, until its own id is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
@@ -120,7 +120,7 @@ def _be_session(
                 line_feeds_return=options.detached or os.isatty(1),
             )
         except RelayError as error:
-            _remove_bridge(bridge, home, session_id)
+            _remove_bridge(bridge, home, claimed)
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
         claimed.note(pty.pid)
@@ -159,7 +159,7 @@ def _be_session(
             piped=piped,
             bridge=bridge,
             bridge_note=note,
-            bridge_dir=_bridge_dir(home, session_id) if bridge else "",
+            bridge_dir=_bridge_dir(home, claimed) if bridge else "",
         )
         code = main(started, channel)
     except BaseException:  # noqa: BLE001 - a fault of ours; a forked process must not return
@@ -174,7 +174,7 @@ def _be_session(
 
 
 def _bridge(
-    options: Options, env: dict[str, str], home: Home, claimed: Claim, session_id: str
+    options: Options, env: dict[str, str], home: Home, claimed: Claim
 ) -> tuple[list[str], dict[str, str], str, str]:
     """The command and environment with the bridge to the agent's own hooks, the agent's kind, a note.
 
@@ -190,23 +190,26 @@ def _bridge(
     try:
         from relay.native import setup
 
-        directory = _bridge_dir(home, session_id)
+        directory = _bridge_dir(home, claimed)
         done = setup.bridge(options.profile, command, env, home, directory, claimed.socket)
     except Exception as error:  # noqa: BLE001 - a fault of ours, which the session tells
         return command, env, "", f"setting it up failed ({type(error).__name__}: {error})"
     return done.command, done.env, done.kind, done.note
 
 
-def _bridge_dir(home: Home, session_id: str) -> str:
-    """A place for the files of one run. Not beside the sockets: agents distrust what lies below /tmp."""
-    return os.path.join(home.state_dir, "native", session_id)
+def _bridge_dir(home: Home, claimed: Claim) -> str:
+    """A place for the files of one run. Not beside the sockets: agents distrust what lies below /tmp.
+
+    The next session of the name takes the same one, and so clears up after one that was killed.
+    """
+    return os.path.join(home.state_dir, "native", f"{key(claimed.name)}@{key(claimed.team)}")
 
 
-def _remove_bridge(kind: str, home: Home, session_id: str) -> None:
+def _remove_bridge(kind: str, home: Home, claimed: Claim) -> None:
     if kind:
         from relay.native.setup import remove
 
-        remove(_bridge_dir(home, session_id))
+        remove(_bridge_dir(home, claimed))
 
 
 def _fill_standard() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from native.hooked import Claude
 from session.puppet import Puppet, events, project, ps, settings
 from support import Relay, processes_of, wait_until
 
@@ -156,3 +157,16 @@ def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
     alice.hears("is the sender itself")
     relay("stop", "Alice")
     assert (relay.home / "state" / "session.log").read_text() == ""
+
+
+def test_what_a_killed_session_left_of_its_bridge_goes_with_the_next(relay: Relay) -> None:
+    """The files of a run have the name of its session, so that they do not pile up."""
+    claude = Claude(relay).wrap()
+    left = claude.settings.parent
+    (session,) = ps(relay)
+    os.kill(session["pid"], signal.SIGKILL)
+    wait_until(lambda: session["agent_pid"] not in processes_of(relay.home) and not ps(relay))
+    assert left.exists()
+    (claude.folder / "strings").unlink()
+    claude.wrap().exit()
+    wait_until(lambda: not list(left.parent.iterdir()))
