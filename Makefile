@@ -34,7 +34,9 @@ test: $(VENV)/.stamp  ## all tests
 
 test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="claude qwen" chooses
 	@$(BIN)/python tests/agents/install.py $(AGENTS)
-	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/agents --agents "$(AGENTS)" $(ARGS)
+	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/agents --agents "$(AGENTS)" $(ARGS) || { \
+		echo "What failed is tried once more, alone: real agents wait for real time, and a busy machine is late."; \
+		$(BIN)/pytest tests/agents --agents "$(AGENTS)" --last-failed --last-failed-no-failures none; }
 
 check: $(VENV)/.stamp  ## format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }
