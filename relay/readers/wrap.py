@@ -31,6 +31,9 @@ _RULED = re.compile(r"[\u2500-\u259f]\Z")
 _MAX_ROWS = 64
 """Rows of one hard-wrapped line; more is a table or a log."""
 
+_LIVE_ROWS = 6
+"""Rows that a program which prints draws anew while its text grows, at most (aider's mdstream.py)."""
+
 
 @dataclass(slots=True)
 class Logical:
@@ -98,7 +101,7 @@ class _Rows:
         behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
         at = 0
         while at < len(rows):
-            first = at
+            first = at = self._whole(at)
             text, at = self._soft(at)
             if not text or text.isspace():
                 blanks += at - first
@@ -115,6 +118,27 @@ class _Rows:
             lines.append(Logical(text, squeeze(text), first, at - 1, blanks, echo, code))
             blanks = 0
         return lines
+
+    def _whole(self, at: int) -> int:
+        """The row in which the text of the row `at` begins again, whole, where this is its torn beginning.
+
+        Rich, with which aider draws, fills each row with blanks, and now and then prints the text without
+        having erased what it drew of it before: that ends in a row that soft-wraps into the same text.
+        """
+        rows = self._rows
+        last = at
+        while last < len(rows) - 1 and not rows[last].wrapped and last - at < _LIVE_ROWS:
+            last += 1
+        if not rows[last].wrapped or not rows[at].text or not rows[last].text:
+            return at
+        torn = [row.text for row in rows[at : last + 1]]
+        whole = [row.text for row in rows[last + 1 : last + 1 + len(torn)]]
+        if len(whole) < len(torn) or not whole[-1] or torn[:-1] != whole[:-1]:
+            return at
+        if last == at and self._columns - columns_of(torn[0]) < 2:
+            return at  # a long text without any break, which may well repeat itself
+        grown = whole[-1].startswith(torn[-1]) or torn[-1].startswith(whole[-1])
+        return last + 1 if grown else at
 
     def _soft(self, at: int) -> tuple[str, int]:
         """The text of the row `at` with the rows it soft-wraps into, and the index after them."""

@@ -380,3 +380,25 @@ def test_it_says_when_time_alone_settles_nothing_more() -> None:
     ears.wait()
     assert not ears.reader.settling
     assert ears.told == HI
+
+
+@pytest.mark.parametrize("torn", [1, 3, 4, 5])
+def test_what_a_live_display_left_half_drawn_above_its_text_is_not_said(torn: int) -> None:
+    """R46: rich prints the text without having erased `torn` rows of it, which it has filled with blanks."""
+    body = (
+        "the first of several sentences that are together wider than this terminal, so that they are wrapped"
+    )
+    text = ["Now then.", "", *textwrap.wrap(f"@relay:Bob {body}", 40)]
+    filled = [row and row.ljust(40) for row in text]
+    ears = Ears(40, 24, kind="screen").hear("\r\n".join(filled[:torn])).wait(0.2)
+    ears.hear("\r\n".join([*filled, "", "Tokens: 2.3k sent, 50 received.", "diff> "])).wait(4)
+    assert ears.told == [("Bob", body)]
+    assert ears.texts == ["Now then.", f"@relay:Bob {body}", "Tokens: 2.3k sent, 50 received.", "diff>"]
+
+
+def test_a_long_text_that_repeats_itself_from_row_to_row_is_said_whole() -> None:
+    """It is no half-drawn display: nothing in it breaks a line."""
+    body = " ".join(["again"] * 40)
+    ears = Ears(24, 24, kind="screen").hear(f"again again again again {body}\r\n\r\n@relay:Bob {body}\r\n")
+    assert ears.wait(4).told == [("Bob", body)]
+    assert ears.texts[0].count("again") == 44
