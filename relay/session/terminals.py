@@ -229,7 +229,8 @@ class Terminals:
         client, self._client = self._client, None
         if client is not None:
             self._update_modes()
-            await client.dismiss("exit", code=code, reset=self._reset, notices=list(self._untold))
+            reset = self._reset + (self._below() if self._untold else "")
+            await client.dismiss("exit", code=code, reset=reset, notices=list(self._untold))
 
     async def _dismiss(self, text: str) -> None:
         client, self._client = self._client, None
@@ -238,7 +239,16 @@ class Terminals:
         if client is not None:
             notices = [*self._untold, text]
             self._untold.clear()
-            await client.dismiss("detached", reset=self._reset, notices=notices)
+            await client.dismiss("detached", reset=self._reset + self._below(), notices=notices)
+
+    def _below(self) -> str:
+        """What moves the cursor below all that the agent has drawn beside the person's shell."""
+        screen = self._reader.screen
+        if screen is None or screen.alternate:
+            return ""
+        column, row = screen.cursor
+        down = max((y for y, drawn in enumerate(screen.rows()) if drawn.text), default=0) - row
+        return (f"\x1b[{down}B" if down > 0 else "") + ("\r\n" if column or down > 0 else "")
 
     def _withdraw(self, restore: bool = False) -> None:
         self._forwarder.withdraw(restore)

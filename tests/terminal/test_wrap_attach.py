@@ -183,6 +183,22 @@ def test_the_escape_key(wrap: Open, relay: Relay) -> None:
     assert "Keys" in relay("ps").stdout
 
 
+def test_detaching_spoils_nothing_of_what_was_drawn(wrap: Open, relay: Relay) -> None:
+    """An agent that draws beside the shell's lines has its cursor in the middle."""
+    draw = r"stty raw -echo; printf 'top\r\n> \r\nfoot\033[A\033[3G'; sleep 60"
+    terminal = wrap("-n", "Drawn", "sh", "-c", draw)
+    terminal.wait_for("foot")
+    wait_until(lambda: "Drawn" in relay("ps").stdout)
+    terminal.type("\x1dd")
+    assert terminal.end() == 0
+    assert terminal.lines()[:4] == [
+        "top",
+        ">",
+        "foot",
+        "relay: Drawn runs on; `relay attach Drawn` brings it back",
+    ]
+
+
 def test_what_is_typed_after_detaching_is_the_shells(shell: Open, relay: Relay) -> None:
     outer = shell()
     outer.type("relay wrap -n Cat cat\r")
