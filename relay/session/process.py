@@ -43,7 +43,7 @@ from relay.hooks.services import Member
 from relay.injection import waiting
 from relay.injection.injection import Injection, Kind, Outcome, Result
 from relay.injection.queue import Injector
-from relay.injection.readiness import SCREEN_QUIET
+from relay.injection.readiness import SCREEN_QUIET, Readiness
 from relay.injection.waiting import Wait
 from relay.journal import Journal, preview
 from relay.memory.store import MemoryStore
@@ -434,7 +434,8 @@ class Session:
 
     def on_typed(self, data: bytes) -> None:
         self.injector.person(data)
-        if b"\r" in data or b"\n" in data:
+        # What answers a dialog, such as which session to resume, submits nothing.
+        if (b"\r" in data or b"\n" in data) and self.state.name != Readiness.PROMPTING:
             self._turns.submitted(by_person=True)
 
     def on_screen_changed(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from session.puppet import Puppet, messages, project, settings
+from session.puppet import Puppet, messages, project, ps, settings
 from support import Relay, wait_until
 
 
@@ -186,3 +186,39 @@ sys.exit(relay.wrap({[str(part) for part in alice.command()]!r}))
     person.expect(pexpect.EOF)
     person.wait()
     assert person.exitstatus == 4
+
+
+PICKER = """
+name = "known"
+[[states]]
+name = "spinner"
+state = "working"
+region = "bottom 1"
+all = ["^busy"]
+[[states]]
+name = "picker"
+state = "prompting"
+kind = "other"
+region = "bottom 1"
+all = ["^Resume which"]
+"""
+
+
+def test_an_answer_begins_no_turn(relay: Relay, attached: Terminals) -> None:
+    """An Enter that picks a session to resume submits nothing: the old conversation is not heard."""
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir(parents=True)
+    (patterns / "known.toml").write_text(PICKER)
+    settings(relay, 'teach = "never"\n')
+    alice, person = attached("Alice", options=("--agent", "known"))
+    alice.say("Resume which one?")
+    wait_until(lambda: ps(relay)[0]["state"] == "prompting")
+    heard = len((alice.folder / "heard").read_bytes())
+    person.send(b"\r")
+    wait_until(lambda: len((alice.folder / "heard").read_bytes()) > heard)
+    alice.say("@memory:save said long ago")
+    alice.say("busy")
+    wait_until(lambda: "spinner" in relay("explain", "Alice").stdout)
+    alice.say("@memory:save said now")
+    wait_until(lambda: alice.events("directive"))
+    assert [e["body"] for e in alice.events("directive")] == ["said now"]
