@@ -55,7 +55,7 @@ class Turn:
         self.continuations = 0
         self._clock = clock
         self._continued = ""
-        self._asking: dict[str, tuple[PromptKind, str]] = {}
+        self._asking: dict[str, tuple[PromptKind, str, float]] = {}  # with when it was told
         self._state: Literal["working", "ready", "failed"] | None = None
         self._detail = ""
         self._since = clock()
@@ -122,11 +122,13 @@ class Turn:
 
     def evidence(self) -> Evidence | None:
         """What the agent does, for the judge; None where its hooks have not said."""
-        age = self._clock() - self._since
+        now = self._clock()
         if self._asking:
-            kind, detail = next(reversed(self._asking.values()))
-            return Evidence("hooks", "prompting", kind, detail, age)
-        return None if self._state is None else Evidence("hooks", self._state, None, self._detail, age)
+            kind, detail, since = next(reversed(self._asking.values()))
+            return Evidence("hooks", "prompting", kind, detail, now - since)
+        if self._state is None:
+            return None
+        return Evidence("hooks", self._state, None, self._detail, now - self._since)
 
     def _begin(self, prompt: str) -> None:
         if not self.active:  # a prompt typed meanwhile joins the turn
@@ -151,8 +153,7 @@ class Turn:
         self.active = True
         if key in self._asking and kind is PromptKind.PERMISSION:
             return  # it was told by another event, which said more
-        self._asking[key] = (kind, one_line(detail, 200))
-        self._since = self._clock()
+        self._asking[key] = (kind, one_line(detail, 200), self._clock())
 
     def _set(self, state: Literal["working", "ready", "failed"], detail: str = "") -> None:
         self._state, self._detail, self._since = state, one_line(detail, 200), self._clock()
@@ -164,4 +165,6 @@ class Turn:
 
 def _key(event: NativeEvent) -> str:
     """Which call of a tool `event` is about; a request for permission does not give its id."""
+    if prompt_kind(event.tool_name) is not None:
+        return event.tool_name  # one at a time, and the answers are among the input afterwards
     return f"{event.tool_name} {json.dumps(event.tool_input, sort_keys=True, default=str)}"

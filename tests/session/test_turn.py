@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relay.detection.state import PromptKind
-from relay.native.event import NativeEvent, NativeName
+from relay.native.event import NativeEvent, NativeName, parse, prompt_kind
 from relay.session.turn import Turn
 
 
@@ -141,3 +142,26 @@ def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -
     turn.end()
     tell(turn, NativeName.PROMPT_SUBMIT, prompt="something new")
     assert turn.continuations == 0
+
+
+CAPTURED = Path(__file__).parent.parent / "native" / "payloads" / "claude"
+
+
+@pytest.mark.parametrize("tool", ["AskUserQuestion", "ExitPlanMode"])
+def test_an_answered_question_of_the_real_agent_is_not_open_any_more(turn: Turn, tool: str) -> None:
+    """Claude adds the answers to the tool's input."""
+    for name in ("PreToolUse", "PermissionRequest", "PostToolUse"):
+        assert state(turn) in (None, ("prompting", prompt_kind(tool)))
+        event = parse("claude", name, (CAPTURED / f"{name}-{tool}.json").read_bytes())
+        assert event is not None
+        turn.take(event)
+    assert state(turn) == ("working", None)
+
+
+def test_what_it_asked_does_not_grow_young_with_other_tools(turn: Turn, clock: Clock) -> None:
+    """A call that was denied ends without an event."""
+    tell(turn, NativeName.PERMISSION, tool_name="Bash", tool_input={"command": "rm x"})
+    clock.now += 10
+    tell(turn, NativeName.TOOL_PRE, tool_name="Read", tool_input={"file_path": "x"})
+    evidence = turn.evidence()
+    assert evidence is not None and (evidence.state, evidence.age) == ("prompting", 10)
