@@ -37,6 +37,7 @@ class Attention:
     """Told of every transition (`changed`).
 
     look: has the state judged again. fire: for the prompting event. alert: whom a prompt is brought to.
+    drawn: the rows of the question as it is drawn now, () where it cannot be told from the rest.
     report: takes an OSC 7501 report for the person's terminal; speaks: whether the agent reports its status
     there itself.
     """
@@ -47,6 +48,7 @@ class Attention:
         look: Callable[[], str],
         fire: Callable[[events.Event], None],
         alert: Alert,
+        drawn: Callable[[], tuple[str, ...]],
         report: Callable[[bytes], None],
         speaks: Callable[[], bool],
         journal: Journal,
@@ -54,6 +56,7 @@ class Attention:
         self._look = look
         self._fire = fire
         self._alert = alert
+        self._drawn = drawn
         self._report = report
         self._speaks = speaks
         self._journal = journal
@@ -97,6 +100,6 @@ class Attention:
             return  # it has gone, or another has come, which has a timer of its own
         self._told = True
         kind = "other" if before.kind is None else str(before.kind)
-        lines = before.lines or (before.reason,)
+        lines = self._drawn() or before.lines or (before.reason,)
         self._fire(events.Prompting(kind=kind, text="\n".join(lines)))
         self._alert.prompting(kind, lines)

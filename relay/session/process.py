@@ -169,6 +169,7 @@ class Session:
             look=self.state.look,
             fire=self.fire,
             alert=self._alert(),
+            drawn=self.answers.drawn,
             # Only of an agent: a plain program's terminal gets no byte but its own.
             report=forwarder.report if setup.profile.states else lambda report: None,
             speaks=lambda: self._records.root() is not None,

@@ -218,6 +218,25 @@ def test_the_dialogs_of_real_agents(name: str, line: str, options: list[str]) ->
         assert option.text.startswith(begin)
 
 
+ASKED = """
+from relay import on
+
+@on("prompting")
+def asked(kind, text):
+    print(kind, repr(text))
+"""
+
+
+def test_a_handler_reads_what_the_person_does(relay: Relay) -> None:
+    """R96: the rows above the options too, which say what is to be allowed."""
+    (relay.home / "config").mkdir(exist_ok=True)
+    (relay.home / "config" / "relay.config.py").write_text(ASKED)
+    lines = Asking(relay).question()["lines"]
+    assert len(lines) > 1
+    (printed,) = wait_until(lambda: [e for e in events(relay) if e["event"] == "handler_printed"])
+    assert all(repr(line)[1:-1] in printed["text"] for line in lines)
+
+
 def test_an_option_that_goes_on_in_the_next_row_is_shown_whole() -> None:
     """R96: what it allows may stand at its end; a description in the same column is no part of it."""
     rows = [
