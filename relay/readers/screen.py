@@ -57,6 +57,7 @@ _TURN = re.compile(
     rb"\x1b\[\?[0-9;]*(?:1049|1047|47)[0-9;]*[hl]"  # to or from the alternate screen
     rb"|\x1b\[(?:1?;?1)?H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing it all
 )
+_LIVE_END = re.compile(rb"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)+\r?\n\x1b\[\?25h")  # of rich's live display
 _PLACES = re.compile(rb"\x1b\[[0-9;]*[HfJ]")
 _CLOSES = re.compile(
     r"\s*(?:[│┃▎▌]\s*)*(?:>\s*){2,3}\Z"
@@ -89,6 +90,7 @@ class ScreenReader:
         self._region = False  # a scroll region is set
         self._scrolls = False  # or was, since the last look
         self._feeds = 0  # line feeds since then
+        self._again: set[str] = set()  # what was drawn before, in part, in rows above it
         self._unseen = 0  # bytes since then
         if drawing != PLAIN:
             screen.marks = (self._marker, "```", "~~~", ">>>")
@@ -118,7 +120,9 @@ class ScreenReader:
             self._screen.feed(data[at:start])
             at = start
             said += self._look(now)
-            if turn:
+            if _LIVE_END.match(data, start) is not None:
+                said += self._say(self._torn(), now)
+            elif turn:
                 said += self._say(self._complete(), now)
                 if data[start : start + 3] != b"\x1b[?":
                     self._page.wipe(now)
@@ -176,6 +180,7 @@ class ScreenReader:
         """Where in `data` the screen must be looked at: before it is turned over (True), and where lines may
         scroll away without scrolling off."""
         turns = [(match.start(), True) for match in _TURN.finditer(data)]
+        turns += [(match.start(), False) for match in _LIVE_END.finditer(data)]
         if (self._page is self._primary and not self._scrolls) or self._coarse.search(data) is None:
             return turns
         step = max(self._screen.height // 2, 1)
@@ -235,6 +240,7 @@ class ScreenReader:
         rows = self._carry + drained.rows + screen.rows()
         away = len(self._carry) + len(drained.rows)
         lines = logical_lines(rows, screen.columns, self._marker, self._drawing)
+        self._again = {line.key for line in lines if line.again}
         gone = self._primary.look(lines, self._fed, scrolls=self._scrolls)
         self._scrolls = self._region
         off, taken = self._primary.scroll_off(away)
@@ -252,6 +258,17 @@ class ScreenReader:
         if entries and entries[-1].last >= len(self._carry) + y:
             return []
         return entries
+
+    def _torn(self) -> list[Entry]:
+        """The lines of a text that a live display, which ends, is about to erase instead of its own rows.
+
+        Where rich did not erase its rows before it printed the text (`Logical.again`), it takes the last rows
+        of the text for its own afterwards, though it has drawn none since: its cursor is in an empty row.
+        """
+        screen = self._screen
+        entries = self._primary.visible
+        torn = any(entry.unsaid and entry.key in self._again for entry in entries)
+        return entries if torn and not screen.rows()[screen.cursor[1]].text else []
 
     def _settled(self, now: float) -> list[Entry]:
         """The lines that have stood unchanged for long enough."""

@@ -40,6 +40,7 @@ class Logical:
     """One logical line: its text, the same without blanks, its first and last row, empty rows before it.
 
     echo: not the agent's own words, by the way it is drawn; code: drawn as code.
+    again: it was drawn before, in part, in rows above it, which are no lines of their own.
     """
 
     text: str
@@ -49,6 +50,7 @@ class Logical:
     blanks: int
     echo: bool = False
     code: bool = False
+    again: bool = False
 
     def below(self, above: str, size: int, *, echo: bool, code: bool) -> Logical:
         """This line as the rest of one that began as `above` does, with `size` characters not blank."""
@@ -101,7 +103,9 @@ class _Rows:
         behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
         at = 0
         while at < len(rows):
-            first = at = self._whole(at)
+            whole = self._whole(at)
+            again = whole > at
+            first = at = whole
             text, at = self._soft(at)
             if not text or text.isspace():
                 blanks += at - first
@@ -115,7 +119,7 @@ class _Rows:
                 code = not echo and self._drawing.is_code(rows[first])
             if at < len(rows) and rows[at].text and columns_of(text) * 2 > self._columns:
                 text, at = self._hard(at, text, first)
-            lines.append(Logical(text, squeeze(text), first, at - 1, blanks, echo, code))
+            lines.append(Logical(text, squeeze(text), first, at - 1, blanks, echo, code, again))
             blanks = 0
         return lines
 
@@ -123,7 +127,8 @@ class _Rows:
         """The row in which the text of the row `at` begins again, whole, where this is its torn beginning.
 
         Rich, with which aider draws, fills each row with blanks, and now and then prints the text without
-        having erased what it drew of it before: that ends in a row that soft-wraps into the same text.
+        having erased what it drew of it before: that ends in a row that soft-wraps into the same text, of
+        which it may erase the end then.
         """
         rows = self._rows
         last = at
@@ -133,12 +138,15 @@ class _Rows:
             return at
         torn = [row.text for row in rows[at : last + 1]]
         whole = [row.text for row in rows[last + 1 : last + 1 + len(torn)]]
-        if len(whole) < len(torn) or not whole[-1] or torn[:-1] != whole[:-1]:
-            return at
-        if last == at and self._columns - columns_of(torn[0]) < 2:
-            return at  # a long text without any break, which may well repeat itself
-        grown = whole[-1].startswith(torn[-1]) or torn[-1].startswith(whole[-1])
-        return last + 1 if grown else at
+        same = 0
+        while same < min(last - at, len(whole)) and torn[same] == whole[same]:
+            same += 1
+        if same == len(whole) or (not same and self._columns - columns_of(torn[0]) < 2):
+            return at  # without any break it is a long text, which may well repeat itself
+        half, rest = torn[same], whole[same]
+        erased = bool(same and not rest)
+        grown = bool(rest) and same == last - at and (rest.startswith(half) or half.startswith(rest))
+        return last + 1 if erased or grown else at
 
     def _soft(self, at: int) -> tuple[str, int]:
         """The text of the row `at` with the rows it soft-wraps into, and the index after them."""

@@ -396,6 +396,21 @@ def test_what_a_live_display_left_half_drawn_above_its_text_is_not_said(torn: in
     assert ears.texts == ["Now then.", f"@relay:Bob {body}", "Tokens: 2.3k sent, 50 received.", "diff>"]
 
 
+@pytest.mark.parametrize("torn", [3, 4, 5])
+def test_what_a_live_display_erases_of_its_text_is_said(torn: int) -> None:
+    """R46: rich goes on to take the last rows of the text for those that it has not erased."""
+    body = (
+        "the first of several sentences that are together wider than this terminal, so that they are wrapped"
+    )
+    text = ["Now then.", "", *textwrap.wrap(f"@relay:Bob {body}", 40)]
+    filled = [row and row.ljust(40) for row in text]
+    erased = "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (torn - 1) + "\r\n\x1b[?25h"
+    ears = Ears(40, 24, kind="screen").hear("\x1b[?25l" + "\r\n".join(filled[:torn])).wait(0.2)
+    ears.hear("\r\n".join([*filled, erased, "Tokens: 2.3k sent, 50 received.", "diff> "])).wait(4)
+    assert ears.told == [("Bob", body)]
+    assert ears.texts == ["Now then.", f"@relay:Bob {body}", "Tokens: 2.3k sent, 50 received.", "diff>"]
+
+
 def test_a_long_text_that_repeats_itself_from_row_to_row_is_said_whole() -> None:
     """It is no half-drawn display: nothing in it breaks a line."""
     body = " ".join(["again"] * 40)
