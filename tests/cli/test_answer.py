@@ -262,6 +262,15 @@ def test_yes_is_no_more_than_yes() -> None:
         asked.choose("yes,")
 
 
+@pytest.mark.parametrize(
+    "name", ["claude/prompting-plan_approval-written", "claude/prompting-plan_approval-narrowed"]
+)
+def test_a_plan_can_be_sent_back_with_a_text(name: str) -> None:
+    free = find(screen(name), "").free
+    assert free is not None
+    assert free.number == 3
+
+
 def test_what_can_be_ticked_is_left_to_its_terminal() -> None:
     with pytest.raises(UsageError, match="ticked"):
         find(screen("claude/prompting-question-many"), "").choose("1")
