@@ -54,6 +54,9 @@ WORK_LEASE = 3.0
 """Seconds of quiet, at an input that is drawn, after which the hooks' word that it works has ended: an Esc
 fires no Stop, and an agent at work animates."""
 
+REPORT_LEASE = 30.0
+"""The same for its status reports: what reported may have been killed, and took its last word with it."""
+
 FAILURE = 60.0
 """Seconds for which an agent that failed is left alone; then a text may try it again."""
 
@@ -204,10 +207,11 @@ def _told(sight: Sight, shown: Detection | None) -> Verdict | None:
     at_input = shown is not None and shown.state in {"ready", "failed"}  # an error ends a turn without a hook
     for evidence in sorted(sight.evidence, key=lambda one: one.source):  # hooks before status
         if evidence.state == "working":
-            if evidence.source == "hooks" and at_input:
-                if sight.quiet >= WORK_LEASE:
+            if at_input:
+                lease = WORK_LEASE if evidence.source == "hooks" else REPORT_LEASE
+                if sight.quiet >= lease:
                     continue
-                return _working(f"{_source(evidence)} that it works", WORK_LEASE - sight.quiet)
+                return _working(f"{_source(evidence)} that it works", lease - sight.quiet)
             return _working(f"{_source(evidence)} that it works")
         if evidence.state == "failed" and evidence.age < FAILURE:
             why = one_line(evidence.detail, 60) or "it gave no reason"

@@ -28,6 +28,12 @@ class DrawnTurn:
         if by_person:
             self.continuations = 0
 
+    def forget(self) -> float | None:
+        """The agent is ready, and others tell of its turns: when this one began (seconds of the clock), or
+        None where none had."""
+        began, self._began = self._began, None
+        return began
+
     def said(self, lines: list[str]) -> None:
         if self._began is not None:
             self._lines += lines

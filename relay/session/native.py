@@ -14,7 +14,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol
 
 from relay.detection.evidence import Evidence
@@ -24,9 +23,10 @@ from relay.injection.injection import Injection, Kind, Outcome, Result, Role
 from relay.injection.queue import Injector
 from relay.journal import Journal, preview
 from relay.native.event import NativeEvent, NativeName, prompt_kind
-from relay.native.reply import Answered, Fate, Reply, Settle, carries, render
+from relay.native.reply import Answered, Fate, Reply, carries, render
 from relay.native.texts import Said, Words
 from relay.policy import Policy
+from relay.session.continuation import Continuation
 from relay.session.turn import Turn
 
 ROOM = 9_000
@@ -38,16 +38,8 @@ POLL = 0.1
 AFTERWARDS = 3.0
 """Seconds after a turn in which its transcript may still grow: it lags behind the hooks."""
 
-PROOF = 5.0
-"""Seconds after which an agent that was told to go on and stands at its prompt has not read it."""
-
 GO_ON = "Go on."
 """What an agent goes on with where a handler of agent_end wants that and gives no text."""
-
-CAPPED = (
-    "a handler of agent_end wants the agent to go on once more; it has done so {most} times in a row, "
-    "which is the most (continuations in relay.toml). It is left at its prompt."
-)
 
 
 class Host(Protocol):
@@ -116,16 +108,22 @@ class NativeHooks:
         self._injector = injector
         self._journal = journal
         self._words = Words(transcript) if bridge.kind and transcript else None
-        self._limit = continuations
         self._policy = policy
         self._lesson = lesson
         self._lesson_due = lesson is not None
         self._clock = clock
         self._listen = asyncio.Event()
         self._listen_until = 0.0
-        self._capped = False
-        self._continued: Settle | None = None  # tells what became of the last continuation
+        self._continuation = Continuation(
+            self.turn,
+            continuations,
+            journal,
+            is_ready=host.is_ready,
+            on_over=host.on_bridge_event,
+            tell_person=host.tell_person,
+        )
         self._problem: str | None = None
+        self._heard_at = 0.0  # when the last event came
         self._agent_session = ""  # what the agent calls its session
 
     @property
@@ -139,13 +137,15 @@ class NativeHooks:
         if not self.bridge.kind:
             return self.bridge.note
         if not self.alive:
-            said = "set up, and silent so far: the screen tells what it does"
+            silent = "silent so far" if not self._heard_at else "silent in its last turn"
+            said = f"set up, and {silent}: the screen tells what it does"
         elif self.exact:
             said = "they tell what it does and what it says"
         else:
             said = "they tell what it does; what it says is read from its screen"
         if self.turn.continuations:
-            said += f"; relay has had it go on {self.turn.continuations} times of {self._limit} at most"
+            times, most = self.turn.continuations, self._continuation.most
+            said += f"; relay has had it go on {times} times of {most} at most"
         return "; ".join(part for part in (said, self.bridge.note, problem) if part)
 
     def lesson(self) -> str | None:
@@ -180,9 +180,17 @@ class NativeHooks:
         self.turn.end()
         return event if error else None
 
+    def missed(self, began: float) -> bool:
+        """A turn that `began` then has ended on the screen. Where no hook told of it, they are not alive."""
+        if not self.alive or self._heard_at >= began:
+            return False
+        self.alive = False
+        self._journal.write("bridge", kind=self.bridge.kind, alive=False)
+        return True
+
     def close(self) -> None:
         """The agent has ended: what it said last is heard now."""
-        self._went_on(False)
+        self._continuation.proved(False)
         if self._words is not None and self.alive:
             self._hear(self._words.close())
 
@@ -191,6 +199,7 @@ class NativeHooks:
         if self._is_of_another(event):
             self._journal.write("hook", hook=event.name, nested=True)
             return Answered("")
+        self._heard_at = self._clock()
         # Until now the screen was heard: what stands in the transcript already was said there.
         late = not self.alive and event.name not in _BEGINS
         if not self.alive:
@@ -208,7 +217,7 @@ class NativeHooks:
             self._host.on_bridge_event()
             return Answered("")
         if event.name not in _BESIDE and not event.agent_id:
-            self._went_on(True)
+            self._continuation.proved(True)
         self._listen_until = self._clock() + AFTERWARDS
         self._listen.set()
         if self._words is not None:
@@ -222,7 +231,7 @@ class NativeHooks:
         # A subagent's prompt and end are its own; its tools are guarded as the agent's are.
         answer = _ANSWERS.get(event.name) if not event.agent_id or event.name in _TOOLS else None
         answered = await answer(self, event) if answer else Answered("")
-        self._host.on_bridge_event()
+        asyncio.get_running_loop().call_soon(self._host.on_bridge_event)  # once the answer is on its way
         return answered
 
     def _is_of_another(self, event: NativeEvent) -> bool:
@@ -294,9 +303,9 @@ class NativeHooks:
         texts = injected(results)
         if not texts and any(result.force_continue for result in results):
             texts = [GO_ON]
-        capped = self.turn.continuations >= self._limit
+        capped = self._continuation.capped
         if capped:
-            self._tell_capped(texts)
+            self._continuation.refuse(texts)
         else:
             for result, text in zip(_sources(results, texts), texts, strict=True):
                 self._host.give(text, result, "hook")
@@ -308,34 +317,8 @@ class NativeHooks:
                 self.turn.will_go_on(texts[-1])
             return Answered("")
         text = self._injector.render_native(taken)
-        self.turn.go_on(text)
-        self._capped = False
-        self._journal.write("continued", times=self.turn.continuations, most=self._limit)
         answered = self._reply(event, Reply(go_on=text), taken, role="user")
-        return replace(answered, settle=partial(self._going_on, answered.settle))
-
-    def _going_on(self, settle: Settle, fate: Fate) -> None:
-        """The agent was told to go on, which it may ignore: only what it does next proves that it read it."""
-        if fate is not Fate.PRINTED:
-            settle(fate)
-            return
-        self._went_on(True)
-        self._continued = settle
-        asyncio.get_running_loop().call_later(PROOF, self._did_not_go_on, settle)
-
-    def _did_not_go_on(self, settle: Settle) -> None:
-        if self._continued is not settle:
-            return
-        working = not self._host.is_ready()
-        self._went_on(working)
-        if not working:
-            self.turn.end()
-            self._host.on_bridge_event()
-
-    def _went_on(self, proved: bool) -> None:
-        settle, self._continued = self._continued, None
-        if settle is not None:
-            settle(Fate.PRINTED if proved else Fate.UNKNOWN)
+        return replace(answered, settle=self._continuation.begin(text, answered.settle))
 
     async def _stop_failure(self, event: NativeEvent) -> Answered:
         self._queue(await self._host.ask(self._agent_end(event, success=False)))
@@ -355,13 +338,6 @@ class NativeHooks:
             error=None if success else event.error or "the agent's model failed",
             duration_ms=(self._clock() - self.turn.began) * 1000 if self.turn.began else None,
         )
-
-    def _tell_capped(self, texts: list[str]) -> None:
-        """The cap is reached: what the handlers wanted is not given, and the person hears of it once."""
-        if texts and not self._capped:
-            self._capped = True
-            self._journal.write("continuation_capped", most=self._limit, text=preview(texts[0]))
-            self._host.tell_person(CAPPED.format(most=self._limit))
 
     def _queue(self, results: Sequence[HookResult]) -> None:
         for result in results:

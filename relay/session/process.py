@@ -161,6 +161,7 @@ class Session:
         self.state = AgentState(
             lambda: self.injector.verdict,
             lambda: time.monotonic() - self.pump.last_output,
+            on_look=self._on_look,
             on_change=self._on_state,
         )
         self.answers = Answers(port, self.state.look, self.journal)
@@ -281,6 +282,9 @@ class Session:
         """What the agent's hooks and its status reports say of its state."""
         found = (self._turns.evidence(), reported(self._records.root(), time.monotonic()))
         return tuple(one for one in found if one is not None)
+
+    def _on_look(self, verdict: Verdict) -> None:
+        self._turns.looked(verdict)
 
     def _on_state(self, change: Change) -> None:
         self._attention.changed(change)
@@ -456,7 +460,6 @@ class Session:
 
     def on_quiet(self) -> None:
         self.state.look()
-        self._turns.looked(self.state.verdict)
 
     def on_detach(self) -> None:
         self.terminals.detach()

@@ -44,7 +44,7 @@ class AgentState:
     """The state of one agent.
 
     verdict:   whether it may be typed into now, and why; quiet: seconds since its last output.
-    on_change: told of every transition, and of another kind of prompt.
+    on_look:   told of every verdict; on_change: of every transition, and of another kind of prompt.
     suspended, ended: what the system has said of its process.
     """
 
@@ -53,6 +53,7 @@ class AgentState:
         verdict: Callable[[], Verdict],
         quiet: Callable[[], float],
         *,
+        on_look: Callable[[Verdict], None] = lambda verdict: None,
         on_change: Callable[[Change], None] = lambda change: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -60,6 +61,7 @@ class AgentState:
         self.ended = False
         self._verdict = verdict
         self._quiet = quiet
+        self._on_look = on_look
         self._on_change = on_change
         self._clock = clock
         self._decided: Verdict | None = None
@@ -77,6 +79,8 @@ class AgentState:
             self.name = name
             fell_quiet = verdict is not None and verdict.state is not Readiness.WORKING
             self.since = self._clock() - (self._quiet() if fell_quiet else 0)
+        if verdict is not None:
+            self._on_look(verdict)
         if name != before or self.prompt is not kind:
             self._on_change(Change(before, name, verdict))
         return name

@@ -25,8 +25,9 @@ from relay.journal import Journal, preview
 from relay.native.texts import Said
 from relay.policy import Policy
 from relay.readers.line import Line
+from relay.session.continuation import CAPPED
 from relay.session.drawn_turn import DrawnTurn
-from relay.session.native import CAPPED, Bridge, NativeHooks
+from relay.session.native import Bridge, NativeHooks
 from relay.session.pump import OutputPump
 from relay.session.setup import Setup
 from relay.session.state import AgentState, Change
@@ -64,6 +65,7 @@ class Turns:
         self._most = setup.settings.continuations
         self._drawn = DrawnTurn()
         self._begun = not setup.profile.states
+        self._worked = False  # the screen has shown work since the agent was ready
         session.pump.deaf = not self._begun
         self.native = NativeHooks(
             self,
@@ -96,9 +98,10 @@ class Turns:
         """The agent has said these lines."""
         self._drawn.said(lines)
 
-    def looked(self, verdict: Verdict | None) -> None:
+    def looked(self, verdict: Verdict) -> None:
         """Its state was judged: an agent that works by its own rules was given a prompt in its arguments."""
-        if verdict and verdict.state is Readiness.WORKING and verdict.rule and not verdict.draft:
+        if verdict.state is Readiness.WORKING and verdict.rule and not verdict.draft:
+            self._worked = True
             self._begin_turns()
 
     def changed(self, change: Change) -> None:
@@ -108,11 +111,19 @@ class Turns:
             return
         match verdict.state:
             case Readiness.READY | Readiness.FAILED if self.native.alive:
+                self._notice_silence()
                 failed = verdict.state is Readiness.FAILED
                 if event := self.native.lapsed(verdict.reason if failed else ""):
                     self._session.workers.queue(event.name, self._tell_end(event))
             case Readiness.READY:
                 self._end_drawn_turn()
+
+    def _notice_silence(self) -> None:
+        """Where the screen has shown a whole turn of which no hook told, the screen counts again."""
+        began, worked, self._worked = self._drawn.forget(), self._worked, False
+        if began is not None and worked and self.native.missed(began):
+            self._session.injector.bridged = False
+            self._listen()
 
     def _begin_turns(self) -> None:
         if not self._begun:

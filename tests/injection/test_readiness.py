@@ -14,6 +14,7 @@ from relay.injection.readiness import (
     FAILURE,
     PROMPT_LEASE,
     QUIET,
+    REPORT_LEASE,
     SCREEN_QUIET,
     WORK_LEASE,
     Sight,
@@ -265,7 +266,9 @@ def _hooks(state: str, age: float, **more: object) -> tuple[Evidence, ...]:
         (AT_INPUT, 5.0, _hooks("failed", 5.0), "failed"),
         (AT_INPUT, 5.0, _hooks("failed", FAILURE), "ready"),
         # The reports come after the hooks, and before the screen.
-        (AT_INPUT, 60.0, (Evidence("status", "working"),), "working"),
+        # What reported may have been killed; that it asks is believed all the same.
+        (AT_INPUT, REPORT_LEASE - 1, (Evidence("status", "working"),), "working"),
+        (AT_INPUT, REPORT_LEASE, (Evidence("status", "working"),), "ready"),
         (AT_INPUT, 60.0, (Evidence("status", "prompting"),), "prompting"),
         (UNKNOWN, 60.0, (Evidence("status", "ready"),), "working"),
         (AT_INPUT, 60.0, (Evidence("status", "ready"),), "ready"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from native.hooked import Claude, Json
 from session.puppet import Puppet, project, settings
 from support import Relay, wait_until
+from terminal.emulator import Emulator
 
 RECORD = """
 from relay import on
@@ -325,3 +327,35 @@ def test_an_old_conversation_is_not_heard_when_the_first_turn_begins(relay: Rela
     alice.say("@memory:save said now")
     wait_until(lambda: alice.events("directive"))
     assert [e["body"] for e in alice.events("directive")] == ["said now"]
+
+
+def test_hooks_that_fall_silent_give_the_screen_its_say_again(relay: Relay) -> None:
+    """A whole turn of which no hook has told: a later word of theirs counts again."""
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir(parents=True)
+    ready = '[[states]]\nname = "done"\nstate = "failed"\nregion = "bottom 1"\nall = ["^over"]\n'
+    (patterns / "claude.toml").write_text('name = "claude"\n' + KNOWN + ready)
+    settings(relay, 'teach = "never"\n')
+    claude = begun(Claude(relay).wrap())
+    claude.fire("Stop", last_assistant_message="done")
+    claude.print("over\n")
+    wait_until(
+        lambda: claude.events("state")[-1]["state"] == "failed",
+        message=lambda: str(claude.events("state")) + relay("explain", claude.name).stdout,
+    )
+    command = [sys.executable, "-m", "relay", "attach", claude.name]
+    person = Emulator(command, {**relay.environment, "PYTHONSAFEPATH": "1"}, cwd=relay.home)
+    try:
+        person.wait_for("over")
+        person.type("hello\r")
+        claude.print("busy\n")
+        wait_until(lambda: "spinner" in relay("explain", claude.name).stdout)
+        claude.print("over\n")
+        wait_until(lambda: [e for e in claude.events("bridge") if e.get("alive") is False])
+    finally:
+        person.close()
+    assert "silent in its last turn" in relay("explain", claude.name).stdout
+    claude.print("@memory:save drawn\n")
+    wait_until(lambda: [e["body"] for e in claude.events("directive")] == ["drawn"])
+    claude.fire("UserPromptSubmit", prompt="again")
+    assert "they tell what it does and what it says" in relay("explain", claude.name).stdout
