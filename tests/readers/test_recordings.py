@@ -2,8 +2,8 @@
 
 recordings/          120 x 40
 recordings/resized/  60 and 200 columns, another size in the middle, typed directives, tools that print them.
-                     (A form's indents are as the agent draws them.)  aider-*: its live display failed to erase
-                     itself (torn), and erased its text later (erased).
+                     (A form's indents are as the agent draws them.)
+                     aider-*: its live display failed to erase itself, and may have erased the text later.
 """
 
 from __future__ import annotations
