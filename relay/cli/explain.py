@@ -26,7 +26,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(printable_json(answer, indent=2))
         return 0
-    print(f"{session.name} is {answer['state']}: {visible(answer['reason'])}.")
+    verb = "has" if answer["state"] == "failed" else "is"
+    print(f"{session.name} {verb} {answer['state']}: {visible(answer['reason'])}.")
     if answer.get("rule"):
         print(f"The rule {visible(answer['rule'])!r} of its profile decided, by:")
         for line in answer.get("lines", ()):
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     if answer["waiting"]:
         why = f": {visible(answer['obstacle'])}" if answer["obstacle"] else ""
         print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be typed{why}.")
+    for notice in answer["notices"]:
+        print(f"Not shown to you yet: {visible(notice)}")
     return 0
 
 

@@ -15,8 +15,8 @@ from relay.journal import Journal
 from relay.session.state import Change
 from relay.terminal import status
 
-STANDS = 0.3
-"""Seconds that a prompt must stand."""
+STANDS = 0.8
+"""Seconds that a prompt must stand: agents draw their dialog while a hook may still answer it."""
 
 
 class Alert(Protocol):

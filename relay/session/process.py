@@ -43,7 +43,7 @@ from relay.hooks.services import Member
 from relay.injection import waiting
 from relay.injection.injection import Injection, Kind, Outcome, Result
 from relay.injection.queue import Injector
-from relay.injection.readiness import SCREEN_QUIET, Readiness
+from relay.injection.readiness import SCREEN_QUIET, Readiness, Verdict
 from relay.injection.waiting import Wait
 from relay.journal import Journal, preview
 from relay.memory.store import MemoryStore

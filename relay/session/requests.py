@@ -119,6 +119,7 @@ class Requests:
             "reader": self._session.reader.kind,
             "waiting": injector.pending,
             "obstacle": injector.obstacle,
+            "notices": self._session.terminals.untold,
         }
 
     async def _on_question(self, _: Request) -> Answer:

@@ -41,6 +41,9 @@ HANG_UP = 1.0
 MAX_UNTOLD = 20
 """Notices kept for a person whose screen must not be written into."""
 
+BELL = b"\a"
+"""Written where a notice would spoil the screen: `relay explain` shows it."""
+
 KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
 """Signals that a terminal's keys send: they are for its foreground job."""
 
@@ -100,6 +103,11 @@ class Terminals:
         self._waiting: Lent | None = None
         self._holds = 0
         self._background = False
+
+    @property
+    def untold(self) -> list[str]:
+        """What the person has not been shown: it comes when the terminal is given back."""
+        return list(self._untold)
 
     def adopt(self, client: TerminalClient) -> None:
         """Serve `client`, whose terminal is lent already or will be."""
@@ -220,6 +228,7 @@ class Terminals:
         canonical, _, _ = flags(self._pty.attributes())
         if not self._forwarder.watched or not canonical or screen is None or screen.alternate:
             self._untold.append(text)
+            self._forwarder.aside(BELL)
             return
         start = "\r\n" if screen.cursor[0] else ""
         self._forwarder.show(f"{start}relay: {text}\r\n".encode())
