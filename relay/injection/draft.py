@@ -45,6 +45,7 @@ class Draft:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending = ""  # an unfinished escape sequence
+        self._typed_before = float("-inf")  # `last_typed` without it
         self._text = ""
         self._pasting = False
         self._raw = False  # whether all of the text was typed while the terminal was not canonical
@@ -105,6 +106,8 @@ class Draft:
     def _keys(self, data: bytes, now: float, canonical: bool) -> None:
         if self._pending == "\x1b" and now - self.last_typed > ESCAPE_TIMEOUT:
             self._pending = ""
+        elif self._pending:
+            self.last_typed = self._typed_before  # it may become an answer of the terminal's, typed by nobody
         text = self._pending + self._decoder.decode(data)
         self._pending = ""
         place = 0
@@ -112,7 +115,7 @@ class Draft:
             size = self._paste(text, place) if self._pasting else self._key(text, place, now, canonical)
             if not size:
                 self._pending = text[place:]
-                self.last_typed = now
+                self._typed_before, self.last_typed = self.last_typed, now
                 return
             place += size
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.injection.draft import Draft
@@ -72,6 +72,7 @@ def test_what_the_kernels_line_would_hold(keys: bytes, empty: bool) -> None:
 
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 40)))
+@example(keys=b"\x1b[=a", cuts=[1])  # a terminal's answer, cut behind its ESC
 def test_chunks_do_not_matter(keys: bytes, cuts: list[int]) -> None:
     whole, parts = _draft(keys), Draft()
     edges = sorted({0, *(cut for cut in cuts if cut < len(keys)), len(keys)})
