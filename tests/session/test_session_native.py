@@ -97,6 +97,23 @@ def test_a_model_that_fails_ends_the_turn_with_its_error(relay: Relay) -> None:
     wait_until(lambda: claude.events("state")[-1]["state"] == "failed")
 
 
+def test_a_tool_call_is_told_before_and_after(relay: Relay) -> None:
+    """R54"""
+    config = """
+from relay import on
+
+@on("tool_call")
+def record(event):
+    print(type(event).__name__, event.tool_name, event.tool_input["command"])
+"""
+    claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
+    claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})
+    claude.fire("PostToolUse", tool_name="Bash", tool_input={"command": "ls"}, tool_response="x")
+    wait_until(lambda: len(claude.events("handler_printed")) == 2)
+    printed = [str(e["text"]).strip() for e in claude.events("handler_printed")]
+    assert printed == ["ToolPre Bash ls", "ToolPost Bash ls"]
+
+
 def test_a_tool_that_failed_is_told_with_its_error(relay: Relay) -> None:
     """R37"""
     claude = begun(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="tool_post"))))
