@@ -21,6 +21,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith("RELAY_"):
             del os.environ[name]
+    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:  # nohup, a job in the background: all would inherit it
+            signal.signal(number, handler)
     person = tempfile.mkdtemp(prefix="home-")
     os.environ["HOME"] = person  # shells and language prompts keep a history there
     config.add_cleanup(lambda: shutil.rmtree(person, ignore_errors=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agents import Agent, running
+from couriers import Agent, running
 
 from relay.bus.message import Message, State
 from relay.home import Home

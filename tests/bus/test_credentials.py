@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator
 
 import aiomqtt
-from agents import Agent, eventually, running
+from couriers import Agent, eventually, running
 
 from relay.bus import broker, envelope, presence, topics
 from relay.bus.credentials import Credentials

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from agents import Agent, eventually, running
+from couriers import Agent, eventually, running
 
 from relay import names
 from relay.bus import broker

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agents import Agent, eventually, running
+from couriers import Agent, eventually, running
 
 import debian
 from relay.bus.message import State

@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from agents import Agent, running
+from couriers import Agent, running
 
 from relay.bus import broker, transport
 from relay.bus.broker import Endpoint

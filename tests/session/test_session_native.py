@@ -365,6 +365,7 @@ def test_hooks_that_fall_silent_give_the_screen_its_say_again(relay: Relay) -> N
     try:
         person.wait_for("over")
         person.type("hello\r")
+        person.wait_for("hello")
         claude.print("busy\n")
         wait_until(lambda: "spinner" in relay("explain", claude.name).stdout)
         claude.print("over\n")
