@@ -99,6 +99,7 @@ def _be_session(
             RELAY_SESSION=session_id,
             RELAY_SOCKET=claimed.socket,
         )
+        _add_relay(env)
         command, env, bridge, note = _bridge(options, env, home, claimed)
         claimed.note(os.getpid())  # who the agent's first act descends from, until its own id is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
@@ -171,6 +172,16 @@ def _be_session(
         _tell_end(channel, "the session failed to start; its log is in the state directory.", 70)
     finally:
         os._exit(code)
+
+
+def _add_relay(env: dict[str, str]) -> None:
+    """Have the agent's own shell find `relay`, behind everything that it finds already."""
+    folder = os.path.dirname(sys.executable)  # where a virtual environment has its commands
+    try:
+        resolve("relay", env)
+    except RelayError:
+        if os.access(os.path.join(folder, "relay"), os.X_OK):
+            env["PATH"] = os.pathsep.join((env.get("PATH") or os.defpath, folder))
 
 
 def _bridge(

@@ -210,3 +210,22 @@ def test_a_message_to_a_shell_waits_and_the_person_is_told_why(relay: Relay) -> 
         "a message from you waits, and so do those after it: the profile 'shell' says that nothing is typed "
         'into this program (what is typed would be executed); set inject = "auto" in it to allow that.'
     ]
+
+
+def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
+    """`relay send` there is the agent's word, though `relay` is in no directory of its person's PATH."""
+    bob = Puppet(relay, "Bob").wrap()
+    elsewhere = "/usr/bin:/bin"
+    assert not Path("/usr/bin/relay").exists()
+    relay(
+        "wrap",
+        "-d",
+        "-n",
+        "Alice",
+        "/bin/sh",
+        "-c",
+        "relay send Bob hello; exec cat",
+        env={"PATH": elsewhere},
+    )
+    bob.hears("[/relay")
+    assert bob.texts() == [("Alice", "hello")]
