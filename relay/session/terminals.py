@@ -279,8 +279,8 @@ class Terminals:
                 self._pty.hang_up(signal.SIGHUP) if client.owner else self.detach()
             case {"op": "resume", "foreground": bool(foreground)}:
                 self._background = not foreground
+                self._fit()  # first: what the person types now is meant for a screen of this size
                 self._forwarder.pause(self._background)
-                self._fit()
                 screen = self._reader.screen
                 if foreground and screen is not None and screen.alternate:
                     # It was stopped without warning: nobody but us draws again what it had drawn.
