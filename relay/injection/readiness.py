@@ -228,7 +228,8 @@ def _rules(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict |
     if shown is not None and shown.state == "draft":
         return replace(_by(shown, Readiness.WORKING, "a text stands in its input"), draft=True)
     if shown is not None and shown.state == "failed":
-        if sight.quiet < FAILURE:
+        went_well = any(one.source == "hooks" and one.state == "ready" for one in sight.evidence)
+        if sight.quiet < FAILURE and not went_well:  # else the error is of an earlier turn
             return replace(_by(shown, Readiness.FAILED, "it shows an error"), wait=FAILURE - sight.quiet)
         shown = detect(Look(sight.drawn, sight.title), profile, ("ready",))
     if any(rule.state == "ready" for rule in profile.states):

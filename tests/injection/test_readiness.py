@@ -246,6 +246,8 @@ def _hooks(state: str, age: float, **more: object) -> tuple[Evidence, ...]:
         (AT_INPUT, SCREEN_QUIET, _hooks("working", 9.0), "working"),
         (AT_INPUT, WORK_LEASE, _hooks("working", 9.0), "ready"),
         (UNKNOWN, 60.0, _hooks("working", 60.0), "working"),
+        # A turn that went well after one that failed leaves the error on the screen.
+        (FAILED, SCREEN_QUIET, _hooks("ready", 9.0), "ready"),
         # Nor does an error of Codex's model fire anything.
         (FAILED, SCREEN_QUIET, _hooks("working", 9.0), "working"),
         (FAILED, WORK_LEASE, _hooks("working", 9.0), "failed"),
