@@ -102,7 +102,8 @@ class Turns:
         """Its state was judged: an agent that works by its own rules was given a prompt in its arguments."""
         if verdict.state is Readiness.WORKING and verdict.rule and not verdict.draft:
             self._worked = True
-            self._begin_turns()
+            if not self.native.bridge.kind:  # hooks tell of such a prompt; what only starts may look like work
+                self._begin_turns()
 
     def changed(self, change: Change) -> None:
         """The agent's state is another one, by all that is known."""
