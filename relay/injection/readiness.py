@@ -213,7 +213,8 @@ def _told(sight: Sight, shown: Detection | None) -> Verdict | None:
                     continue
                 return _working(f"{_source(evidence)} that it works", lease - sight.quiet)
             return _working(f"{_source(evidence)} that it works")
-        if evidence.state == "failed" and evidence.age < FAILURE:
+        works_again = shown is not None and shown.state == "working"
+        if evidence.state == "failed" and evidence.age < FAILURE and not works_again:
             why = one_line(evidence.detail, 60) or "it gave no reason"
             return Verdict(
                 Readiness.FAILED, f"{_source(evidence)} that it failed: {why}", FAILURE - evidence.age

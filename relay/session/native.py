@@ -177,8 +177,11 @@ class NativeHooks:
         event = self._agent_end(
             NativeEvent(NativeName.STOP_FAILURE, self.bridge.kind, error=error), success=False
         )
-        self.turn.end()
-        return event if error else None
+        if not error:
+            self.turn.end()
+            return None
+        self.turn.fail(error)
+        return event
 
     def missed(self, began: float) -> bool:
         """A turn that `began` then has ended on the screen. Where no hook told of it, they are not alive."""

@@ -76,6 +76,9 @@ _log = logging.getLogger(__name__)
 SWITCH_INTERVAL = 0.00002
 """Seconds after which the interpreter lets the forward thread in; the default, 5 ms, would be felt as lag."""
 
+LATE = 0.02
+"""Seconds after the moment at which a verdict may change until it is looked at again."""
+
 AFTERTHOUGHT = 10.0
 """Seconds after the person's next prompt in which what the agent said last is still read and acted on."""
 
@@ -123,6 +126,7 @@ class Session:
         self._output_over = asyncio.Event()
         self._started = asyncio.Event()
         self._idle_since = 0.0
+        self._look_again: asyncio.TimerHandle | None = None
         self._bus_trouble = False
 
         self.journal = Journal(started.home.journal, self.id, claim.name, self._journal_failed)
@@ -285,6 +289,14 @@ class Session:
 
     def _on_look(self, verdict: Verdict) -> None:
         self._turns.looked(verdict)
+        if self._look_again is not None:
+            self._look_again.cancel()
+        if verdict.wait is not None:  # time alone may change it, and nobody would tell
+            self._look_again = self.loop.call_later(verdict.wait + LATE, self._look)
+
+    def _look(self) -> None:
+        if not self.state.ended:
+            self.state.look()
 
     def _on_state(self, change: Change) -> None:
         self._attention.changed(change)

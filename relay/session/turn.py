@@ -85,7 +85,7 @@ class Turn:
                 if not self._asking:
                     self._ask(NativeName.NOTIFICATION, kind, event.message)
             case NativeName.STOP_FAILURE:
-                self._over("failed", event.error)
+                self.fail(event.error)
             case NativeName.SESSION_START if event.source != "compact":
                 self.active = False
                 self._asking.clear()
@@ -106,6 +106,10 @@ class Turn:
     def end(self) -> None:
         """The agent has ended its turn."""
         self._over("ready", "")
+
+    def fail(self, error: str) -> None:
+        """The agent's model has failed, and with it the turn."""
+        self._over("failed", error)
 
     def go_on(self, text: str) -> None:
         """The agent was made to go on with `text`."""

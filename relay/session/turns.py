@@ -102,7 +102,7 @@ class Turns:
         """Its state was judged: an agent that works by its own rules was given a prompt in its arguments."""
         if verdict.state is Readiness.WORKING and verdict.rule and not verdict.draft:
             self._worked = True
-            if not self.native.bridge.kind:  # hooks tell of such a prompt; what only starts may look like work
+            if not self.native.bridge.kind:  # they tell of it; what only starts may look like work
                 self._begin_turns()
 
     def changed(self, change: Change) -> None:

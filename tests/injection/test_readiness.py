@@ -248,6 +248,8 @@ def _hooks(state: str, age: float, **more: object) -> tuple[Evidence, ...]:
         (UNKNOWN, 60.0, _hooks("working", 60.0), "working"),
         # A turn that went well after one that failed leaves the error on the screen.
         (FAILED, SCREEN_QUIET, _hooks("ready", 9.0), "ready"),
+        (FAILED, SCREEN_QUIET, _hooks("failed", 9.0), "failed"),
+        (AT_WORK, 0.1, _hooks("failed", 9.0), "working"),
         # Nor does an error of Codex's model fire anything.
         (FAILED, SCREEN_QUIET, _hooks("working", 9.0), "working"),
         (FAILED, WORK_LEASE, _hooks("working", 9.0), "failed"),

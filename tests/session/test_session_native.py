@@ -354,7 +354,6 @@ def test_hooks_that_fall_silent_give_the_screen_its_say_again(relay: Relay) -> N
     (patterns / "claude.toml").write_text('name = "claude"\n' + KNOWN + ready)
     settings(relay, 'teach = "never"\n')
     claude = begun(Claude(relay).wrap())
-    claude.fire("Stop", last_assistant_message="done")
     claude.print("over\n")
     wait_until(
         lambda: claude.events("state")[-1]["state"] == "failed",
