@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -140,23 +140,8 @@ class NativeEvent:
 MAX_MS = 1e12
 """Milliseconds, 30 years: what is more, or no number, is no duration."""
 
-_TEXTS = (
-    "session_id",
-    "cwd",
-    "transcript_path",
-    "prompt",
-    "tool_name",
-    "tool_use_id",
-    "error",
-    "last_assistant_message",
-    "source",
-    "reason",
-    "trigger",
-    "notification_type",
-    "message",
-    "agent_id",
-    "agent_type",
-)
+_TEXTS = tuple(f.name for f in fields(NativeEvent) if f.type == "str" and f.name not in {"agent", "event"})
+"""What is taken from the payload as it stands, if it is text."""
 
 
 def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:

@@ -203,9 +203,21 @@ def _bridge(
 
         directory = _bridge_dir(home, claimed)
         done = setup.bridge(options.profile, command, env, home, directory, claimed.socket)
-    except Exception as error:  # noqa: BLE001 - a fault of ours, which the session tells
+    except Exception as error:  # noqa: BLE001 - a fault of ours, logged, which the session tells
+        _log_fault(home)
         return command, env, "", f"setting it up failed ({type(error).__name__}: {error})"
     return done.command, done.env, done.kind, done.note
+
+
+def _log_fault(home: Home) -> None:
+    """Write the traceback of the exception at hand into the session's log, which is not open yet."""
+    import traceback
+
+    try:
+        with open(os.path.join(home.state_dir, "session.log"), "a", encoding="utf-8") as log:
+            traceback.print_exc(file=log)
+    except OSError:
+        pass  # the person is told all the same
 
 
 def _bridge_dir(home: Home, claimed: Claim) -> str:

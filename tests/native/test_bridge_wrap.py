@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from native.hooked import Claude, Json
+from relay.home import Home
 from relay.native.setup import call
+from relay.session import launch
+from relay.session.claim import claim
+from relay.session.options import Options
 from session.puppet import project
 from support import Relay, wait_until
 
@@ -207,3 +211,19 @@ def test_a_wrong_relay_hook_is_told(relay: Relay, words: list[str]) -> None:
 def test_its_help_names_the_options(relay: Relay) -> None:
     assert "--agent" in relay("hook", "--help").stdout
     assert os.environ.get("RELAY_SOCKET") is None
+
+
+def test_a_fault_of_ours_keeps_no_agent_from_starting(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged with its traceback, and the session has a note for the person."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("by us")
+
+    monkeypatch.setattr("relay.native.setup.bridge", fail)
+    place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
+    claimed = claim(place, "default", "Ann")
+    command, env, kind, note = launch._bridge(Options(["claude"]), {"A": "1"}, place, claimed)
+    claimed.release()
+    assert (command, env, kind) == (["claude"], {"A": "1"}, "")
+    assert "ZeroDivisionError: by us" in note
+    assert "in fail" in (home / "state" / "session.log").read_text()
