@@ -10,7 +10,7 @@ from relay.bus.courier import Courier
 from relay.bus.message import Message, State
 from relay.home import Home
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Agent:
