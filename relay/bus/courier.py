@@ -94,7 +94,7 @@ class Courier:
         self._reannounce = asyncio.Event()
         self._seen: dict[str, float] = {}  # when the ledger last heard of whom
         self._last_status = ""
-        self._ledger.register(self.team, self.name)
+        self._ledger.registry.register(self.team, self.name)
 
     async def run(self) -> None:
         """Be on the bus until cancelled, whatever the broker does. Raises NameInUse; call it once."""
@@ -103,7 +103,7 @@ class Courier:
             stack.enter_context(claim_name(self._home, self.team, self.name))
             if self._external is None:
                 stack.enter_context(broker.use(self._home))
-            self._ledger.recover(self.team, self.name)
+            self._ledger.inbox.recover(self.team, self.name)
             self._ledger.prune()
             failures = 0
             while True:
@@ -137,14 +137,14 @@ class Courier:
 
     def waiting(self) -> list[Message]:
         """What is stored for this agent and not yet being typed, in order."""
-        return self._ledger.waiting(self.team, self.name)
+        return self._ledger.inbox.waiting(self.team, self.name)
 
     def injecting(self, id: str) -> None:
         """Note that typing message `id` begins: if this process dies now, it counts as uncertain.
 
         Raises MessageRefused when it must not be typed any more (the person dropped it).
         """
-        self._ledger.injecting(self.team, self.name, id)
+        self._ledger.inbox.injecting(self.team, self.name, id)
 
     def settle(
         self,
@@ -159,12 +159,12 @@ class Courier:
 
         Or stored: it was not typed after `injecting`, and waits again.
         """
-        self._ledger.settle(self.team, self.name, id, state, detail, route=route, role=role)
+        self._ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
         self._receipts.set()
 
     def roster(self) -> list[Presence]:
         """Everybody known in the team, by name; who of this home is there, whatever the broker has told."""
-        everybody = self._roster.list(self._ledger.known(self.team))
+        everybody = self._roster.list(self._ledger.registry.known(self.team))
         return [
             replace(each, online=each.online or is_present(self._home, self.team, each.name))
             for each in everybody
@@ -272,10 +272,10 @@ class Courier:
 
     def _take(self, item: Parcel | Receipt) -> None:
         if isinstance(item, Receipt):
-            self._ledger.receipt(self.team, item)
+            self._ledger.outbox.receipt(self.team, item)
             self._tell_outcomes()
             return
-        for message in self._ledger.store(self.team, item):
+        for message in self._ledger.inbox.store(self.team, item):
             self._call(self._on_message, message)
         self._receipts.set()
 
@@ -291,20 +291,20 @@ class Courier:
             return
         self._note_seen(heard.name, time.time() if heard.online and not inbound.retained else heard.seen)
         if self._roster.hear(heard, retained=inbound.retained):
-            self._ledger.appeared(self.team, heard.name, self.name)
+            self._ledger.outbox.appeared(self.team, heard.name, self.name)
             if self._publisher is not None:
                 self._publisher.wake()
 
     def _note_seen(self, name: str, seen: float) -> None:
         """Keep in the ledger who was here when, to the hour."""
         if seen - self._seen.get(names.key(name), float("-inf")) >= SEEN_EVERY:
-            self._ledger.register(self.team, name, seen)
+            self._ledger.registry.register(self.team, name, seen)
             self._seen[names.key(name)] = seen
 
     async def _send_receipts(self, transport: Transport) -> None:
         while True:
             self._receipts.clear()
-            receipts = self._ledger.receipts(self.team, self.name, IN_FLIGHT)
+            receipts = self._ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
             if not receipts:
                 await self._receipts.wait()
                 continue
@@ -314,10 +314,10 @@ class Courier:
                     for receipt in receipts
                 )
             )
-            self._ledger.receipted(self.team, receipts)
+            self._ledger.inbox.receipted(self.team, receipts)
 
     def _tell_outcomes(self) -> None:
-        for message in self._ledger.outcomes(self.team, self.name):
+        for message in self._ledger.outbox.outcomes(self.team, self.name):
             self._call(self._on_outcome, message)
 
     def _status(self, text: str) -> None:

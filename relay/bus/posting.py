@@ -23,22 +23,22 @@ def post(
     """
     _check(body)
     if names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
-        return ledger.send(team, sender, [names.PERSON], body, thread, arrived=True)
+        return ledger.outbox.send(team, sender, [names.PERSON], body, thread, arrived=True)
     if to == EVERYBODY:
-        present = [name for name in ledger.known(team, LATELY) if not names.same(name, sender)]
+        present = [name for name in ledger.registry.known(team, LATELY) if not names.same(name, sender)]
         if not present:
             raise UnknownRecipient(
                 f"nobody else is in team {team!a}, or was within a day; `relay wrap` starts an agent."
             )
-        return ledger.send(team, sender, present, body, thread)
-    others = [name for name in ledger.known(team) if not names.same(name, sender)]
+        return ledger.outbox.send(team, sender, present, body, thread)
+    others = [name for name in ledger.registry.known(team) if not names.same(name, sender)]
     if to.startswith("#"):
         raise MessageRefused(f"{to!a} is a channel, and there are none yet; send to a name or to '*'.")
     if names.same(to, sender):
         raise MessageRefused(f"{to!a} is the sender itself; send to somebody else.")
     for name in others:
         if names.same(name, to):
-            return ledger.send(team, sender, [name], body, thread)
+            return ledger.outbox.send(team, sender, [name], body, thread)
     suggestion = names.suggest(to, others)
     if suggestion is not None:
         advice = f"Did you mean {suggestion}?"

@@ -55,7 +55,7 @@ class Publisher:
 
     async def run(self) -> None:
         """Publish for ever. Raises ConnectionLost and LedgerError."""
-        self._ledger.resume(self._team, self._sender)
+        self._ledger.outbox.resume(self._team, self._sender)
         while True:
             self._wake.clear()
             if not await self.publish_due():
@@ -63,7 +63,7 @@ class Publisher:
 
     async def publish_due(self) -> bool:
         """Publish one batch; whether there was anything."""
-        parcels = self._ledger.claim(self._team, self._sender, self._delay, IN_FLIGHT)
+        parcels = self._ledger.outbox.claim(self._team, self._sender, self._delay, IN_FLIGHT)
         await asyncio.gather(
             *(
                 self._transport.publish(
@@ -73,14 +73,14 @@ class Publisher:
             )
         )
         if parcels:
-            self._ledger.sent(parcel.message.id for parcel in parcels)
+            self._ledger.outbox.sent(parcel.message.id for parcel in parcels)
         return bool(parcels)
 
     def _delay(self, receiver: str, attempt: int) -> float | None:
         return retry_delay(attempt) if self._online(receiver) else None
 
     async def _until_due(self) -> None:
-        due = self._ledger.next_due(self._team, self._sender)
+        due = self._ledger.outbox.next_due(self._team, self._sender)
         seconds = _LOOK_AGAIN if due is None else min(_LOOK_AGAIN, max(0.0, due - time.time()))
         try:
             async with asyncio.timeout(seconds):

@@ -62,7 +62,7 @@ class Substitutes:
         """Work for ever. Raises LedgerError."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                for sender in self._ledger.senders_with_mail(self._team):
+                for sender in self._ledger.outbox.senders_with_mail(self._team):
                     key = names.key(sender)
                     if key not in self._active and not is_present(self._home, self._team, sender):
                         self._active[key] = None
@@ -100,4 +100,4 @@ class Substitutes:
                     item = decode(inbound.payload, topic)
                     # Messages wait in the sender's own mailbox.
                     if isinstance(item, Receipt):
-                        self._ledger.receipt(self._team, item)
+                        self._ledger.outbox.receipt(self._team, item)

@@ -137,7 +137,7 @@ def test_what_cannot_be_sent_is_said(
 ) -> None:
     with Ledger(home.ledger) as ledger:
         for name in ("Alice", "Bob"):
-            ledger.register("default", name)
+            ledger.registry.register("default", name)
         with pytest.raises(error, match=words) as caught:
             post(ledger, "default", "Alice", to, body)
         assert ledger.messages() == []
@@ -148,7 +148,7 @@ def test_what_cannot_be_sent_is_said(
 
 def test_nobody_to_send_to_is_said(home: Home) -> None:
     with Ledger(home.ledger) as ledger:
-        ledger.register("default", "Alice")
+        ledger.registry.register("default", "Alice")
         with pytest.raises(UnknownRecipient, match="nobody else is in team"):
             post(ledger, "default", "Alice", "*", "hello")
         with pytest.raises(UnknownRecipient, match="Nobody was ever in it"):
@@ -222,7 +222,7 @@ def test_a_broker_that_hangs_delays_messages_and_nothing_else(home: Home) -> Non
 def test_thousands_of_messages_wait_and_arrive_in_order(home: Home) -> None:
     async def scenario() -> None:
         with Ledger(home.ledger) as ledger:
-            ledger.register("default", "Bob")
+            ledger.registry.register("default", "Bob")
         alice = Agent(home, "Alice")
         for number in range(1000):
             alice.courier.send("Bob", str(number))

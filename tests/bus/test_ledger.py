@@ -51,7 +51,7 @@ def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
 
 
 def claim(ledger: Ledger, sender: str = "Alice", limit: int = 100) -> list[Parcel]:
-    return ledger.claim(TEAM, sender, lambda *_: 5.0, limit)
+    return ledger.outbox.claim(TEAM, sender, lambda *_: 5.0, limit)
 
 
 def state(ledger: Ledger, id: str) -> State:
@@ -63,115 +63,115 @@ def bodies(messages: list[Message]) -> list[str]:
 
 
 def test_a_message_goes_through_its_states(ledger: Ledger, far: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "hello", "thread-1")
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", "thread-1")
     assert state(ledger, sent.id) is State.QUEUED
     (parcel,) = claim(ledger)
     assert parcel.message == sent
-    ledger.sent([sent.id])
+    ledger.outbox.sent([sent.id])
     assert state(ledger, sent.id) is State.SENT
 
-    assert far.store(TEAM, parcel) == [replace(sent, state=State.STORED)]
-    (receipt,) = far.receipts(TEAM, "bob", 10)
-    ledger.receipt(TEAM, receipt)
-    far.receipted(TEAM, [receipt])
-    assert far.receipts(TEAM, "Bob", 10) == []
+    assert far.inbox.store(TEAM, parcel) == [replace(sent, state=State.STORED)]
+    (receipt,) = far.inbox.receipts(TEAM, "bob", 10)
+    ledger.outbox.receipt(TEAM, receipt)
+    far.inbox.receipted(TEAM, [receipt])
+    assert far.inbox.receipts(TEAM, "Bob", 10) == []
     assert state(ledger, sent.id) is State.STORED
 
-    far.injecting(TEAM, "Bob", sent.id)
-    assert far.waiting(TEAM, "Bob") == []
-    far.settle(TEAM, "Bob", sent.id, State.INJECTED)
-    (receipt,) = far.receipts(TEAM, "Bob", 10)
-    ledger.receipt(TEAM, receipt)
+    far.inbox.injecting(TEAM, "Bob", sent.id)
+    assert far.inbox.waiting(TEAM, "Bob") == []
+    far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
+    (receipt,) = far.inbox.receipts(TEAM, "Bob", 10)
+    ledger.outbox.receipt(TEAM, receipt)
     assert state(ledger, sent.id) is State.INJECTED
-    assert [m.state for m in ledger.outcomes(TEAM, "Alice")] == [State.INJECTED]
-    assert ledger.outcomes(TEAM, "Alice") == []
+    assert [m.state for m in ledger.outbox.outcomes(TEAM, "Alice")] == [State.INJECTED]
+    assert ledger.outbox.outcomes(TEAM, "Alice") == []
 
 
 def test_a_message_within_one_home_is_listed_once_with_one_state(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "hello")
-    ledger.store(TEAM, claim(ledger)[0])
-    ledger.settle(TEAM, "Bob", sent.id, State.REJECTED, "no")
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+    ledger.inbox.store(TEAM, claim(ledger)[0])
+    ledger.inbox.settle(TEAM, "Bob", sent.id, State.REJECTED, "no")
     (entry,) = ledger.messages()
     assert (entry.message.state, entry.message.detail) == (State.REJECTED, "no")
 
 
 def test_the_same_message_again_is_stored_once_and_receipted_again(ledger: Ledger, far: Ledger) -> None:
-    ledger.send(TEAM, "Alice", ["Bob"], "hello")
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
     (parcel,) = claim(ledger)
-    assert len(far.store(TEAM, parcel)) == 1
-    far.receipted(TEAM, far.receipts(TEAM, "Bob", 10))
-    assert far.store(TEAM, parcel) == []
-    assert len(far.waiting(TEAM, "Bob")) == 1
-    assert len(far.receipts(TEAM, "Bob", 10)) == 1
+    assert len(far.inbox.store(TEAM, parcel)) == 1
+    far.inbox.receipted(TEAM, far.inbox.receipts(TEAM, "Bob", 10))
+    assert far.inbox.store(TEAM, parcel) == []
+    assert len(far.inbox.waiting(TEAM, "Bob")) == 1
+    assert len(far.inbox.receipts(TEAM, "Bob", 10)) == 1
 
 
 def test_a_published_message_is_due_again_after_its_delay_only(ledger: Ledger, clock: Clock) -> None:
-    ledger.send(TEAM, "Alice", ["Bob"], "hello")
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
     assert len(claim(ledger)) == 1
     assert claim(ledger) == []
-    assert ledger.next_due(TEAM, "Alice") == 1005.0
+    assert ledger.outbox.next_due(TEAM, "Alice") == 1005.0
     clock.now += 5
     assert len(claim(ledger)) == 1
 
 
 def test_a_message_for_one_who_is_away_waits_until_he_appears(ledger: Ledger, clock: Clock) -> None:
-    ledger.send(TEAM, "Alice", ["Bob"], "hello")
-    assert len(ledger.claim(TEAM, "Alice", lambda *_: None, 10)) == 1
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+    assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 10)) == 1
     clock.now += 1e6
-    assert ledger.next_due(TEAM, "Alice") is None
-    ledger.appeared(TEAM, "bob", "Carol")
-    assert ledger.senders_with_mail(TEAM) == ["Alice"]
+    assert ledger.outbox.next_due(TEAM, "Alice") is None
+    ledger.outbox.appeared(TEAM, "bob", "Carol")
+    assert ledger.outbox.senders_with_mail(TEAM) == ["Alice"]
     assert len(claim(ledger)) == 1
 
 
 def test_one_that_overtakes_waits_for_those_before_it(ledger: Ledger, far: Ledger) -> None:
     for number in range(4):
-        ledger.send(TEAM, "Alice", ["Bob"], str(number))
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
     first, second, third, fourth = claim(ledger)
-    assert far.store(TEAM, third) == []
-    assert far.waiting(TEAM, "Bob") == []
-    assert bodies(far.store(TEAM, first)) == ["0"]
-    assert bodies(far.store(TEAM, second)) == ["1", "2"]
-    assert bodies(far.store(TEAM, fourth)) == ["3"]
-    assert bodies(far.waiting(TEAM, "Bob")) == ["0", "1", "2", "3"]
+    assert far.inbox.store(TEAM, third) == []
+    assert far.inbox.waiting(TEAM, "Bob") == []
+    assert bodies(far.inbox.store(TEAM, first)) == ["0"]
+    assert bodies(far.inbox.store(TEAM, second)) == ["1", "2"]
+    assert bodies(far.inbox.store(TEAM, fourth)) == ["3"]
+    assert bodies(far.inbox.waiting(TEAM, "Bob")) == ["0", "1", "2", "3"]
 
 
 def test_pairs_do_not_wait_for_each_other(ledger: Ledger, far: Ledger) -> None:
-    ledger.send(TEAM, "Alice", ["Bob", "Carol"], "lost")
-    ledger.send(TEAM, "Dan", ["Bob"], "from another")
-    assert bodies(far.store(TEAM, claim(ledger, "Dan")[0])) == ["from another"]
-    ledger.send(TEAM, "Alice", ["Carol"], "second")
+    ledger.outbox.send(TEAM, "Alice", ["Bob", "Carol"], "lost")
+    ledger.outbox.send(TEAM, "Dan", ["Bob"], "from another")
+    assert bodies(far.inbox.store(TEAM, claim(ledger, "Dan")[0])) == ["from another"]
+    ledger.outbox.send(TEAM, "Alice", ["Carol"], "second")
     to_carol = [p for p in claim(ledger) if p.message.to == "Carol"]
-    assert bodies(far.store(TEAM, to_carol[1])) == []
-    assert bodies(far.store(TEAM, to_carol[0])) == ["lost", "second"]
+    assert bodies(far.inbox.store(TEAM, to_carol[1])) == []
+    assert bodies(far.inbox.store(TEAM, to_carol[0])) == ["lost", "second"]
 
 
 def test_what_its_sender_gave_up_holds_nothing_back(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    (given_up,) = ledger.send(TEAM, "Alice", ["Bob"], "given up")
-    ledger.send(TEAM, "Alice", ["Bob"], "next")
+    (given_up,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "given up")
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "next")
     parcels = claim(ledger)
-    ledger.sent(p.message.id for p in parcels)
-    assert far.store(TEAM, parcels[1]) == []
-    assert far.receipts(TEAM, "Bob", 10) == [], "it would not be published again"
+    ledger.outbox.sent(p.message.id for p in parcels)
+    assert far.inbox.store(TEAM, parcels[1]) == []
+    assert far.inbox.receipts(TEAM, "Bob", 10) == [], "it would not be published again"
     ledger.drop(given_up.id)
     assert state(ledger, given_up.id) is State.EXPIRED
     (again,) = claim(ledger)
-    assert bodies(far.store(TEAM, again)) == ["next"]
+    assert bodies(far.inbox.store(TEAM, again)) == ["next"]
     # It was on its way all the same: it is taken late, and the sender learns the truth.
-    assert bodies(far.store(TEAM, parcels[0])) == ["given up"]
-    for receipt in far.receipts(TEAM, "Bob", 10):
-        ledger.receipt(TEAM, receipt)
+    assert bodies(far.inbox.store(TEAM, parcels[0])) == ["given up"]
+    for receipt in far.inbox.receipts(TEAM, "Bob", 10):
+        ledger.outbox.receipt(TEAM, receipt)
     assert state(ledger, given_up.id) is State.STORED
 
 
 def test_a_new_ledger_of_the_sender_begins_anew(ledger: Ledger, far: Ledger, tmp_path: Path) -> None:
     for number in range(3):
-        ledger.send(TEAM, "Alice", ["Bob"], str(number))
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
     for parcel in claim(ledger):
-        far.store(TEAM, parcel)
+        far.inbox.store(TEAM, parcel)
     with Ledger(tmp_path / "reinstalled.db") as fresh:
-        fresh.send(TEAM, "Alice", ["Bob"], "fresh")
-        assert bodies(far.store(TEAM, claim(fresh)[0])) == ["fresh"]
+        fresh.outbox.send(TEAM, "Alice", ["Bob"], "fresh")
+        assert bodies(far.inbox.store(TEAM, claim(fresh)[0])) == ["fresh"]
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=6))
@@ -182,38 +182,38 @@ def test_any_order_of_arrival_gives_the_order_of_sending(
     directory = tmp_path_factory.mktemp("ledger")
     with Ledger(directory / "near.db") as near, Ledger(directory / "far.db") as far:
         for number in range(6):
-            near.send(TEAM, "Alice", ["Bob"], str(number))
+            near.outbox.send(TEAM, "Alice", ["Bob"], str(number))
         parcels = claim(near)
         released: list[str] = []
         for index in [*again, *order, *again]:
-            released += bodies(far.store(TEAM, parcels[index]))
-        assert released == bodies(far.waiting(TEAM, "Bob")) == [str(number) for number in range(6)]
+            released += bodies(far.inbox.store(TEAM, parcels[index]))
+        assert released == bodies(far.inbox.waiting(TEAM, "Bob")) == [str(number) for number in range(6)]
 
 
 def test_what_was_being_typed_when_its_receiver_died_is_uncertain(ledger: Ledger) -> None:
     for number in range(3):
-        ledger.send(TEAM, "Alice", ["Bob"], str(number))
-    first, second, third = (parcel.message.id for parcel in claim(ledger) if ledger.store(TEAM, parcel))
-    ledger.injecting(TEAM, "Bob", first)
-    ledger.settle(TEAM, "Bob", first, State.INJECTED)
-    ledger.injecting(TEAM, "Bob", second)
-    assert [m.id for m in ledger.recover(TEAM, "Bob")] == [second]
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+    first, second, third = (parcel.message.id for parcel in claim(ledger) if ledger.inbox.store(TEAM, parcel))
+    ledger.inbox.injecting(TEAM, "Bob", first)
+    ledger.inbox.settle(TEAM, "Bob", first, State.INJECTED)
+    ledger.inbox.injecting(TEAM, "Bob", second)
+    assert [m.id for m in ledger.inbox.recover(TEAM, "Bob")] == [second]
     assert [state(ledger, id) for id in (first, second, third)] == [
         State.INJECTED,
         State.UNCERTAIN,
         State.STORED,
     ]
-    assert [m.id for m in ledger.waiting(TEAM, "Bob")] == [third]
-    assert ledger.recover(TEAM, "Bob") == []
+    assert [m.id for m in ledger.inbox.waiting(TEAM, "Bob")] == [third]
+    assert ledger.inbox.recover(TEAM, "Bob") == []
 
 
 def test_a_settled_message_is_sent_anew_in_a_new_place(ledger: Ledger) -> None:
-    (lost,) = ledger.send(TEAM, "Alice", ["Bob"], "text", "thread")
-    ledger.store(TEAM, claim(ledger)[0])
+    (lost,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text", "thread")
+    ledger.inbox.store(TEAM, claim(ledger)[0])
     with pytest.raises(LedgerError, match="has arrived and waits until Bob is ready"):
         ledger.retry(lost.id[:6])
-    ledger.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
-    ledger.send(TEAM, "Alice", ["Bob"], "later")
+    ledger.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "later")
     again = ledger.retry(lost.id[:6])
     assert (again.body, again.thread, again.state) == ("text", "thread", State.QUEUED)
     assert state(ledger, lost.id) is State.UNCERTAIN
@@ -221,90 +221,90 @@ def test_a_settled_message_is_sent_anew_in_a_new_place(ledger: Ledger) -> None:
 
 
 def test_a_message_that_is_on_its_way_is_tried_at_once(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
     claim(ledger)
     assert ledger.retry(sent.id).id == sent.id
     assert len(claim(ledger)) == 1
 
 
 def test_a_dropped_message_is_not_typed_and_a_settled_one_not_listed(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
     (parcel,) = claim(ledger)
-    ledger.store(TEAM, parcel)
+    ledger.inbox.store(TEAM, parcel)
     ledger.drop(sent.id)
-    assert ledger.waiting(TEAM, "Bob") == []
+    assert ledger.inbox.waiting(TEAM, "Bob") == []
     assert state(ledger, sent.id) is State.REJECTED
     ledger.drop(sent.id)
     assert ledger.messages() == []
-    assert ledger.store(TEAM, parcel) == []
-    assert ledger.waiting(TEAM, "Bob") == []
+    assert ledger.inbox.store(TEAM, parcel) == []
+    assert ledger.inbox.waiting(TEAM, "Bob") == []
 
 
 def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
     """The receiver's session holds it already when the person drops it."""
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
-    ledger.store(TEAM, claim(ledger)[0])
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.drop(sent.id)
     with pytest.raises(MessageRefused, match="dropped"):
-        ledger.injecting(TEAM, "Bob", sent.id)
-    ledger.settle(TEAM, "Bob", sent.id, State.STORED)
-    assert ledger.waiting(TEAM, "Bob") == []
+        ledger.inbox.injecting(TEAM, "Bob", sent.id)
+    ledger.inbox.settle(TEAM, "Bob", sent.id, State.STORED)
+    assert ledger.inbox.waiting(TEAM, "Bob") == []
     assert state(ledger, sent.id) is State.REJECTED
 
 
 def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
-    ledger.store(TEAM, claim(ledger)[0])
-    ledger.injecting(TEAM, "Bob", sent.id)
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    ledger.inbox.store(TEAM, claim(ledger)[0])
+    ledger.inbox.injecting(TEAM, "Bob", sent.id)
     with pytest.raises(LedgerError, match="cannot be dropped any more"):
         ledger.drop(sent.id)
     assert state(ledger, sent.id) is State.STORED
-    ledger.settle(TEAM, "Bob", sent.id, State.INJECTED)
+    ledger.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
     assert state(ledger, sent.id) is State.INJECTED
 
 
 def test_what_has_arrived_in_another_home_cannot_be_dropped_here(ledger: Ledger, far: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
-    far.store(TEAM, claim(ledger)[0])
-    for receipt in far.receipts(TEAM, "Bob", 10):
-        ledger.receipt(TEAM, receipt)
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    far.inbox.store(TEAM, claim(ledger)[0])
+    for receipt in far.inbox.receipts(TEAM, "Bob", 10):
+        ledger.outbox.receipt(TEAM, receipt)
     with pytest.raises(LedgerError, match="another home"):
         ledger.drop(sent.id)
-    far.settle(TEAM, "Bob", sent.id, State.INJECTED)
-    for receipt in far.receipts(TEAM, "Bob", 10):
-        ledger.receipt(TEAM, receipt)
+    far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
+    for receipt in far.inbox.receipts(TEAM, "Bob", 10):
+        ledger.outbox.receipt(TEAM, receipt)
     assert state(ledger, sent.id) is State.INJECTED
 
 
 def test_what_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
-    ledger.store(TEAM, claim(ledger)[0])
-    ledger.injecting(TEAM, "Bob", sent.id)
-    assert ledger.waiting(TEAM, "Bob") == []
-    ledger.settle(TEAM, "Bob", sent.id, State.STORED)
-    assert bodies(ledger.waiting(TEAM, "Bob")) == ["text"]
-    assert ledger.recover(TEAM, "Bob") == []
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    ledger.inbox.store(TEAM, claim(ledger)[0])
+    ledger.inbox.injecting(TEAM, "Bob", sent.id)
+    assert ledger.inbox.waiting(TEAM, "Bob") == []
+    ledger.inbox.settle(TEAM, "Bob", sent.id, State.STORED)
+    assert bodies(ledger.inbox.waiting(TEAM, "Bob")) == ["text"]
+    assert ledger.inbox.recover(TEAM, "Bob") == []
     ledger.drop(sent.id)
-    assert ledger.waiting(TEAM, "Bob") == []
+    assert ledger.inbox.waiting(TEAM, "Bob") == []
 
 
 def test_one_that_is_dropped_while_it_is_held_back_is_never_released(ledger: Ledger) -> None:
     for number in range(3):
-        ledger.send(TEAM, "Alice", ["Bob"], str(number))
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
     first, second, third = claim(ledger)
-    assert ledger.store(TEAM, second) == []
+    assert ledger.inbox.store(TEAM, second) == []
     ledger.drop(second.message.id)
-    assert bodies(ledger.store(TEAM, first)) == ["0"]
-    assert bodies(ledger.store(TEAM, third)) == ["2"]
-    assert bodies(ledger.waiting(TEAM, "Bob")) == ["0", "2"]
+    assert bodies(ledger.inbox.store(TEAM, first)) == ["0"]
+    assert bodies(ledger.inbox.store(TEAM, third)) == ["2"]
+    assert bodies(ledger.inbox.waiting(TEAM, "Bob")) == ["0", "2"]
     assert state(ledger, second.message.id) is State.REJECTED
 
 
 def test_a_dropped_message_is_not_taken_within_its_home(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
     (parcel,) = claim(ledger)
     ledger.drop(sent.id)
-    assert ledger.store(TEAM, parcel) == []
+    assert ledger.inbox.store(TEAM, parcel) == []
     assert state(ledger, sent.id) is State.EXPIRED
 
 
@@ -317,38 +317,38 @@ def test_a_dropped_message_is_not_taken_within_its_home(ledger: Ledger) -> None:
     ],
 )
 def test_a_receipt_from_another_than_the_receiver_changes_nothing(ledger: Ledger, receipt: Receipt) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
-    ledger.receipt(TEAM, replace(receipt, id=receipt.id.replace("ID", sent.id)))
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    ledger.outbox.receipt(TEAM, replace(receipt, id=receipt.id.replace("ID", sent.id)))
     assert state(ledger, sent.id) is State.QUEUED
 
 
 def test_a_message_with_somebody_elses_id_changes_nothing_of_his(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
     forged = Parcel(replace(sent, sender="Mallory"), "origin", 1, 1)
-    assert len(ledger.store(TEAM, forged)) == 1
+    assert len(ledger.inbox.store(TEAM, forged)) == 1
     assert state(ledger, sent.id) is State.QUEUED
-    assert bodies(ledger.store(TEAM, claim(ledger)[0])) == ["text"]
+    assert bodies(ledger.inbox.store(TEAM, claim(ledger)[0])) == ["text"]
 
 
 def test_states_never_go_back(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "text")
-    ledger.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.INJECTED))
-    ledger.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.STORED))
-    ledger.sent([sent.id])
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    ledger.outbox.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.INJECTED))
+    ledger.outbox.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.STORED))
+    ledger.outbox.sent([sent.id])
     assert state(ledger, sent.id) is State.INJECTED
 
 
 def test_names_are_remembered_as_they_were_spelled_last(ledger: Ledger) -> None:
     for name in ("Bob", "alice", "Alice"):
-        ledger.register(TEAM, name)
-    ledger.register("other", "Carol")
-    assert ledger.known("DEFAULT") == ["Alice", "Bob"]
+        ledger.registry.register(TEAM, name)
+    ledger.registry.register("other", "Carol")
+    assert ledger.registry.known("DEFAULT") == ["Alice", "Bob"]
 
 
 def test_the_list_is_filtered_and_limited(ledger: Ledger) -> None:
-    ledger.send(TEAM, "Alice", ["Bob"], "1")
-    ledger.send(TEAM, "Bob", ["Alice"], "2")
-    ledger.send("other", "Carol", ["Dan"], "3")
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "1")
+    ledger.outbox.send(TEAM, "Bob", ["Alice"], "2")
+    ledger.outbox.send("other", "Carol", ["Dan"], "3")
 
     def listed(**filters: str | int) -> list[str]:
         return bodies([entry.message for entry in ledger.messages(**filters)])  # type: ignore[arg-type]
@@ -362,19 +362,19 @@ def test_the_list_is_filtered_and_limited(ledger: Ledger) -> None:
 
 
 def test_ids_are_found_by_their_beginning(ledger: Ledger) -> None:
-    (sent,) = ledger.send(TEAM, "Alice", ["Bob"], "1")
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "1")
     assert ledger.find(sent.id[:5]).message == sent
     for wrong in ("zz", "%", "_"):
         with pytest.raises(LedgerError, match="no message has an id that begins with"):
             ledger.find(wrong)
-    ledger.send(TEAM, "Alice", ["Bob"], "2")
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "2")
     with pytest.raises(LedgerError, match="several messages"):
         ledger.find("")
 
 
 def test_old_settled_messages_are_forgotten_and_others_never(ledger: Ledger, clock: Clock) -> None:
-    done, open_ = (ledger.send(TEAM, "Alice", ["Bob"], body)[0] for body in ("done", "open"))
-    ledger.receipt(TEAM, Receipt(done.id, "Bob", "Alice", State.INJECTED))
+    done, open_ = (ledger.outbox.send(TEAM, "Alice", ["Bob"], body)[0] for body in ("done", "open"))
+    ledger.outbox.receipt(TEAM, Receipt(done.id, "Bob", "Alice", State.INJECTED))
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()
     assert [entry.message.id for entry in ledger.messages()] == [open_.id]
@@ -384,11 +384,11 @@ def test_processes_that_claim_at_once_never_get_the_same(tmp_path: Path) -> None
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         for number in range(300):
-            ledger.send(TEAM, "Alice", ["Bob"], str(number))
+            ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
     code = (
         "import sys\nfrom pathlib import Path\nfrom relay.bus.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
-        "while parcels := ledger.claim('default', 'Alice', lambda *_: None, 7):\n"
+        "while parcels := ledger.outbox.claim('default', 'Alice', lambda *_: None, 7):\n"
         "    print(*(p.message.body for p in parcels), sep='\\n')\n"
     )
     claimers = [
@@ -404,7 +404,7 @@ def test_what_was_committed_survives_kill_minus_nine(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom relay.bus.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
-        "while True:\n    print(ledger.send('default', 'Alice', ['Bob'], 'x')[0].id, flush=True)\n"
+        "while True:\n    print(ledger.outbox.send('default', 'Alice', ['Bob'], 'x')[0].id, flush=True)\n"
     )
     writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
@@ -428,7 +428,7 @@ def test_a_damaged_ledger_is_said(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         for _ in range(200):
-            ledger.send(TEAM, "Alice", ["Bob"], "x" * 500)
+            ledger.outbox.send(TEAM, "Alice", ["Bob"], "x" * 500)
     data = bytearray(path.read_bytes())
     data[4096:] = os.urandom(len(data) - 4096)
     path.write_bytes(data)
@@ -451,9 +451,9 @@ def test_a_ledger_of_the_first_version_goes_on_working(tmp_path: Path) -> None:
     """What an older relay wrote stays, and how a message is delivered is written down from now on."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
-        (old,) = ledger.send(TEAM, "Alice", ["Bob"], "old")
-        (parcel,) = ledger.claim(TEAM, "Alice", lambda *_: None, 1)
-        ledger.store(TEAM, parcel)
+        (old,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "old")
+        (parcel,) = ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 1)
+        ledger.inbox.store(TEAM, parcel)
     db = sqlite3.connect(path)
     for table in ("outbox", "inbox"):
         for column in ("route", "role"):
@@ -461,8 +461,8 @@ def test_a_ledger_of_the_first_version_goes_on_working(tmp_path: Path) -> None:
     db.execute("PRAGMA user_version = 1")
     db.close()
     with Ledger(path) as ledger, Ledger(path) as other:
-        assert [message.id for message in other.waiting(TEAM, "Bob")] == [old.id]
-        ledger.settle(TEAM, "Bob", old.id, State.INJECTED, route="native", role="system")
+        assert [message.id for message in other.inbox.waiting(TEAM, "Bob")] == [old.id]
+        ledger.inbox.settle(TEAM, "Bob", old.id, State.INJECTED, route="native", role="system")
         (entry,) = other.messages()
         assert (entry.message.route, entry.message.role) == ("native", "system")
 
@@ -470,14 +470,14 @@ def test_a_ledger_of_the_first_version_goes_on_working(tmp_path: Path) -> None:
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
     """Also one in another home, from the receipt."""
     with Ledger(tmp_path / "here") as here, Ledger(tmp_path / "there") as there:
-        (message,) = here.send(TEAM, "Alice", ["Bob"], "hello")
-        (parcel,) = here.claim(TEAM, "Alice", lambda *_: None, 1)
-        there.store(TEAM, parcel)
-        there.settle(TEAM, "Bob", message.id, State.UNCERTAIN, "not seen", route="typed", role="user")
-        there.settle(TEAM, "Bob", message.id, State.INJECTED, route="typed", role="user")
-        (receipt,) = there.receipts(TEAM, "Bob", 10)
-        here.receipt(TEAM, receipt)
-        (known,) = here.outcomes(TEAM, "Alice")
+        (message,) = here.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+        (parcel,) = here.outbox.claim(TEAM, "Alice", lambda *_: None, 1)
+        there.inbox.store(TEAM, parcel)
+        there.inbox.settle(TEAM, "Bob", message.id, State.UNCERTAIN, "not seen", route="typed", role="user")
+        there.inbox.settle(TEAM, "Bob", message.id, State.INJECTED, route="typed", role="user")
+        (receipt,) = there.inbox.receipts(TEAM, "Bob", 10)
+        here.outbox.receipt(TEAM, receipt)
+        (known,) = here.outbox.outcomes(TEAM, "Alice")
         assert (known.state, known.detail) == (State.INJECTED, None)
         assert known.public()["route"] == "typed" and known.public()["role"] == "user"
 
@@ -488,26 +488,26 @@ def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_locked_ledger_is_said(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.bus.ledger.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("relay.bus.database.BUSY_SECONDS", 0.01)
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with (
         pytest.raises(LedgerError, match="another process keeps it locked"),
         Ledger(tmp_path / "ledger.db") as second,
     ):
-        second.send(TEAM, "Alice", ["Bob"], "x")
+        second.outbox.send(TEAM, "Alice", ["Bob"], "x")
     other.close()
 
 
 def test_a_full_disk_is_said_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
-        (kept,) = ledger.send(TEAM, "Alice", ["Bob"], "kept")
+        (kept,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "kept")
     code = (
         "import sys\nfrom pathlib import Path\nfrom relay.bus.ledger import Ledger\n"
         "from relay.errors import LedgerError\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
-        "try:\n    while True: ledger.send('default', 'Alice', ['Bob'], 'x' * 60000)\n"
+        "try:\n    while True: ledger.outbox.send('default', 'Alice', ['Bob'], 'x' * 60000)\n"
         "except LedgerError as error:\n    print(error)\n"
     )
 

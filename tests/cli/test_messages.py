@@ -17,9 +17,9 @@ from support import Relay
 @pytest.fixture
 def ledger(home: Path) -> Ledger:
     found = Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger)
-    found.send("default", "Alice", ["Bob"], "first")
-    found.send("default", "Bob", ["Alice"], "second \x1b[31mred\x1b[0m \u202egnihtemos", "thread")
-    found.send("other", "Carol", ["Dan"], "third")
+    found.outbox.send("default", "Alice", ["Bob"], "first")
+    found.outbox.send("default", "Bob", ["Alice"], "second \x1b[31mred\x1b[0m \u202egnihtemos", "thread")
+    found.outbox.send("other", "Carol", ["Dan"], "third")
     return found
 
 
@@ -65,8 +65,8 @@ def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:
     """Above C0, which JSON itself escapes, there are DEL, C1 (CSI as one character) and bidi controls."""
     nasty = "\x7f \x9b31m \u202e \u2066"
     with ledger:
-        ledger.register("default", "Bob")
-        ledger.send("default", "Alice", ["Bob"], nasty)
+        ledger.registry.register("default", "Bob")
+        ledger.outbox.send("default", "Alice", ["Bob"], nasty)
         shown = relay("messages", "--json")
         Journal(relay.home / "state" / "events.jsonl", "session", "Alice").write("notice", text=nasty)
     sent = relay("send", "--json", "Bob", nasty)
@@ -79,7 +79,7 @@ def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:
 def test_only_the_latest_are_shown_unless_asked(relay: Relay, home: Path) -> None:
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
         for number in range(1, 61):
-            ledger.send("default", "Alice", ["Bob"], f"body {number}")
+            ledger.outbox.send("default", "Alice", ["Bob"], f"body {number}")
     done = relay("messages")
     assert len(done.stdout.splitlines()) == 50
     assert done.stdout.splitlines()[-1].endswith("body 60")
@@ -119,9 +119,9 @@ def test_it_follows_what_is_new_and_what_changes(relay: Relay, ledger: Ledger) -
 
         try:
             assert following() == ("third", "queued")
-            (sent,) = ledger.send("default", "Alice", ["Bob"], "new")
+            (sent,) = ledger.outbox.send("default", "Alice", ["Bob"], "new")
             assert following() == ("new", "queued")
-            ledger.sent([sent.id])
+            ledger.outbox.sent([sent.id])
             assert following() == ("new", "sent")
         finally:
             follower.kill()

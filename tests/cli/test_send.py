@@ -29,7 +29,7 @@ def bob(relay: Relay) -> Relay:
 def absent(relay: Relay, home: Path) -> Relay:
     """A home in which Bob is known, and nobody runs."""
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
-        ledger.register("default", "Bob")
+        ledger.registry.register("default", "Bob")
     return relay
 
 
@@ -110,9 +110,9 @@ def test_a_message_without_a_clear_end_is_sent_again_or_dropped(absent: Relay, h
     absent("send", "Bob", "text")
     id = rows(absent)[0]["id"]
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
-        (parcel,) = ledger.claim("default", "you", lambda *_: None, 1)
-        ledger.store("default", parcel)
-        ledger.settle("default", "Bob", id, State.UNCERTAIN)
+        (parcel,) = ledger.outbox.claim("default", "you", lambda *_: None, 1)
+        ledger.inbox.store("default", parcel)
+        ledger.inbox.settle("default", "Bob", id, State.UNCERTAIN)
     done = absent("retry", id[:6])
     assert "is sent again to Bob as" in done.stdout
     assert [row["state"] for row in rows(absent)] == ["uncertain", "queued"]

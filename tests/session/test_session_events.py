@@ -55,7 +55,7 @@ async def second(event, ctx):
 """,
     )
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
-        ledger.register("default", "Alice")
+        ledger.registry.register("default", "Alice")
         post(ledger, "default", "you", "Alice", "mail")
     alice = Puppet(relay, "Alice").wrap(
         "--ready", "@memory:save the mat hides a key\n", cwd=folder, options=("--task", "tidy up")

@@ -90,7 +90,7 @@ def test_a_broker_that_hangs_delays_nothing(relay: Relay) -> None:
     with server(silence) as port:
         alice = Puppet(relay, "Alice").wrap(options=("--broker", f"mqtt://127.0.0.1:{port}"))
         with Ledger(Home.from_env(relay.environment).ledger) as ledger:
-            ledger.register("default", "Bob")
+            ledger.registry.register("default", "Bob")
         alice.say("@relay:Bob hello\n@relay:Alice wrong")
         alice.hears("is the sender itself")
         assert "offline" not in alice.heard  # nobody knows

@@ -99,7 +99,7 @@ def test_an_agent_may_not_trust_files(relay: Relay, tmp_path: Path, hidden: bool
 @pytest.mark.parametrize("command", ["retry", "drop"])
 def test_an_agent_may_not_retry_or_drop_what_others_sent(relay: Relay, tmp_path: Path, command: str) -> None:
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
-        ledger.register("default", "Bob")
+        ledger.registry.register("default", "Bob")
         (message,) = post(ledger, "default", "you", "Bob", "from the person")
         agent = Agent(relay, tmp_path, f"relay {command} {message.id}")
         assert agent.code == 1

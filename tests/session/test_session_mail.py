@@ -90,9 +90,9 @@ def test_a_message_in_a_hooks_reply_is_settled_as_what_became_of_it(home: Path, 
             agent.begin, agent.end_of = mail.typing, mail.typed
             with Ledger(place.ledger) as ledger:
                 for body in ("one", "two"):
-                    ledger.send("default", "Alice", ["Bob"], body)
-                for parcel in ledger.claim("default", "Alice", lambda *_: None, 2):
-                    ledger.store("default", parcel)
+                    ledger.outbox.send("default", "Alice", ["Bob"], body)
+                for parcel in ledger.outbox.claim("default", "Alice", lambda *_: None, 2):
+                    ledger.inbox.store("default", parcel)
             mail.collect()
             taken = agent.injector.take(1_000)
             assert [each.text for each in taken] == ["one", "two"] and courier.waiting() == []
@@ -119,9 +119,9 @@ def test_what_waits_is_collected_as_soon_as_the_ledger_can_be_read(home: Path, t
 
     def arrive(body: str) -> Message:
         with Ledger(place.ledger) as ledger:
-            ledger.send("default", "Alice", ["Bob"], body)
-            (parcel,) = ledger.claim("default", "Alice", lambda *_: None, 1)
-            (message,) = ledger.store("default", parcel)
+            ledger.outbox.send("default", "Alice", ["Bob"], body)
+            (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
+            (message,) = ledger.inbox.store("default", parcel)
         return message
 
     def alter(statement: str) -> None:

@@ -1,0 +1,115 @@
+"""The file behind the ledger: one SQLite connection, its transactions, its errors, its clock.
+
+WAL with synchronous=NORMAL: what was committed survives kill -9 of every process.  After a power failure
+the last commits may be missing, never the file's integrity (https://sqlite.org/pragma.html#pragma_synchronous);
+the price of FULL would be a disk flush on each step of each message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from relay.bus import schema
+from relay.bus.message import Message, State
+from relay.errors import LedgerError
+
+BUSY_SECONDS = 2.0
+
+COLUMNS = "id, sender, recipient, body, time, state, thread, detail, route, role"
+"""The columns of `outbox` and `inbox` that `message_of` takes, in its order."""
+
+
+class Database:
+    """One connection to a home's ledger; use it from one thread. Raises LedgerError, with advice.
+
+    origin: the id of this file, made with it.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        with self._explained():
+            self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            with self._explained():
+                self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._clock()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._explained():
+            yield self._connection
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that the block changes, or nothing."""
+        with self._explained():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def version(self) -> int:
+        """A number that changes whenever another process has written."""
+        with self.reading() as db:
+            (version,) = db.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def _prepare(self) -> None:
+        db = self._connection
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        if schema.version(db) < schema.VERSION:
+            with self.transaction():
+                if schema.version(db) == 0:  # nobody was faster
+                    schema.create(db)
+                else:
+                    schema.migrate(db)
+        if schema.version(db) != schema.VERSION:
+            raise LedgerError(
+                f"{self._path} was written by another version of relay. Upgrade relay, or move it away."
+            )
+        (origin,) = db.execute("SELECT origin FROM meta").fetchone()
+        self.origin = str(origin)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise schema.explain(self._path, error) from None
+
+
+def message_of(row: Iterable[object]) -> Message:
+    """The message in a row of COLUMNS."""
+    id, sender, recipient, body, time_, state, *rest = row
+    thread, detail, route, role = (None if each is None else str(each) for each in rest)
+    return Message(
+        id=str(id),
+        sender=str(sender),
+        to=str(recipient),
+        body=str(body),
+        time=float(str(time_)),
+        state=State(str(state)),
+        thread=thread,
+        detail=detail,
+        route=route,
+        role=role,
+    )

@@ -1,0 +1,170 @@
+"""The inbox: what arrived for agents of this home, until it was given to them.
+
+store ──→ waiting ──→ injecting ──→ settle        and for each step a receipt to the sender
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from relay import names
+from relay.bus.database import COLUMNS, Database, message_of
+from relay.bus.envelope import Parcel, Receipt
+from relay.bus.message import Message, State
+from relay.bus.outbox import advance
+from relay.errors import MessageRefused
+
+
+class Inbox:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def store(self, team: str, parcel: Parcel) -> list[Message]:
+        """Commit an arrived message; return those whose turn it is because of it, in order.
+
+        One that overtook another has no receipt before its turn has come, so that its sender goes on to
+        publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is
+        known already is not stored again, but its receipt is sent again: the sender seems to lack it.  One
+        that its sender dropped meanwhile is not taken.
+        """
+        message = parcel.message
+        pair = (names.key(team), names.key(message.to), names.key(message.sender))
+        same = "id = ? AND team = ? AND to_key = ? AND sender_key = ?"
+        with self._db.transaction() as db:
+            dropped = db.execute(
+                f"SELECT 1 FROM outbox WHERE {same} AND state = 'expired'", (message.id, *pair)
+            ).fetchone()
+            if dropped is None:
+                db.execute(
+                    "INSERT INTO inbox (id, team, sender, sender_key, recipient, to_key, body, time, thread, "
+                    "origin, sequence, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'stored') "
+                    "ON CONFLICT DO UPDATE SET receipted = NULL",
+                    (
+                        *(message.id, pair[0], message.sender, pair[2], message.to, pair[1], message.body),
+                        *(message.time, message.thread, parcel.origin, parcel.sequence),
+                    ),
+                )
+            released = _release(db, (*pair, parcel.origin), parcel.base)
+            for each in released:
+                advance(db, same, (each.id, *pair), State.STORED)
+        return released
+
+    def waiting(self, team: str, name: str) -> list[Message]:
+        """What is stored for `name`, its turn come and not yet being typed, in order."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                f"SELECT {COLUMNS} FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
+                "AND place IS NOT NULL AND NOT injecting ORDER BY place",
+                (names.key(team), names.key(name)),
+            ).fetchall()
+        return [message_of(row) for row in rows]
+
+    def injecting(self, team: str, name: str, id: str) -> None:
+        """Note that typing message `id` into `name` begins; MessageRefused if it waits no more."""
+        with self._db.transaction() as db:
+            marked = db.execute(
+                "UPDATE inbox SET injecting = 1 WHERE team = ? AND to_key = ? AND id = ? "
+                "AND state = 'stored'",
+                (names.key(team), names.key(name), id),
+            )
+            if not marked.rowcount:
+                raise MessageRefused("it was dropped before it could be typed.")
+
+    def settle(
+        self,
+        team: str,
+        name: str,
+        id: str,
+        state: State,
+        detail: str | None = None,
+        *,
+        route: str | None = None,
+        role: str | None = None,
+    ) -> None:
+        """Note what became of message `id` at `name`: injected, uncertain or rejected; and how it got there.
+
+        Or stored: typing it, which `injecting` announced, has not begun after all, and it waits again.
+        """
+        if state not in {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED}:
+            raise ValueError(f"a receiver cannot settle a message as {state}")
+        with self._db.transaction() as db:
+            if state is State.STORED:
+                db.execute(
+                    "UPDATE inbox SET injecting = 0 WHERE team = ? AND to_key = ? AND id = ? "
+                    "AND state = 'stored'",
+                    (names.key(team), names.key(name), id),
+                )
+                return
+            db.execute(
+                "UPDATE inbox SET state = ?, detail = ?, route = ?, role = ? WHERE team = ? AND to_key = ? "
+                "AND id = ? AND state IN ('stored', 'uncertain')",
+                (state, detail, route, role, names.key(team), names.key(name), id),
+            )
+            advance(
+                db,
+                "id = ? AND team = ? AND to_key = ?",
+                (id, names.key(team), names.key(name)),
+                state,
+                detail,
+                route,
+                role,
+            )
+
+    def recover(self, team: str, name: str) -> list[Message]:
+        """Mark as uncertain what a dead session of `name` was typing; it is never typed again by itself."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                f"SELECT {COLUMNS} FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
+                "AND injecting",
+                (names.key(team), names.key(name)),
+            ).fetchall()
+        for id, *_ in rows:
+            self.settle(team, name, id, State.UNCERTAIN, "the receiver ended while it was being typed")
+        return [message_of(row) for row in rows]
+
+    def receipts(self, team: str, name: str, limit: int) -> list[Receipt]:
+        """Up to `limit` receipts of `name` that the broker has not taken yet, oldest first."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT id, recipient, sender, state, detail, route, role FROM inbox WHERE team = ? "
+                "AND to_key = ? AND receipted IS NOT state AND place IS NOT NULL ORDER BY place LIMIT ?",
+                (names.key(team), names.key(name), limit),
+            ).fetchall()
+        return [Receipt(id, to, sender, State(state), *how) for id, to, sender, state, *how in rows]
+
+    def receipted(self, team: str, receipts: Iterable[Receipt]) -> None:
+        """The broker took these."""
+        with self._db.transaction() as db:
+            db.executemany(
+                "UPDATE inbox SET receipted = ? WHERE team = ? AND to_key = ? AND id = ?",
+                [(r.state, names.key(team), names.key(r.receiver), r.id) for r in receipts],
+            )
+
+
+def _release(db: sqlite3.Connection, stream: tuple[str, str, str, str], base: int) -> list[Message]:
+    """Give places to the messages of a stream that nothing before them holds back any more."""
+    which = "team = ? AND to_key = ? AND sender_key = ? AND origin = ?"
+    row = db.execute(f"SELECT next FROM pairs WHERE {which}", stream).fetchone()
+    following = max(base, row[0] if row else 1)
+    while db.execute(
+        f"SELECT 1 FROM inbox WHERE {which} AND sequence = ? LIMIT 1", (*stream, following)
+    ).fetchone():
+        following += 1
+    if row is None or following != row[0]:
+        db.execute(
+            "INSERT INTO pairs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next",
+            (*stream, following),
+        )
+    held = db.execute(
+        f"SELECT arrival, {COLUMNS} FROM inbox WHERE {which} AND place IS NULL AND sequence < ? "
+        "ORDER BY sequence",
+        (*stream, following),
+    ).fetchall()
+    for arrival, *_ in held:
+        db.execute(
+            "UPDATE inbox SET place = (SELECT ifnull(max(place), 0) + 1 FROM inbox) WHERE arrival = ?",
+            (arrival,),
+        )
+    messages = [message_of(fields) for _, *fields in held]
+    return [message for message in messages if message.state is State.STORED]  # the others were dropped
