@@ -39,6 +39,11 @@ def validate(name: str, what: str = "name") -> str:
     return name
 
 
+def channel(text: str) -> str:
+    """The channel that `text` names, `#ops` for `ops` and `#ops`; raises InvalidName, with advice."""
+    return "#" + validate(text.removeprefix("#"), "channel")
+
+
 def key(name: str) -> str:
     """The form in which names are compared: `Alice` and `alice` are one agent."""
     return name.casefold()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names
+from relay.bus.channels import Channels
 from relay.bus.database import COLUMNS, Database, message_of
 from relay.bus.inbox import Inbox
 from relay.bus.message import Message, State
@@ -37,12 +38,14 @@ class Entry:
 class Ledger:
     """One connection to a home's ledger; use it from one thread.
 
-    registry: who was ever in a team. outbox, inbox: the two ends of a message. The methods are the person's.
+    registry: who was ever in a team. channels: who hears which. outbox, inbox: the two ends of a message.
+    The methods are the person's.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._db = Database(path, clock)
         self.registry = Registry(self._db)
+        self.channels = Channels(self._db)
         self.outbox = Outbox(self._db)
         self.inbox = Inbox(self._db)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relay.errors import LedgerError
 
-VERSION = 2
+VERSION = 3
 """PRAGMA user_version of a ledger with these tables."""
 
 _TABLES = """
@@ -55,8 +55,19 @@ CREATE TABLE pairs (
     PRIMARY KEY (team, to_key, sender_key, origin)) WITHOUT ROWID;
 """
 
+_MEMBERS = """CREATE TABLE members (
+    team TEXT NOT NULL, name_key TEXT NOT NULL, name TEXT NOT NULL,
+    channel_key TEXT NOT NULL, channel TEXT NOT NULL, since REAL NOT NULL,
+    PRIMARY KEY (team, name_key, channel_key)) WITHOUT ROWID
+"""
+
 _STEPS = {
-    1: [f"{table} ADD COLUMN {column} TEXT" for table in ("outbox", "inbox") for column in ("route", "role")],
+    1: [
+        f"ALTER TABLE {table} ADD COLUMN {column} TEXT"
+        for table in ("outbox", "inbox")
+        for column in ("route", "role")
+    ],
+    2: [_MEMBERS],
 }
 """What makes tables of one version those of the next."""
 
@@ -69,7 +80,7 @@ def version(db: sqlite3.Connection) -> int:
 
 def create(db: sqlite3.Connection) -> None:
     """Make the tables, within the caller's transaction."""
-    for statement in _TABLES.split(";\n"):
+    for statement in [*_TABLES.split(";\n"), _MEMBERS]:
         db.execute(statement)
     db.execute("INSERT INTO meta VALUES (?)", (secrets.token_hex(8),))
     db.execute(f"PRAGMA user_version = {VERSION}")
@@ -79,7 +90,7 @@ def migrate(db: sqlite3.Connection) -> None:
     """Bring older tables to VERSION, within the caller's transaction; what they hold stays."""
     for step in range(version(db), VERSION):
         for change in _STEPS[step]:
-            db.execute(f"ALTER TABLE {change}")
+            db.execute(change)
         db.execute(f"PRAGMA user_version = {step + 1}")
 
 

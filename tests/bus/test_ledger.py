@@ -458,6 +458,7 @@ def test_a_ledger_of_the_first_version_goes_on_working(tmp_path: Path) -> None:
     for table in ("outbox", "inbox"):
         for column in ("route", "role"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    db.execute("DROP TABLE members")
     db.execute("PRAGMA user_version = 1")
     db.close()
     with Ledger(path) as ledger, Ledger(path) as other:
