@@ -1,6 +1,7 @@
 """The body of an injection: sanitised, capped, and wrapped so that its sender and its end are clear.
 
     [relay k3f9 from Alice] hello [/relay k3f9]
+    [relay p7xw from Alice in #ops] hello, all [/relay p7xw]
 
 The four characters are random for each injection, and what looks like such a mark inside the text is
 defaced, so that no text can pretend to end early or to come from someone else.  The marks also see to
@@ -172,10 +173,16 @@ def lay_out(
 
 
 def _label(injection: Injection) -> str:
-    source = re.sub(r"[\[\]\s]+", " ", deface(sanitise(injection.source)))[:_SOURCE_LENGTH].strip()
+    source = _word(injection.source)
     if injection.kind == "message":
-        return f" from {source}" if source else ""
+        place = f" in {_word(injection.channel)}" if injection.channel else ""
+        return f" from {source}{place}" if source else ""
     return f" {injection.kind} {source}" if source and source != injection.kind else f" {injection.kind}"
+
+
+def _word(text: str) -> str:
+    """What a mark may say of where a text came from."""
+    return re.sub(r"[\[\]\s]+", " ", deface(sanitise(text)))[:_SOURCE_LENGTH].strip()
 
 
 def _split(line: str, room: int) -> list[str]:

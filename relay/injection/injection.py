@@ -23,6 +23,7 @@ class Injection:
             closing  the prompt at the session's end; it goes before everything that waits
             notice   from relay itself, such as what became of a directive
     wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next one.
+    channel: the `#channel` to which a message was sent, if it was.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Injection:
     source: str
     kind: Kind = "message"
     wakes: bool = True
+    channel: str | None = None
 
 
 class Result(StrEnum):
