@@ -1,39 +1,89 @@
 """Who is in a team and who of them is there: retained presence, made honest by boot ids and time.
 
-An agent announces itself (retained) when it connects, says so again every HEARTBEAT seconds, and leaves a
-will.  A retained "online" survives an agent whose host died, so one that is older than STALE seconds counts
-as offline; a will or goodbye of an earlier run, which may arrive late, has another boot id and is ignored.
+An agent announces itself (retained) when it connects, says so again every `interval` seconds, and leaves a
+will.  A retained "online" survives an agent whose host died, so one that has been silent for three times
+what it calls its interval counts as offline; a will or goodbye of an earlier connection, which may arrive
+late, has another boot id and is ignored.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from relay import names
 from relay.bus.topics import level
 from relay.errors import InvalidName
 
 HEARTBEAT = 30.0
-STALE = 3 * HEARTBEAT
+LONGEST_HEARTBEAT = 3600.0
+"""Seconds between two announcements of one agent: at least, and at most."""
+
+MISSED = 3
+"""Announcements that must be missing until an agent counts as offline."""
+
+_PER_SECOND = 4.0  # announcements that each agent of a large team hears; one costs it some 0.1 ms
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """What is known of an agent. seen: seconds since the epoch, 0 if it was never heard of on this run."""
+    """What is known of an agent.
+
+    seen:     seconds since the epoch, 0 if it was never heard of on this run.
+    boot:     the connection that it is of. session: the run of its courier, which may connect many times.
+    home:     the origin of the ledger of its home; host: what its machine calls itself.
+    every:    seconds after which it says so again, at the latest.
+    channels: those it has joined.
+    """
 
     name: str
     online: bool
     seen: float
     boot: str = ""
+    session: str = ""
+    home: str = ""
+    host: str = ""
+    every: float = HEARTBEAT
+    channels: tuple[str, ...] = ()
 
 
-def encode(name: str, boot: str, now: float, *, online: bool) -> bytes:
-    """The payload of an announcement; for a will, `now` is when the connection was made."""
-    value = {"v": _VERSION, "name": name, "boot": boot, "time": now, "online": online}
+def interval(online: int) -> float:
+    """Seconds between two announcements of an agent in a team of which `online` are there.
+
+    Each hears all the others, so that the pace of a large team falls with its size.
+    """
+    return min(LONGEST_HEARTBEAT, max(HEARTBEAT, online / _PER_SECOND))
+
+
+def encode(
+    name: str,
+    boot: str,
+    now: float,
+    *,
+    online: bool,
+    session: str = "",
+    home: str = "",
+    host: str = "",
+    every: float = HEARTBEAT,
+    channels: Sequence[str] = (),
+) -> bytes:
+    """The payload of an announcement, of fields as in Presence; a will's `now` is that of the connection."""
+    value = {
+        "v": _VERSION,
+        "name": name,
+        "boot": boot,
+        "session": session,
+        "home": home,
+        "host": host,
+        "time": now,
+        "online": online,
+        "every": every,
+        "channels": list(channels),
+    }
     return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -43,46 +93,82 @@ def decode(payload: bytes, topic_level: str) -> Presence | None:
         value = json.loads(payload)
         if value["v"] != _VERSION or level(value["name"]) != topic_level:
             return None
+        seen, every = float(value["time"]), float(value["every"])
+        if not (math.isfinite(seen) and 0 < every <= LONGEST_HEARTBEAT):
+            return None
         return Presence(
-            names.validate(value["name"]), value["online"] is True, float(value["time"]), str(value["boot"])
+            names.validate(value["name"]),
+            value["online"] is True,
+            seen,
+            str(value["boot"]),
+            str(value["session"]),
+            str(value["home"]),
+            str(value["host"]),
+            every,
+            tuple(names.validate(channel, "channel") for channel in value["channels"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidName):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidName):
         return None
 
 
-class Roster:
-    """The presences of one team, as one agent hears them."""
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """An announcement, and when it was said, on the roster's steady clock."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._heard: dict[str, Presence] = {}
+    presence: Presence
+    at: float
+
+
+class Roster:
+    """The presences of one team, as one agent hears them.
+
+    steady: a clock (seconds) that nobody sets, by which silence is measured; wall: seconds since the epoch,
+    by which only the age of what the broker had kept is told.
+    """
+
+    def __init__(
+        self, steady: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._steady = steady
+        self._wall = wall
+        self._heard: dict[str, _Heard] = {}
 
     def hear(self, presence: Presence, *, retained: bool) -> bool:
         """Take an announcement; whether its agent has just appeared (come online, or started anew).
 
-        retained: the broker had kept it, so its own time says how old it is; otherwise it is of now, whatever
-        the clock of its host says.
+        retained: the broker had kept it, so its own time says how old it is (none, if that lies ahead);
+        otherwise it is of now, whatever the clock of its host says.
         """
         key = names.key(presence.name)
         before = self._heard.get(key)
-        if not presence.online and before is not None and before.boot != presence.boot:
+        known = before is not None and before.presence.boot == presence.boot
+        if not presence.online and before is not None and not known:
             return False
-        if not retained:
-            presence = Presence(presence.name, presence.online, self._clock(), presence.boot)
-        was_online = before is not None and self._is_online(before) and before.boot == presence.boot
-        self._heard[key] = presence
-        return self._is_online(presence) and not was_online
+        was_online = before is not None and known and self._is_online(before)
+        at = self._steady()
+        if retained:
+            at -= max(0.0, self._wall() - presence.seen)
+            if before is not None and known and presence.online:
+                at = max(at, before.at)  # its host's clock may be late; it was heard since
+        else:
+            presence = replace(presence, seen=self._wall())
+        heard = self._heard[key] = _Heard(presence, at)
+        return self._is_online(heard) and not was_online
 
     def online(self, name: str) -> bool:
-        presence = self._heard.get(names.key(name))
-        return presence is not None and self._is_online(presence)
+        heard = self._heard.get(names.key(name))
+        return heard is not None and self._is_online(heard)
+
+    def count(self) -> int:
+        """How many are online."""
+        return sum(map(self._is_online, self._heard.values()))
 
     def list(self, known: Iterable[str]) -> list[Presence]:
         """Everybody, by name: those heard of and those who are only `known`."""
         everybody = {names.key(name): Presence(name, False, 0.0) for name in known} | {
-            key: Presence(p.name, self._is_online(p), p.seen, p.boot) for key, p in self._heard.items()
+            key: replace(heard.presence, online=self._is_online(heard)) for key, heard in self._heard.items()
         }
         return [everybody[key] for key in sorted(everybody)]
 
-    def _is_online(self, presence: Presence) -> bool:
-        return presence.online and self._clock() - presence.seen < STALE
+    def _is_online(self, heard: _Heard) -> bool:
+        return heard.presence.online and self._steady() - heard.at < MISSED * heard.presence.every

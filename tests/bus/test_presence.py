@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.bus import presence
-from relay.bus.presence import STALE, Presence, Roster
+from relay.bus.presence import HEARTBEAT, LONGEST_HEARTBEAT, MISSED, Presence, Roster, interval
+
+SILENCE = MISSED * HEARTBEAT  # seconds after which an agent with the usual interval is not there
 
 
 class Clock:
@@ -23,52 +28,115 @@ def hear(
 
 
 def test_an_announcement_makes_an_agent_appear_once() -> None:
-    roster = Roster(Clock())
+    roster = Roster(Clock(), Clock())
     assert not roster.online("Bob")
     assert hear(roster, "Bob", "1", online=True)
     assert not hear(roster, "Bob", "1", online=True)
     assert roster.online("bob")
+    assert roster.count() == 1
 
 
 def test_a_new_boot_is_a_new_appearance() -> None:
-    roster = Roster(Clock())
+    roster = Roster(Clock(), Clock())
     hear(roster, "Bob", "1", online=True)
     assert hear(roster, "Bob", "2", online=True)
 
 
 def test_a_late_will_of_an_earlier_boot_is_ignored() -> None:
-    roster = Roster(Clock())
+    roster = Roster(Clock(), Clock())
     hear(roster, "Bob", "2", online=True)
     assert not hear(roster, "Bob", "1", online=False)
     assert roster.online("Bob")
     hear(roster, "Bob", "2", online=False)
     assert not roster.online("Bob")
+    assert roster.count() == 0
 
 
 def test_a_presence_without_heartbeats_becomes_stale() -> None:
-    clock = Clock()
-    roster = Roster(clock)
+    steady = Clock()
+    roster = Roster(steady, Clock())
     hear(roster, "Bob", "1", online=True)
-    clock.now += STALE
+    steady.now += SILENCE - 1
+    assert roster.online("Bob")
+    steady.now += 1
     assert not roster.online("Bob")
     assert hear(roster, "Bob", "1", online=True)
 
 
+def test_silence_is_measured_by_what_the_agent_calls_its_interval() -> None:
+    steady = Clock()
+    roster = Roster(steady, Clock())
+    roster.hear(Presence("Bob", True, 0.0, "1", every=100.0), retained=False)
+    steady.now += 299
+    assert roster.online("Bob")
+    steady.now += 1
+    assert not roster.online("Bob")
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_setting_the_clock_makes_nobody_come_or_go(jump: float) -> None:
+    steady, wall = Clock(), Clock()
+    roster = Roster(steady, wall)
+    hear(roster, "Bob", "1", online=True)
+    wall.now += jump
+    assert roster.online("Bob")
+    steady.now += SILENCE
+    assert not roster.online("Bob")
+
+
 def test_a_kept_presence_is_as_old_as_it_says_and_a_live_one_is_new() -> None:
-    roster = Roster(Clock())
-    assert not hear(roster, "Bob", "1", online=True, time=1000.0 - STALE, kept=True)
+    roster = Roster(Clock(), Clock())
+    assert not hear(roster, "Bob", "1", online=True, time=1000.0 - SILENCE, kept=True)
     assert hear(roster, "Carol", "1", online=True, time=0.0), "its host's clock may be wrong"
+    assert hear(roster, "Dave", "1", online=True, time=5000.0, kept=True), "its host's clock is ahead"
     assert [(p.name, p.online) for p in roster.list(["Alice"])] == [
         ("Alice", False),
         ("Bob", False),
         ("Carol", True),
+        ("Dave", True),
     ]
 
 
+def test_a_kept_presence_from_a_late_clock_does_not_end_what_was_heard_live() -> None:
+    roster = Roster(Clock(), Clock())
+    hear(roster, "Bob", "1", online=True)
+    hear(roster, "Bob", "1", online=True, time=0.0, kept=True)
+    assert roster.online("Bob")
+
+
+@pytest.mark.parametrize("online", [0, 1, 120])
+def test_a_small_team_announces_at_the_usual_interval(online: int) -> None:
+    assert interval(online) == HEARTBEAT
+
+
+def test_the_pace_of_a_large_team_does_not_grow_with_it() -> None:
+    assert 500 / interval(500) == 1000 / interval(1000) < 5
+    assert interval(10**9) == LONGEST_HEARTBEAT
+
+
 def test_announcements_come_out_as_they_went_in() -> None:
-    payload = presence.encode("Bob", "boot", 7.0, online=True)
-    assert presence.decode(payload, "bob") == Presence("Bob", True, 7.0, "boot")
+    payload = presence.encode(
+        "Bob", "boot", 7.0,
+        online=True, session="s", home="h", host="box", every=40.0, channels=["dev", "ops"],
+    )  # fmt: skip
+    assert presence.decode(payload, "bob") == Presence(
+        "Bob", True, 7.0, "boot", "s", "h", "box", 40.0, ("dev", "ops")
+    )
     assert presence.decode(payload, "alice") is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("v", 2), ("name", "a b"), ("time", float("inf")), ("time", float("nan")), ("time", 10**400),
+        ("every", 0), ("every", -1), ("every", 1e9), ("every", float("nan")), ("channels", 5),
+        ("channels", ["a/b"]), ("channels", [5]),
+    ],
+)  # fmt: skip
+def test_an_announcement_with_a_senseless_field_is_foreign(field: str, value: object) -> None:
+    fields = json.loads(presence.encode("Bob", "boot", 7.0, online=True))
+    assert presence.decode(json.dumps(fields).encode(), "bob") is not None
+    assert presence.decode(json.dumps(fields | {field: value}).encode(), "bob") is None
 
 
 @given(
