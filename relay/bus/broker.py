@@ -9,7 +9,7 @@
     broker.json      its configuration (JSON is valid in nats-server's format)
     broker.log       what it and its supervisor print, since the last start
 
-Only MQTT clients with credentials of their own get in, each with the grants of `topics.nats_grants`; the
+Only MQTT clients with credentials of their own get in, each with the grants of `topics.grants`; the
 port for NATS clients, which nats-server cannot do without, is a random one on loopback and admits nobody.
 A broker that was started on demand ends a minute after its last user; its supervisor sees to that.
 
@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from relay.bus import supervisor, topics
+from relay.bus import acl, supervisor
 from relay.bus.credentials import Credentials, CredentialStore, write_private
 from relay.bus.locks import is_held, locked, open_lock, try_lock, wait_lock
 from relay.errors import BrokerError
@@ -48,6 +48,7 @@ _START_SECONDS = supervisor.START_SECONDS + 2
 _STOP_SECONDS = supervisor.STOP_SECONDS + 3
 _RELOAD_SECONDS = 5.0
 _MAX_STORE = 1 << 30  # bytes of mail that the broker keeps for agents that are away
+_MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
 _SCHEMES = {"mqtt": 1883, "mqtts": 8883}
 
 
@@ -118,6 +119,28 @@ def credentials(home: Home, team: str, name: str) -> Credentials:
     """The credentials of `name` in `team`, made on first use; the broker, if it runs, is not told."""
     with _election(home):
         return _store(home).get(team, name)
+
+
+def everybody(home: Home, team: str | None = None) -> list[Credentials]:
+    """The credentials that are kept in `home`, of everybody in `team` or in all teams."""
+    with _election(home):
+        return list(_store(home).all(team))
+
+
+def adopt(home: Home, credentials: Credentials) -> None:
+    """Keep credentials that were made on another home; a running broker takes them, too."""
+    with _election(home):
+        _store(home).put(credentials)
+        if (endpoint := status(home)) is not None:
+            _reload(home, endpoint)
+
+
+def dismiss(home: Home, team: str, name: str) -> None:
+    """Forget the credentials of `name`; a running broker ends its connections."""
+    with _election(home):
+        _store(home).remove(team, name)
+        if (endpoint := status(home)) is not None:
+            _reload(home, endpoint)
 
 
 @contextlib.contextmanager
@@ -261,18 +284,7 @@ def _configure(home: Home, port: int, wanted: int | None) -> str:
 
 
 def _render(home: Home, port: int) -> str:
-    users = [
-        {
-            "user": agent.user,
-            "password": agent.password,
-            "allowed_connection_types": ["MQTT"],
-            "permissions": {
-                what: {"allow": subjects}
-                for what, subjects in topics.nats_grants(agent.team, agent.name).items()
-            },
-        }
-        for agent in _store(home).all()
-    ]
+    users = acl.nats_users(_store(home).all())
     # With no users at all nats-server would let everybody in and allow everything.
     nothing = {"deny": [">"]}
     nobody = {
@@ -286,6 +298,7 @@ def _render(home: Home, port: int) -> str:
             "server_name": "relay",
             "host": _HOST,
             "port": -1,
+            "max_payload": _MAX_PAYLOAD,
             "mqtt": {"host": _HOST, "port": port},
             "jetstream": {
                 "store_dir": str(home.broker),

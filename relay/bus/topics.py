@@ -32,6 +32,14 @@ class PresenceTopic:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """What an access list allows: topic filters to publish to, and to receive from."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
 def level(name: str) -> str:
     """The topic level that stands for `name`."""
     return names.key(name).replace(".", "~")
@@ -64,12 +72,9 @@ def parse(topic: str) -> Inbox | PresenceTopic | None:
     return None
 
 
-def nats_grants(team: str, name: str) -> dict[str, list[str]]:
-    """What the embedded broker lets `name` do, as NATS subjects (`.` is `/`, `*` is `+`)."""
-    publish = (inbox(team, "+", name), presence(team, name))
-    subscribe = (inbox_filter(team, name), presence_filter(team))
-    return {"publish": [_subject(t) for t in publish], "subscribe": [_subject(t) for t in subscribe]}
-
-
-def _subject(topic: str) -> str:
-    return topic.replace("/", ".").replace("+", "*")
+def grants(team: str, name: str) -> Grants:
+    """All that the agent `name` of `team` may do on a broker."""
+    return Grants(
+        publish=(inbox(team, "+", name), presence(team, name)),
+        subscribe=(inbox_filter(team, name), presence_filter(team)),
+    )
