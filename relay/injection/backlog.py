@@ -1,11 +1,13 @@
 """The backlog: the injections that wait, in the order in which they are given to the agent.
 
-Closing prompts stand before all others.  `begin` announces that the giving begins, which may be refused, for
-good or for now; one that is refused for now keeps its place, and nothing behind it is given before it.
+Closing prompts stand before all others, then what is urgent, then the normal, then what is of low priority,
+each first in, first out.  `begin` announces that the giving begins, which may be refused, for good or for
+now; one that is refused for now keeps its place, and nothing behind it is given before it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -48,13 +50,12 @@ class Backlog:
         return iter(tuple(self._waiting))
 
     def add(self, injection: Injection) -> None:
-        """Let `injection` wait behind the others of its kind."""
-        place = self._closings() if injection.kind == "closing" else len(self._waiting)
-        self._waiting.insert(place, injection)
+        """Let `injection` wait behind the others of its rank."""
+        self._waiting.insert(bisect_right(self._waiting, _rank(injection), key=_rank), injection)
 
     def put_back(self, injection: Injection) -> None:
-        """Let `injection`, which was the first, be the first again."""
-        self._waiting.insert(0 if injection.kind == "closing" else self._closings(), injection)
+        """Let `injection`, which was the first of its rank, be that again."""
+        self._waiting.insert(bisect_left(self._waiting, _rank(injection), key=_rank), injection)
 
     def clear(self) -> list[Injection]:
         """Forget everything; what waited."""
@@ -86,7 +87,7 @@ class Backlog:
             return None
         return refusal
 
-    def _closings(self) -> int:
-        """How many closing prompts stand at the head."""
-        kinds = (n for n, other in enumerate(self._waiting) if other.kind != "closing")
-        return next(kinds, len(self._waiting))
+
+def _rank(injection: Injection) -> int:
+    """Its place among the kinds of texts, the first being 0."""
+    return 0 if injection.kind == "closing" else 1 + injection.priority.rank

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from relay.bus.message import Priority
+
 Kind = Literal["message", "hook", "closing", "notice"]
 Route = Literal["", "typed", "native"]
 Role = Literal["", "user", "system"]
@@ -23,7 +25,8 @@ class Injection:
             closing  the prompt at the session's end; it goes before everything that waits
             notice   from relay itself, such as what became of a directive
     wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next one.
-    channel: the `#channel` to which a message was sent, if it was.
+    priority: of a message; everything else is normal.
+    channel: the channel to which a message was sent, without its `#`, if it was.
     """
 
     id: str
@@ -32,6 +35,7 @@ class Injection:
     kind: Kind = "message"
     wakes: bool = True
     channel: str | None = None
+    priority: Priority = Priority.NORMAL
 
 
 class Result(StrEnum):

@@ -1,4 +1,4 @@
-"""The injection queue of one agent: one text at a time, first in first out, each only when it is safe.
+"""The injection queue of one agent: one text at a time, in the backlog's order, each only when it is safe.
 
                 ┌→ held? draft? ─→ judge ─→ typist ────────┐
     submit ─→ queue    ▲             ▲                     ├→ outcome
@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from relay.bus.message import Priority
 from relay.errors import MessageRefused
 from relay.injection import body
 from relay.injection.backlog import Backlog
@@ -53,6 +54,7 @@ class Injector:
                  RelayError it is asked again later, and what is behind the injection waits too.
     on_deferred: called when after `on_typing` nothing was written: the injection waits again.
     prefix:      what begins a directive of this agent, if not what its profile says.
+    idle:        seconds of quiet after which an agent that is ready is given what is of low priority.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Injector:
         on_outcome: Callable[[Injection, Outcome], None],
         on_typing: Callable[[Injection], None] = lambda injection: None,
         prefix: str | None = None,
+        idle: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.on_deferred: Callable[[Injection], None] = lambda injection: None
@@ -71,6 +74,7 @@ class Injector:
         self._port = port
         self._profile = profile
         self._on_outcome = on_outcome
+        self._idle = idle
         self._clock = clock
         self._directive = body.directive_pattern(prefix or profile.prefix, profile.decoration)
         self._waiting = Backlog(on_typing, on_outcome, lambda: self._clock())
@@ -89,7 +93,7 @@ class Injector:
         self._began = clock()  # when the last text was begun
 
     def submit(self, injection: Injection) -> None:
-        """Queue `injection`; `closing` goes before all others. One that cannot be typed is rejected now."""
+        """Queue `injection` (relay.injection.backlog). One that cannot be typed is rejected now."""
         if self._closed:
             self._on_outcome(injection, Outcome(Result.UNTYPED, "the session has ended"))
             return
@@ -134,11 +138,6 @@ class Injector:
         return len(self._waiting) + (self._typing is not None) + len(self._taken)
 
     @property
-    def urgent(self) -> bool:
-        """Whether something waits that is worth a turn of its own, and that `take` may return."""
-        return any(each.wakes and each.kind != "closing" for each in self._waiting)
-
-    @property
     def obstacle(self) -> str | None:
         """Why the next injection is not typed now; None when nothing waits or nothing is in the way."""
         if not self._waiting:
@@ -161,22 +160,36 @@ class Injector:
 
     # Through the agent's own hooks.
 
-    def take(self, room: int) -> list[Injection]:
-        """What waits, oldest first, and fits in `room` bytes of UTF-8: for a reply to a hook of the agent.
+    def take(self, room: int, *, extends: bool = False) -> list[Injection]:
+        """What waits, in its order, and fits in `room` bytes of UTF-8: for a reply to a hook of the agent.
+
+        extends: the reply has the agent go on with a turn that it would end. That is only done for a text
+        that is worth a turn, and not before an urgent one that no reply has room for, which is to be typed.
 
         Each is to be reported with `delivered` or `put_back`; until then nothing that is behind it moves, so
-        that nothing overtakes.  A closing prompt is only ever typed.
+        that nothing overtakes.  What no reply has room for holds back its own priority only.  A closing
+        prompt, and what is of low priority, is only ever typed.
         """
         typing = self._typing is not None and not self._typist.arrived
-        if self._closed or self._taken or typing:
+        riding = [each for each in self._waiting if _rides(each)]
+        if self._closed or self._taken or typing or (extends and not any(each.wakes for each in riding)):
             return []
-        for injection in [each for each in self._waiting if each.kind != "closing"]:
+        left, too_long = room, set[Priority]()
+        for injection in riding:
+            if injection.priority in too_long:
+                continue
             mark = body.nonce()
             text = _BETWEEN.join(body.lay_out(injection, Style.PASTE, mark, self._directive))
-            room -= len((text + _BETWEEN).encode())
-            if room < 0 or self._waiting.refused(injection):
+            size = len((text + _BETWEEN).encode())
+            if size > room:
+                if extends and injection.priority is Priority.URGENT:
+                    break
+                too_long.add(injection.priority)
+                continue
+            if size > left or self._waiting.refused(injection):
                 break
             if self._waiting.begin(injection):
+                left -= size
                 self._view.given(body.closing_mark(mark))
                 self._taken.append((injection, text))
             elif self._waiting.refused(injection):
@@ -336,6 +349,13 @@ class Injector:
             )
         if first and self._typing is None and (refusal := self._waiting.refused(first)):
             return Verdict(Readiness.WORKING, refusal.reason, max(refusal.until - self._clock(), 0))
+        if first and self._typing is None and first.priority is Priority.LOW:
+            left = self._idle - self._view.quiet()
+            if left > 0:
+                why = (
+                    f"what waits is of low priority, and is typed when it has been idle for {self._idle:g} s"
+                )
+                return Verdict(Readiness.WORKING, why, left)
         self._end_draft()
         if not self._draft.empty:
             left = self._port.last_output() + SCREEN_QUIET - self._clock()
@@ -399,6 +419,11 @@ class Injector:
                 await self._wake.wait()
         except TimeoutError:
             pass
+
+
+def _rides(injection: Injection) -> bool:
+    """Whether a reply to a hook may carry it."""
+    return injection.kind != "closing" and injection.priority is not Priority.LOW
 
 
 def _style(sight: Sight) -> Style:

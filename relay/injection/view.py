@@ -42,6 +42,10 @@ class View:
         self._text = ""
         self._typed = self._clock()
 
+    def quiet(self) -> float:
+        """Seconds since the program's last output and since the last typing."""
+        return self._clock() - max(self._port.last_output(), self._typed)
+
     def look(self) -> Sight:
         """What the terminal shows now."""
         port = self._port
@@ -60,7 +64,7 @@ class View:
             tty=tty,
             wait=looked.wait,
             same=looked.nap is not None and looked.nap == self._nap,
-            quiet=self._clock() - max(port.last_output(), self._typed),
+            quiet=self.quiet(),
             output_pending=port.output_pending(),
             unwritten=port.unwritten(),
             bracketed_paste=port.bracketed_paste(),

@@ -312,8 +312,8 @@ class NativeHooks:
         else:
             for result, text in zip(_sources(results, texts), texts, strict=True):
                 self._host.give(text, result, "hook")
-        goes_on = not capped and self._injector.urgent and "go_on" in carries(event.agent, event.name)
-        taken = self._injector.take(ROOM) if goes_on else []
+        goes_on = not capped and "go_on" in carries(event.agent, event.name)
+        taken = self._injector.take(ROOM, extends=True) if goes_on else []
         if not taken:
             self.turn.end()
             if texts and not capped:

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+from relay.bus.message import Priority
 from relay.detection.evidence import Evidence
 from relay.errors import RelayError
 from relay.home import Home
@@ -40,7 +41,7 @@ def shipped(name: str = "generic") -> Profile:
 class PtyAgent:
     """The port (relay.injection.port.Port), and what a test needs to see and to press keys."""
 
-    def __init__(self, argv: Sequence[str], log: Path, profile: Profile) -> None:
+    def __init__(self, argv: Sequence[str], log: Path, profile: Profile, *, idle: float = 30.0) -> None:
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             os.environ.update(AGENT_LOG=str(log), TERM="xterm-256color", PS1="$ ")
@@ -64,13 +65,22 @@ class PtyAgent:
         self.end_of: Callable[[Injection, Outcome], None] = lambda injection, outcome: None
         self.deferred: list[str] = []
         self.said: tuple[Evidence, ...] = ()
-        self.injector = Injector(self, profile, on_outcome=self._outcome, on_typing=self._begin)
+        self.injector = Injector(self, profile, on_outcome=self._outcome, on_typing=self._begin, idle=idle)
         self.injector.on_deferred = lambda injection: self.deferred.append(injection.id)
 
     def submit(
-        self, text: str, *, source: str = "Alice", kind: Kind = "message", id: str = "", wakes: bool = True
+        self,
+        text: str,
+        *,
+        source: str = "Alice",
+        kind: Kind = "message",
+        id: str = "",
+        wakes: bool = True,
+        priority: Priority = Priority.NORMAL,
     ) -> None:
-        self.injector.submit(Injection(id or f"i{len(self.typing)}", text, source, kind, wakes))
+        self.injector.submit(
+            Injection(id or f"i{len(self.typing)}", text, source, kind, wakes, priority=priority)
+        )
 
     def press(self, keys: bytes) -> None:
         """The person types."""
@@ -232,10 +242,10 @@ class PtyAgent:
 
 @contextlib.asynccontextmanager
 async def running(
-    argv: Sequence[str], tmp_path: Path, profile: Profile | None = None
+    argv: Sequence[str], tmp_path: Path, profile: Profile | None = None, *, idle: float = 30.0
 ) -> AsyncIterator[PtyAgent]:
     """The program under a PTY with its injector running; afterwards neither is."""
-    agent = PtyAgent(argv, tmp_path / "received", profile or shipped())
+    agent = PtyAgent(argv, tmp_path / "received", profile or shipped(), idle=idle)
     task = asyncio.create_task(agent.injector.run())
     try:
         yield agent

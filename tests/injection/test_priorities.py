@@ -1,0 +1,129 @@
+"""Urgent, normal and low: what is given first, what rides on a reply, and what waits for an idle agent."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from ptyagent import PtyAgent, fake, running
+
+from relay.bus.message import Priority
+from relay.injection.injection import Injection, Outcome, Result
+
+ROOM = 9_000
+ASKS = fake("lines", "--ask", "Install? [Y/n] ")
+DIALOG = fake("tui", "paste", "dialog")
+
+
+def _ids(injections: list[Injection]) -> list[str]:
+    return [injection.id for injection in injections]
+
+
+async def _asking(agent: PtyAgent) -> None:
+    """Wait until the agent asks something, so that nothing is typed."""
+    agent.submit("first", id="first")
+    await agent.verdict("prompting")
+
+
+def _submit(agent: PtyAgent, **texts: str) -> None:
+    """One text for each of `texts`; the first letter of its id is its priority."""
+    for id, text in texts.items():
+        priority = {"u": Priority.URGENT, "n": Priority.NORMAL, "l": Priority.LOW}[id[0]]
+        agent.submit(text, id=id, priority=priority)
+
+
+def test_the_urgent_is_typed_first_and_the_low_last_each_in_its_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(ASKS, tmp_path, idle=0.0) as agent:
+            await _asking(agent)
+            _submit(agent, l1="low", n1="normal", u1="urgent", l2="low", n2="normal", u2="urgent")
+            agent.submit("Save.", id="closing", kind="closing")
+            agent.press(b"y\n")
+            agent.rest()
+            assert await agent.ended(8) == ["injected"] * 8
+            assert agent.typing[1:] == ["closing", "u1", "u2", "n1", "n2", "l1", "l2"]
+
+    asyncio.run(main())
+
+
+def test_the_low_is_not_typed_before_the_agent_has_been_idle(tmp_path: Path) -> None:
+    """It keeps nothing else back."""
+
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path, idle=3600.0) as agent:
+            await agent.verdict("ready")
+            _submit(agent, l1="low")
+            assert "idle for 3600 s" in (agent.injector.obstacle or "")
+            _submit(agent, n1="normal")
+            assert await agent.ended() == ["injected"]
+            await agent.verdict("ready")
+            assert agent.typing == ["n1"] and agent.injector.pending == 1
+
+    asyncio.run(main())
+
+
+def test_the_low_of_several_lines_is_typed_whole_once_it_has_begun(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path, idle=0.6) as agent:
+            _submit(agent, l1="one\ntwo\nthree")
+            assert await agent.ended() == ["injected"]
+            await agent.until(lambda: "three" in agent.received())
+
+    asyncio.run(main())
+
+
+def test_the_low_takes_part_in_no_turn_and_is_no_reason_for_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(DIALOG, tmp_path) as agent:
+            _submit(agent, l1="low")
+            assert agent.injector.take(ROOM) == agent.injector.take(ROOM, extends=True) == []
+            _submit(agent, n1="normal", u1="urgent")
+            assert _ids(agent.injector.take(ROOM)) == ["u1", "n1"]
+
+    asyncio.run(main())
+
+
+def test_what_no_reply_has_room_for_holds_back_its_own_priority_only(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(DIALOG, tmp_path) as agent:
+            _submit(
+                agent, u1="first", u2="x" * ROOM, u3="behind it", n1="normal", n2="y" * ROOM, n3="behind it"
+            )
+            taken = agent.injector.take(ROOM)
+            assert _ids(taken) == ["u1", "n1"]
+            for injection in taken:
+                agent.injector.delivered(injection, Outcome(Result.INJECTED))
+            assert agent.injector.take(ROOM) == []
+
+    asyncio.run(main())
+
+
+def test_a_turn_is_not_drawn_out_before_an_urgent_text_that_must_be_typed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(DIALOG, tmp_path) as agent:
+            _submit(agent, u1="x" * ROOM, n1="normal")
+            assert agent.injector.take(ROOM, extends=True) == []
+            assert _ids(agent.injector.take(ROOM)) == ["n1"]
+
+    asyncio.run(main())
+
+
+def test_what_fits_the_next_reply_is_not_overtaken(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(DIALOG, tmp_path) as agent:
+            _submit(agent, u1="x" * 5_000, u2="y" * 5_000, n1="normal")
+            assert _ids(agent.injector.take(ROOM)) == ["u1"]
+
+    asyncio.run(main())
+
+
+def test_what_was_not_passed_on_waits_again_before_its_own_kind(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(DIALOG, tmp_path) as agent:
+            _submit(agent, u1="urgent", n1="normal", n2="normal")
+            taken = agent.injector.take(ROOM)
+            _submit(agent, n3="normal", u2="urgent")
+            agent.injector.put_back(taken)
+            assert _ids(agent.injector.take(ROOM)) == ["u1", "u2", "n1", "n2", "n3"]
+
+    asyncio.run(main())
