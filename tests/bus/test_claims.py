@@ -1,0 +1,221 @@
+"""A name has one holder: claims over a real broker, with the connections of two homes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.bus import broker, claims, presence, topics
+from relay.bus.claims import Claim, contend
+from relay.bus.presence import Presence
+from relay.bus.transport import ConnectionLost, Identity, MqttTransport
+from relay.errors import NameInUse
+from relay.home import Home
+
+NEVER = 3600.0  # seconds: what is waited for must come before it
+QUIET = 0.05
+TOPIC = topics.presence("default", "Bob")
+
+
+@contextlib.asynccontextmanager
+async def connected(home: Home, *, will: bytes | None = None) -> AsyncIterator[MqttTransport]:
+    """A connection of Bob's, as any of his homes could have it."""
+    endpoint, credentials = await asyncio.to_thread(broker.admit, home, "default", "Bob")
+    farewell = None if will is None else (TOPIC, will)
+    identity = Identity(
+        f"relay-{secrets.token_hex(16)}", False, credentials.user, credentials.password, farewell
+    )
+    transport = MqttTransport(endpoint, identity)
+    await transport.connect()
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def announcement(session: str, *, online: bool = True) -> bytes:
+    return presence.encode(
+        "Bob", f"boot-{session}", 1.0, online=online, session=session, host=f"at-{session}"
+    )
+
+
+def claim(session: str, *, held: bool = False) -> Claim:
+    return Claim("Bob", session, f"at-{session}", held)
+
+
+async def win(
+    transport: MqttTransport,
+    session: str,
+    *,
+    held: bool = False,
+    quiet: float = QUIET,
+    objection: float = NEVER,
+) -> None:
+    async with asyncio.timeout(60):
+        await contend(
+            transport, "default", claim(session, held=held), announcement(session),
+            quiet=quiet, objection=objection,
+        )  # fmt: skip
+
+
+async def kept(home: Home) -> Presence | None:
+    """What the broker keeps of Bob."""
+    async with connected(home) as transport:
+        await transport.subscribe(TOPIC, 1)
+        await transport.publish(TOPIC, b"that is all")
+        async for inbound in transport.arriving():
+            if inbound.payload == b"that is all":
+                break
+            return presence.decode(inbound.payload, "bob")
+    return None
+
+
+@contextlib.asynccontextmanager
+async def held_by(home: Home, session: str, *, answers: bool = True) -> AsyncIterator[None]:
+    """A holder that does what a courier does: announce itself, and again when somebody claims the name."""
+
+    async def answer(transport: MqttTransport) -> None:
+        async for inbound in transport.arriving():
+            if claims.decode(inbound.payload, "bob"):
+                await transport.publish(TOPIC, announcement(session), retain=True)
+
+    async with connected(home, will=announcement(session, online=False)) as transport:
+        await transport.subscribe(TOPIC, 1)
+        await transport.publish(TOPIC, announcement(session), retain=True)
+        answering = asyncio.create_task(answer(transport) if answers else asyncio.sleep(NEVER))
+        try:
+            yield
+        finally:
+            answering.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await answering
+
+
+def test_a_name_that_nobody_has_is_won_and_announced(home: Home) -> None:
+    async def scenario() -> None:
+        async with connected(home) as transport:
+            await win(transport, "a")
+        assert await kept(home) == presence.decode(announcement("a"), "bob")
+
+    asyncio.run(scenario())
+
+
+def test_a_name_whose_holder_answers_is_refused_and_its_host_is_named(home: Home) -> None:
+    async def scenario() -> None:
+        async with held_by(home, "holder"), connected(home) as transport:
+            with pytest.raises(NameInUse, match=r"'Bob' is on the bus already, on host 'at-holder'"):
+                await win(transport, "a", quiet=NEVER)
+            found = await kept(home)
+            assert found is not None
+            assert found.session == "holder"
+
+    asyncio.run(scenario())
+
+
+def test_a_holder_that_says_nothing_loses_the_name(home: Home) -> None:
+    async def scenario() -> None:
+        async with held_by(home, "dead", answers=False), connected(home) as transport:
+            await win(transport, "a", objection=QUIET)
+            found = await kept(home)
+            assert found is not None
+            assert found.session == "a"
+
+    asyncio.run(scenario())
+
+
+def test_the_will_of_the_holder_releases_the_name_at_once(home: Home) -> None:
+    async def scenario() -> None:
+        async with connected(home) as transport, asyncio.TaskGroup() as tasks:
+            async with connected(home) as other:
+                await other.publish(TOPIC, announcement("dead"), retain=True)
+                contest = tasks.create_task(win(transport, "a"))  # it would listen for an hour
+                await until_claimed(other)
+                await other.publish(TOPIC, announcement("dead", online=False), retain=True)
+            await contest
+
+    asyncio.run(scenario())
+
+
+async def until_claimed(transport: MqttTransport) -> None:
+    await transport.subscribe(TOPIC, 1)
+    async for inbound in transport.arriving():
+        if claims.decode(inbound.payload, "bob"):
+            return
+
+
+def test_an_earlier_connection_of_the_same_session_does_not_object(home: Home) -> None:
+    async def scenario() -> None:
+        async with held_by(home, "a"), connected(home) as transport:
+            await win(transport, "a", held=True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (claim("a"), claim("b")),
+        (claim("b", held=True), claim("a")),
+        (claim("a", held=True), claim("b", held=True)),
+    ],
+)
+def test_of_two_newcomers_one_gives_way(home: Home, one: Claim, other: Claim) -> None:
+    async def scenario() -> None:
+        async with connected(home) as first, connected(home) as second:
+            outcomes = await asyncio.gather(
+                win(first, one.session, held=one.held, quiet=1.0),
+                win(second, other.session, held=other.held, quiet=1.0),
+                return_exceptions=True,
+            )
+            assert outcomes[0] is None
+            assert isinstance(outcomes[1], NameInUse)
+            assert f"at-{one.session}" in str(outcomes[1])
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_brings_nothing_is_a_lost_connection(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mute(MqttTransport):
+        async def subscribe(self, topic: str, qos: int) -> None:
+            pass
+
+    monkeypatch.setattr(claims, "ECHO_SECONDS", QUIET)
+    monkeypatch.setattr("test_claims.MqttTransport", Mute)
+
+    async def scenario() -> None:
+        async with connected(home) as transport:
+            with pytest.raises(ConnectionLost):
+                await win(transport, "a")
+
+    asyncio.run(scenario())
+
+
+sessions = st.builds(claim, st.text("ab", min_size=1, max_size=2), held=st.booleans())
+
+
+@given(sessions, sessions)
+def test_exactly_one_of_two_sessions_yields(one: Claim, other: Claim) -> None:
+    if one.session != other.session:
+        assert one.yields_to(other) is not other.yields_to(one)
+
+
+def test_claims_come_out_as_they_went_in() -> None:
+    payload = claims.encode(claim("a", held=True))
+    assert claims.decode(payload, "bob") == claim("a", held=True)
+    assert claims.decode(payload, "alice") is None
+    assert presence.decode(payload, "bob") is None
+    assert claims.decode(announcement("a"), "bob") is None
+
+
+@pytest.mark.parametrize("read", [claims.decode, presence.decode])
+@pytest.mark.parametrize("payload", [b"", b"1", b"[]", b"{}", b'{"v":1,"claim":true,"name":5}', b"\xff"])
+def test_foreign_claims_are_none(payload: bytes, read: Callable[[bytes, str], object]) -> None:
+    assert read(payload, "bob") is None
