@@ -88,6 +88,27 @@ class Settings:
     allow: tuple[str, ...] = _setting(
         (), "tool calls that need not be asked for, such as 'Bash(git status)'; your own file only", own=True
     )
+    runaway_rate: int = _setting(
+        200,
+        "messages from one agent to another in a minute; more are held for the person; 0: any",
+        most=100_000,
+    )
+    runaway_depth: int = _setting(
+        50,
+        "messages that may lead to one another before the person speaks; more are held; 0: any",
+        most=100_000,
+    )
+    runaway_broadcasts: int = _setting(
+        30, "broadcasts of one agent in a minute; more are held for the person; 0: any", most=100_000
+    )
+    queue_limit: int = _setting(
+        20_000, "messages of one agent that may wait; more are refused; 0: any", most=10_000_000
+    )
+    expire_seconds: float = _setting(
+        604_800.0,
+        "seconds after which a message that has not arrived is given up; 0: never",
+        most=31_536_000,
+    )
     broker: str = _setting("", "URL of the MQTT broker; empty: the embedded one")
 
 
