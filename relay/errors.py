@@ -8,6 +8,7 @@
     ├── NameInUse                         another live session has the name
     ├── NoSuchSession                     no live session has the name
     ├── UnknownRecipient                  nobody in the team ever had the name
+    ├── NotAMember                        the agent is not in that channel
     ├── MessageRefused                    empty, too large, or not allowed
     ├── NotAllowed                        a guard rail: an agent may not do this
     ├── HomeError                         a directory of relay's cannot be used
@@ -63,6 +64,10 @@ class UnknownRecipient(RelayError):
     def __init__(self, message: str, suggestion: str | None = None) -> None:
         super().__init__(message)
         self.suggestion = suggestion
+
+
+class NotAMember(RelayError):
+    pass
 
 
 class MessageRefused(RelayError):

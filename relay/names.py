@@ -40,8 +40,8 @@ def validate(name: str, what: str = "name") -> str:
 
 
 def channel(text: str) -> str:
-    """The channel that `text` names, `#ops` for `ops` and `#ops`; raises InvalidName, with advice."""
-    return "#" + validate(text.removeprefix("#"), "channel")
+    """The channel that `text` names: `ops` for `ops` and `#ops`. Raises InvalidName, with advice."""
+    return validate(text.removeprefix("#"), "channel")
 
 
 def key(name: str) -> str:

@@ -15,98 +15,117 @@ from dataclasses import dataclass
 
 from relay import names
 from relay.bus.database import Database
+from relay.errors import NotAMember, UnknownRecipient
 
-CATCH_UP = 100
-"""Messages of one channel that wait for a member that is away; the oldest beyond it are left out."""
+_SHOWN = 5  # channels, and members of each, that an error names
+
+_JOIN = (
+    "INSERT INTO members (team, channel_key, key, channel, name, joined, time) VALUES (?1, ?2, ?3, "
+    "ifnull((SELECT min(channel) FROM members WHERE team = ?1 AND channel_key = ?2), ?4), ?5, 1, ?6) "
+    "ON CONFLICT DO UPDATE SET joined = 1, time = excluded.time WHERE NOT joined"
+)
+_LEAVE = "UPDATE members SET joined = 0, time = ? WHERE team = ? AND channel_key = ? AND key = ? AND joined"
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel of `team` and who is in it, each as it spells itself; `name` begins with `#`."""
+    """A channel of `team` (in lower case) and who is in it, each as it spells itself."""
 
-    team: str
     name: str
+    team: str
     members: tuple[str, ...]
 
 
 class Channels:
-    """A channel is given and returned with its `#` (names.channel); it has one spelling in a ledger."""
+    """Who is in which; a channel is given and returned without its `#`, in one spelling for each ledger."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def join(self, team: str, channel: str, name: str) -> bool:
         """Have `name` hear `channel`; False if it did already."""
-        where = (names.key(team), names.key(name), names.key(channel))
+        where = (names.key(team), names.key(channel), names.key(name))
         with self._db.transaction() as db:
-            known = db.execute(
-                "SELECT channel FROM members WHERE team = ? AND channel_key = ? ORDER BY since LIMIT 1",
-                (where[0], where[2]),
-            ).fetchone()
-            done = db.execute(
-                "INSERT OR IGNORE INTO members (team, name_key, channel_key, name, channel, since) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (*where, name, known[0] if known else channel, self._db.now()),
-            )
+            done = db.execute(_JOIN, (*where, channel, name, self._db.now()))
         return done.rowcount == 1
 
-    def leave(self, team: str, channel: str, name: str) -> bool:
-        """Have `name` no longer hear `channel`; False if it did not."""
+    def leave(self, team: str, channel: str, name: str) -> None:
+        """Have `name` no longer hear `channel`; NotAMember, with a suggestion, if it did not."""
+        where = (names.key(team), names.key(channel), names.key(name))
         with self._db.transaction() as db:
-            done = db.execute(
-                "DELETE FROM members WHERE team = ? AND name_key = ? AND channel_key = ?",
-                (names.key(team), names.key(name), names.key(channel)),
-            )
-        return done.rowcount == 1
+            done = db.execute(_LEAVE, (self._db.now(), *where))
+        if not done.rowcount:
+            own = self.of(team, name)
+            meant = names.suggest(channel, own)
+            these = ", ".join(f"#{each}" for each in own) or "no channel"
+            hint = f"Did you mean #{meant}?" if meant else f"It is in {these}."
+            raise NotAMember(f"{name!a} is not in #{channel}. {hint}")
 
     def heard(self, team: str, name: str, channels: Iterable[str]) -> None:
         """`name`, of another home, is in these channels and in no other."""
-        announced = {names.key(channel): channel for channel in channels}
+        told = {names.key(channel): channel for channel in channels}
         before = {names.key(channel) for channel in self.of(team, name)}
-        if before == set(announced):
+        if before == set(told):
             return
-        who = (names.key(team), names.key(name))
+        team_key, key, now = names.key(team), names.key(name), self._db.now()
         with self._db.transaction() as db:
-            db.executemany(
-                "DELETE FROM members WHERE team = ? AND name_key = ? AND channel_key = ?",
-                [(*who, key) for key in before - set(announced)],
-            )
-            db.executemany(
-                "INSERT OR IGNORE INTO members (team, name_key, channel_key, name, channel, since) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                [(*who, key, name, announced[key], self._db.now()) for key in set(announced) - before],
-            )
+            db.executemany(_LEAVE, [(now, team_key, gone, key) for gone in before - set(told)])
+            db.executemany(_JOIN, [(team_key, new, key, told[new], name, now) for new in set(told) - before])
 
     def of(self, team: str, name: str) -> list[str]:
         """The channels that `name` hears, sorted."""
         with self._db.reading() as db:
             rows = db.execute(
-                "SELECT channel FROM members WHERE team = ? AND name_key = ? ORDER BY channel_key",
+                "SELECT channel FROM members WHERE team = ? AND key = ? AND joined ORDER BY channel_key",
                 (names.key(team), names.key(name)),
             ).fetchall()
         return [channel for (channel,) in rows]
 
-    def members(self, team: str, channel: str) -> list[str]:
-        """Who hears `channel`, sorted; nobody where there is no such channel."""
-        return next(
-            (list(each.members) for each in self.list(team) if names.same(each.name, channel)),
-            [],
+    def audience(self, team: str, channel: str, sender: str) -> list[str]:
+        """Who hears `sender` in `channel`: its other members; UnknownRecipient, with advice, if none is."""
+        channels = self.all(team)
+        for each in channels:
+            if names.same(each.name, channel):
+                others = [name for name in each.members if not names.same(name, sender)]
+                if others:
+                    return others
+                raise UnknownRecipient(
+                    f"nobody else is in #{each.name}. `relay join -n NAME {each.name}` has another hear it."
+                )
+        meant = names.suggest(channel, [each.name for each in channels])
+        if meant is not None:
+            advice = f"Did you mean #{meant}?"
+        elif channels:
+            advice = f"There {'is' if len(channels) == 1 else 'are'} {_listed(channels)}."
+        else:
+            advice = "There is no channel yet."
+        raise UnknownRecipient(
+            f"nobody in team {team!a} is in #{channel}. {advice} `relay join {channel}` joins it.",
+            None if meant is None else f"#{meant}",
         )
 
-    def list(self, team: str | None = None) -> list[Channel]:
+    def all(self, team: str | None = None) -> list[Channel]:
         """The channels of `team`, or of all teams, by team and name."""
-        where, values = ("", ()) if team is None else ("WHERE members.team = ?", (names.key(team),))
         with self._db.reading() as db:
             rows = db.execute(
-                "SELECT members.team, channel_key, channel, ifnull(registry.name, members.name) FROM members "
-                "LEFT JOIN registry ON registry.team = members.team AND registry.key = name_key "
-                f"{where} ORDER BY members.team, channel_key, since",
-                values,
+                "SELECT members.team, channel_key, channel, ifnull(registry.name, members.name) "
+                "FROM members LEFT JOIN registry ON registry.team = members.team "
+                "AND registry.key = members.key WHERE joined AND members.team = ifnull(?, members.team) "
+                "ORDER BY members.team, channel_key, members.key",
+                (None if team is None else names.key(team),),
             ).fetchall()
         found: dict[tuple[str, str], tuple[str, list[str]]] = {}
         for in_team, key, channel, name in rows:
             found.setdefault((in_team, key), (channel, []))[1].append(name)
         return [
-            Channel(in_team, channel, tuple(sorted(members, key=names.key)))
-            for (in_team, _), (channel, members) in found.items()
+            Channel(channel, in_team, tuple(members)) for (in_team, _), (channel, members) in found.items()
         ]
+
+
+def _listed(channels: list[Channel]) -> str:
+    """`#ops (Alice, Bob)`, the first ones."""
+    shown = []
+    for each in channels[:_SHOWN]:
+        members = ", ".join(each.members[:_SHOWN]) + (", ..." if len(each.members) > _SHOWN else "")
+        shown.append(f"#{each.name} ({members})")
+    return ", ".join(shown) + (", ..." if len(channels) > _SHOWN else "")

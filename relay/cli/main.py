@@ -18,7 +18,7 @@ from relay.names import suggest
 
 GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "answer", "stop"),
-    "Talk": ("send", "messages", "retry", "drop"),
+    "Talk": ("send", "messages", "retry", "drop", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("explain", "events", "inspect", "agents"),
     "Set up": ("trust", "hook", "broker", "demo"),

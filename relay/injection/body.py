@@ -175,7 +175,7 @@ def lay_out(
 def _label(injection: Injection) -> str:
     source = _word(injection.source)
     if injection.kind == "message":
-        place = f" in {_word(injection.channel)}" if injection.channel else ""
+        place = f" in #{_word(injection.channel)}" if injection.channel else ""
         return f" from {source}{place}" if source else ""
     return f" {injection.kind} {source}" if source and source != injection.kind else f" {injection.kind}"
 

@@ -25,6 +25,15 @@ class NoBus:
     def send(self, to: str, body: str, *, thread: str | None = None) -> NoReturn:
         raise self.why
 
+    def join(self, channel: str) -> NoReturn:
+        raise self.why
+
+    def leave(self, channel: str) -> NoReturn:
+        raise self.why
+
+    def channels(self) -> list[str]:
+        return []
+
     def drain(self) -> None: ...
 
     def waiting(self) -> list[Message]:

@@ -65,8 +65,7 @@ def _from_environment(home: Home) -> Caller | None:
     if "RELAY_SOCKET" not in env and "RELAY_NAME" not in env:
         return None
     name, team = env.get("RELAY_NAME", ""), env.get("RELAY_TEAM", names.DEFAULT_TEAM)
-    socket = home.run / "sessions" / names.key(team) / f"{names.key(name)}.sock"
-    return Caller(name, team, Path(env.get("RELAY_SOCKET", socket)))
+    return Caller(name, team, Path(env.get("RELAY_SOCKET", directory.socket_of(home, team, name))))
 
 
 def agents(home: Home) -> dict[int, Caller]:

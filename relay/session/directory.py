@@ -78,6 +78,11 @@ def find(home: Home, name: str, team: str | None = None) -> SessionInfo:
     raise NoSuchSession(f"no session is called {name!a}. {hint}`relay ps` lists those that run.")
 
 
+def socket_of(home: Home, team: str, name: str) -> Path:
+    """Where the session of `name` in `team` listens, if there is one."""
+    return home.run / "sessions" / key(team) / f"{key(name)}.sock"
+
+
 def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
     """Send one request to the session at `path` and return its answer.
 

@@ -1,8 +1,8 @@
 """The guard rail: what a wrapped agent's own processes may ask of a session, and of the command line.
 
-They may send as themselves, list sessions, and read their own messages, memory and events.  They may not
-attach, stop, answer, trust or act as another: an agent must not approve itself.  It is a guard rail, not a
-boundary: agents under one account can read each other's files (design, section 11).
+They may send as themselves, join and leave channels, list sessions, and read their own messages, memory and
+events.  They may not attach, stop, answer, trust or act as another: an agent must not approve itself.  It is
+a guard rail, not a boundary: agents under one account can read each other's files (design, section 11).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relay.session.caller import Caller, ancestors, caller
 if TYPE_CHECKING:
     from relay.session.control import Request
 
-ALLOWED = frozenset({"info", "explain", "send", "drain", "roster", "hook_printed"})
+ALLOWED = frozenset({"info", "explain", "send", "drain", "roster", "join", "leave", "hook_printed"})
 """Operations that a descendant of an agent may ask for."""
 
 OWN = frozenset({"hook"})

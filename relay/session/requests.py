@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from relay import names
 from relay.bus.courier import Courier
 from relay.bus.message import Message
 from relay.detection.state import PromptKind
@@ -150,6 +151,17 @@ class Requests:
         self._session.courier.drain()
         return {"ok": True}
 
+    async def _on_join(self, request: Request) -> Answer:
+        return self._membership(self._session.courier.join(_channel(request)))
+
+    async def _on_leave(self, request: Request) -> Answer:
+        self._session.courier.leave(_channel(request))
+        return self._membership(True)
+
+    def _membership(self, changed: bool) -> Answer:
+        claim, courier = self._session.claim, self._session.courier
+        return {"name": claim.name, "team": claim.team, "changed": changed, "channels": courier.channels()}
+
     async def _on_roster(self, _: Request) -> Answer:
         return {"members": [{"name": m.name, "online": m.online} for m in self._session.roster()]}
 
@@ -189,3 +201,10 @@ class Requests:
         """The client has given the agent what it was answered."""
         request.connection.settled(Fate.PRINTED)
         return {"ok": True}
+
+
+def _channel(request: Request) -> str:
+    channel = request.fields.get("channel")
+    if not isinstance(channel, str):
+        raise UsageError("a channel is named by a word, such as '#ops'.")
+    return names.channel(channel)

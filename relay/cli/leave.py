@@ -1,0 +1,29 @@
+"""Leave a channel: hear no longer what is sent to it.
+
+CHANNEL is a word, with or without its '#' (which a shell wants quoted). Outside of an agent it is you who
+leaves, or the agent that --name names, running or not; inside a wrapped agent it is that agent. A channel
+that relay.toml or relay.config.py gives an agent is joined again when the agent starts.
+
+  relay leave -n Bob ops
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from relay import names
+from relay.cli.join import who
+from relay.home import Home
+from relay.session.membership import change
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-n", "--name", help="the agent that leaves (default: you; in an agent, the agent)")
+    parser.add_argument("-t", "--team", help="its team (default: RELAY_TEAM, else 'default')")
+    parser.add_argument("channel", metavar="CHANNEL", help="the channel: ops, or '#ops'")
+
+
+def run(args: argparse.Namespace) -> int:
+    left = change(Home.from_env().ensure(), "leave", args.channel, name=args.name, team=args.team)
+    print(f"{who(left)} no longer in #{names.channel(args.channel)}.")
+    return 0

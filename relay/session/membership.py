@@ -1,0 +1,70 @@
+"""Joining and leaving channels from outside: by the member's session, or in the ledger where none runs.
+
+A session tells the team of it at once; what is only written down is told when the member starts.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from relay import names
+from relay.bus.ledger import Ledger
+from relay.errors import NoSuchSession
+from relay.home import Home
+from relay.session import directory, guard
+
+Operation = Literal["join", "leave"]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What came of it. name: the member. changed: whether it was otherwise before. channels: all it is in."""
+
+    name: str
+    team: str
+    changed: bool
+    channels: tuple[str, ...]
+
+
+def change(
+    home: Home, operation: Operation, channel: str, *, name: str | None, team: str | None
+) -> Membership:
+    """Have `name` join or leave `channel`: an agent itself only, the person anybody, by default themselves.
+
+    Raises InvalidName, NotAllowed, NotAMember and LedgerError.
+    """
+    channel = names.channel(channel)
+    own = guard.as_itself(
+        home,
+        operation,
+        name=name,
+        team=team,
+        advice="an agent joins and leaves channels for itself only. Leave out --name and --team.",
+    )
+    request = {"op": operation, "channel": channel}
+    if own is not None:
+        return _membership(own.ask(request))
+    team = names.validate(team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
+    if name is None or names.same(name, names.PERSON):
+        return _write(home, operation, channel, names.PERSON, team)
+    name = names.validate(name)
+    try:
+        return _membership(directory.call(directory.socket_of(home, team, name), request))
+    except NoSuchSession:
+        return _write(home, operation, channel, name, team)
+
+
+def _write(home: Home, operation: Operation, channel: str, name: str, team: str) -> Membership:
+    with Ledger(home.ledger) as ledger:
+        changed = True
+        if operation == "join":
+            changed = ledger.channels.join(team, channel, name)
+        else:
+            ledger.channels.leave(team, channel, name)
+        return Membership(name, team, changed, tuple(ledger.channels.of(team, name)))
+
+
+def _membership(answer: dict[str, Any]) -> Membership:
+    return Membership(answer["name"], answer["team"], answer["changed"], tuple(answer["channels"]))

@@ -1,0 +1,82 @@
+"""Channels in the ledger: who hears which, and who is reached by what is sent to one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.bus.channels import Channel
+from relay.bus.ledger import Ledger
+from relay.errors import NotAMember, UnknownRecipient
+
+TEAM = "default"
+
+
+def test_a_channel_has_one_spelling_and_its_members_have_their_own(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.registry.register(TEAM, "Bob")
+        channels = ledger.channels
+        assert channels.join(TEAM, "Ops", "Alice")
+        assert channels.join("Default", "OPS", "bob")
+        assert not channels.join(TEAM, "ops", "ALICE")
+        assert channels.all(TEAM) == [Channel("Ops", TEAM, ("Alice", "Bob"))]
+        assert channels.of(TEAM, "alice") == ["Ops"]
+
+
+def test_who_leaves_is_in_it_no_longer_and_may_come_back(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        channels = ledger.channels
+        channels.join(TEAM, "ops", "Alice")
+        channels.leave(TEAM, "OPS", "alice")
+        assert (channels.all(), channels.of(TEAM, "Alice")) == ([], [])
+        with pytest.raises(NotAMember, match=r"'Alice' is not in #ops. It is in no channel."):
+            channels.leave(TEAM, "ops", "Alice")
+        assert channels.join(TEAM, "ops", "Alice")
+        with pytest.raises(NotAMember, match=r"Did you mean #ops?"):
+            channels.leave(TEAM, "osp", "Alice")
+        assert channels.of(TEAM, "Alice") == ["ops"]
+
+
+def test_what_another_home_announces_is_the_whole_truth_of_that_member(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        channels = ledger.channels
+        channels.join(TEAM, "ops", "Alice")
+        channels.heard(TEAM, "Bob", ("Ops", "dev"))
+        assert channels.all() == [Channel("dev", TEAM, ("Bob",)), Channel("ops", TEAM, ("Alice", "Bob"))]
+        channels.heard(TEAM, "bob", ("ops",))
+        assert channels.of(TEAM, "Bob") == ["ops"]
+        channels.heard(TEAM, "Bob", ())
+        assert channels.all() == [Channel("ops", TEAM, ("Alice",))]
+
+
+def test_teams_have_channels_of_their_own(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.channels.join("red", "ops", "Alice")
+        ledger.channels.join("blue", "ops", "Bob")
+        assert ledger.channels.audience("red", "ops", "you") == ["Alice"]
+        assert [each.team for each in ledger.channels.all()] == ["blue", "red"]
+        assert ledger.channels.all("Red") == [Channel("ops", "red", ("Alice",))]
+
+
+def test_a_sender_needs_not_be_in_it_and_never_hears_itself(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        for name in ("Alice", "Bob"):
+            ledger.channels.join(TEAM, "ops", name)
+        assert ledger.channels.audience(TEAM, "OPS", "Carol") == ["Alice", "Bob"]
+        assert ledger.channels.audience(TEAM, "ops", "alice") == ["Bob"]
+
+
+def test_where_nobody_hears_it_the_advice_says_who_is_where(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        channels = ledger.channels
+        with pytest.raises(UnknownRecipient, match=r"no channel yet. `relay join ops` joins it"):
+            channels.audience(TEAM, "ops", "Alice")
+        channels.join(TEAM, "ops", "Alice")
+        with pytest.raises(UnknownRecipient, match=r"nobody else is in #ops. `relay join -n NAME ops`"):
+            channels.audience(TEAM, "ops", "Alice")
+        with pytest.raises(UnknownRecipient, match=r"Did you mean #ops?") as caught:
+            channels.audience(TEAM, "osp", "Bob")
+        assert caught.value.suggestion == "#ops"
+        with pytest.raises(UnknownRecipient, match=r"There is #ops \(Alice\). `relay join weather`"):
+            channels.audience(TEAM, "weather", "Bob")

@@ -1,0 +1,65 @@
+"""`relay join`, `relay leave` and `relay channels`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support import Relay
+
+AGENT = {"RELAY_NAME": "Alice", "RELAY_TEAM": "default"}
+
+
+def test_a_person_joins_has_agents_join_and_leaves(relay: Relay) -> None:
+    assert relay("channels").stdout.startswith("There is no channel.")
+    assert relay("join", "ops").stdout == "You are in #ops now.\n"
+    assert relay("join", "#OPS").stdout == "You are in #ops already.\n"
+    assert relay("join", "-n", "Bob", "#ops").stdout == "Bob is in #ops now.\n"
+    assert relay("channels").stdout.splitlines()[1].split(maxsplit=2) == ["#ops", "default", "Bob, you"]
+    assert json.loads(relay("channels", "--json").stdout) == [
+        {"channel": "ops", "team": "default", "members": ["Bob", "you"]}
+    ]
+    assert relay("leave", "ops").stdout == "You are no longer in #ops.\n"
+    assert relay("leave", "--name", "bob", "Ops").stdout == "bob is no longer in #Ops.\n"
+    assert json.loads(relay("channels", "--json").stdout) == []
+
+
+def test_teams_are_told_apart(relay: Relay) -> None:
+    relay("join", "-n", "Bob", "-t", "red", "ops")
+    relay("join", "-n", "Bob", "dev", env={"RELAY_TEAM": "blue"})
+    listed = json.loads(relay("channels", "--json").stdout)
+    assert [(each["team"], each["channel"]) for each in listed] == [("blue", "dev"), ("red", "ops")]
+    assert [each["channel"] for each in json.loads(relay("channels", "--json", "-t", "red").stdout)] == [
+        "ops"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("leave", "osp"), "'you' is not in #osp. Did you mean #ops?"),
+        (("leave", "-n", "Bob", "ops"), "'Bob' is not in #ops. It is in no channel."),
+        (("join", "a b"), "'a b' is not a valid channel"),
+        (("join", ""), "'' is not a valid channel"),
+        (("join", "-n", "#ops", "ops"), "'#ops' is not a valid name"),
+    ],
+)
+def test_a_mistake_is_explained_and_changes_nothing(
+    relay: Relay, arguments: tuple[str, ...], words: str
+) -> None:
+    relay("join", "ops")
+    before = relay("channels", "--json").stdout
+    done = relay(*arguments, check=False)
+    assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+    assert relay("channels", "--json").stdout == before
+
+
+@pytest.mark.parametrize("command", ["join", "leave"])
+@pytest.mark.parametrize("option", [("--name", "Bob"), ("--team", "other")])
+def test_an_agent_cannot_change_what_another_hears(
+    relay: Relay, command: str, option: tuple[str, str]
+) -> None:
+    refused = relay(command, *option, "ops", env=AGENT, check=False)
+    assert refused.returncode == 1
+    assert "an agent joins and leaves channels for itself only" in refused.stderr
