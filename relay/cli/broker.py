@@ -1,8 +1,14 @@
-"""The embedded broker: see, start, stop or run it.
+"""The broker: see, start, stop or run it, and prepare one of your own.
 
-Sessions start it when they need it, and it ends a minute after the last of them; usually there is nothing to
-do. `start` starts one that stays. `run` keeps it in the foreground, for a service manager. With a broker of
-your own in relay.toml (or --broker), `status` says whether that one answers.
+Sessions start the embedded broker when they need it, and it ends a minute after the last of them; usually
+there is nothing to do. `start` starts one that stays; `run` keeps it in the foreground for a service manager.
+With a broker of your own in relay.toml (or --broker), `status` says whether that one answers.
+
+For a broker of your own, `acl` writes its access list and its users, and `credentials` takes an agent's to
+another host. `relay doctor --broker URL` then proves that the list holds.
+
+  relay broker acl mosquitto -o /etc/mosquitto/relay Alice Bob
+  relay broker credentials export -o bob.json Bob
 """
 
 from __future__ import annotations
@@ -10,27 +16,78 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from relay import settings
-from relay.bus import broker
+from relay import names, settings
+from relay.bus import acl, broker, credentials
 from relay.bus.broker import Endpoint
+from relay.bus.credentials import Credentials, write_private
 from relay.errors import BrokerError, RelayError
 from relay.home import Home
 from relay.session import guard
+from relay.text import count
+
+_NEXT = {
+    "mosquitto": """\
+Next, on the broker's host:
+  chown -R mosquitto: {directory}
+  in mosquitto.conf:  allow_anonymous false
+                      password_file {directory}/passwords
+                      acl_file {directory}/acl
+  kill -HUP the running mosquitto, which reads both files anew""",
+    "nats": """\
+Next, on the broker's host:
+  in nats-server.conf:  include {directory}/relay.conf
+                        (and no other `authorization` or `accounts`; it needs server_name, jetstream and mqtt)
+  nats-server --signal reload""",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "action",
-        metavar="ACTION",
-        choices=("status", "start", "stop", "run"),
-        help="status, start, stop or run",
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, help: str, *, json: bool = True) -> argparse.ArgumentParser:
+        it = actions.add_parser(name, help=help, description=help)
+        if json:
+            it.add_argument("--json", action="store_true", help="print JSON")
+        return it
+
+    def port_option(it: argparse.ArgumentParser) -> None:
+        it.add_argument("--port", type=port, help="where to listen on loopback (default: a free port)")
+
+    status = action("status", "Say whether the broker answers, and where.")
+    status.add_argument("--broker", metavar="URL", help="ask this broker instead")
+    port_option(action("start", "Start the embedded broker; it stays until it is stopped."))
+    action("stop", "End the embedded broker.")
+    port_option(action("run", "Run the embedded broker in the foreground.", json=False))
+    rights = action(
+        "acl",
+        "Write the access list and the users of a broker of your own: everybody who has credentials in this "
+        "home. Those of NAMEs are made where they are missing, and the person's, who sends as 'you'.",
+        json=False,
     )
-    parser.add_argument("--port", type=port, help="where to listen on loopback (default: a free port)")
-    parser.add_argument("--broker", metavar="URL", help="for status: ask this broker instead")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    rights.add_argument("kind", choices=("mosquitto", "nats"), metavar="mosquitto|nats")
+    rights.add_argument("-t", "--team", help="the team of NAMEs (default: RELAY_TEAM, else 'default')")
+    rights.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="write files (0600) into DIR; else no password is shown",
+    )
+    rights.add_argument("names", nargs="+", metavar="NAME")
+    keys = action("credentials", "Take agents' credentials to another host, in a file.", json=False)
+    ways = keys.add_subparsers(dest="way", metavar="export|import", required=True)
+    export = ways.add_parser("export", help="write them to a file (0600)")
+    export.add_argument("-t", "--team", help="the team of NAMEs (default: RELAY_TEAM, else 'default')")
+    export.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
+    export.add_argument("names", nargs="+", metavar="NAME", help="an agent, or 'you'")
+    take = ways.add_parser("import", help="keep those of a file, in place of this home's own")
+    take.add_argument("file", type=Path, metavar="FILE")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,9 +110,85 @@ def run(args: argparse.Namespace) -> int:
                 print("The broker has ended." if stopped else "No broker was running.")
         case "run":
             return broker.run(home.ensure(), port=args.port)
+        case "acl":
+            _write_rights(home.ensure(), args)
+        case "credentials":
+            guard.person_only(
+                home, "broker credentials", "an agent may not take credentials. The person can."
+            )
+            if args.way == "export":
+                _export(home.ensure(), args)
+            else:
+                _import(home.ensure(), args.file)
         case _:
             return _status(home, args)
     return 0
+
+
+def _write_rights(home: Home, args: argparse.Namespace) -> None:
+    """Files into a directory, or on standard output without passwords."""
+    guard.person_only(home, "broker acl", "an agent may not write access lists. The person can.")
+    _agents(home, args.team, [*args.names, names.PERSON])
+    everybody = broker.everybody(home)
+    if args.output is None:
+        if args.kind == "nats":
+            print(acl.nats([replace(agent, password="(left out; -o DIR writes it)") for agent in everybody]))
+        else:
+            print(acl.mosquitto(everybody))
+        return
+    if args.kind == "nats":
+        files = {"relay.conf": acl.nats(everybody)}
+    else:
+        files = {"acl": acl.mosquitto(everybody), "passwords": acl.mosquitto_passwords(everybody)}
+    for file, text in files.items():
+        _write(args.output / file, text)
+    directory = args.output.resolve()
+    print(f"{' and '.join(str(directory / file) for file in files)}: {count(len(everybody), 'user')}.")
+    print(_NEXT[args.kind].format(directory=directory))
+
+
+def _export(home: Home, args: argparse.Namespace) -> None:
+    found = _agents(home, args.team, args.names)
+    _write(args.output, json.dumps([asdict(each) for each in found], indent=1) + "\n")
+    print(f"{args.output}: the credentials of {', '.join(each.user for each in found)}.")
+    print(
+        "Whoever has that file can act as them. On the other host:\n"
+        f"  relay broker credentials import {args.output.name}"
+    )
+
+
+def _import(home: Home, path: Path) -> None:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        found = [credentials.parse(each) for each in (value if isinstance(value, list) else [value])]
+    except OSError as error:
+        raise BrokerError(f"cannot read {path}: {error.strerror}. Check the path.") from None
+    except ValueError as error:
+        raise BrokerError(
+            f"{path} holds no credentials ({error}). `relay broker credentials export` writes such a file."
+        ) from None
+    for each in found:
+        broker.adopt(home, each)
+    print(f"This home now has the credentials of {', '.join(each.user for each in found)}.")
+    print("Sessions of them that run here keep their old ones until they are started anew.")
+
+
+def _agents(home: Home, team: str | None, wanted: Sequence[str]) -> list[Credentials]:
+    """The credentials of `wanted`, made where there are none."""
+    team = names.validate(team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
+    for name in wanted:
+        if not names.same(name, names.PERSON):
+            names.validate(name)
+    return [broker.credentials(home, team, name) for name in wanted]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_private(path, text)
+    except OSError as error:
+        raise BrokerError(
+            f"cannot write {path}: {error.strerror}. Make it writable, or write it elsewhere with -o."
+        ) from None
 
 
 def _status(home: Home, args: argparse.Namespace) -> int:

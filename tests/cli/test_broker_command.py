@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import stat
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from support import Relay, wait_until
 
@@ -65,3 +70,68 @@ def test_an_external_broker_that_answers_is_shown(relay: Relay) -> None:
         relay("broker", "status", "--broker", f"mqtt://127.0.0.1:{status(relay)['port']}", "--json").stdout
     )
     assert "refuses the login" in row["problem"], "it is ours, and lets nobody in without credentials"
+
+
+def test_an_access_list_and_passwords_for_mosquitto_are_written(relay: Relay, tmp_path: Path) -> None:
+    out = tmp_path / "made" / "relay"
+    done = relay("broker", "acl", "mosquitto", "-o", out, "Alice", "Bob.B")
+    assert "3 users" in done.stdout
+    assert f"acl_file {out}/acl" in done.stdout
+    rights = (out / "acl").read_text()
+    assert re.findall(r"^user (.*)$", rights, re.MULTILINE) == [
+        "default/alice",
+        "default/bob~b",
+        "default/you",
+    ]
+    assert "topic write relay/v1/default/agents/+/inbox/bob~b\n" in rights
+    assert (out / "passwords").read_text().count(":$7$") == 3
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in out.iterdir())
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+
+
+def test_users_for_nats_are_written(relay: Relay, tmp_path: Path) -> None:
+    relay("broker", "acl", "nats", "--team", "web", "-o", tmp_path, "Alice")
+    path = tmp_path / "relay.conf"
+    config = json.loads(path.read_text().partition("authorization: ")[2])
+    assert [user["user"] for user in config["users"]] == ["web/alice", "web/you"]
+    assert all(user["allowed_connection_types"] == ["MQTT"] for user in config["users"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", ["mosquitto", "nats"])
+def test_no_password_is_printed(relay: Relay, tmp_path: Path, kind: str) -> None:
+    printed = relay("broker", "acl", kind, "Alice").stdout
+    assert "agents" in printed
+    relay("broker", "credentials", "export", "-o", tmp_path / "keys.json", "Alice", "you")
+    passwords = [each["password"] for each in json.loads((tmp_path / "keys.json").read_text())]
+    assert len(passwords) == 2
+    assert not any(password in printed for password in passwords)
+
+
+def test_credentials_move_to_another_home(relay: Relay, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    shown = relay("broker", "credentials", "export", "-o", keys, "Alice").stdout
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+    assert json.loads(keys.read_text())[0]["password"] not in shown
+    far = {"RELAY_HOME": str(tmp_path / "far")}
+    assert "default/alice" in relay("broker", "credentials", "import", keys, env=far).stdout
+    relay("broker", "credentials", "export", "-o", tmp_path / "again.json", "Alice", env=far)
+    assert (tmp_path / "again.json").read_text() == keys.read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["no JSON", "{}", '{"team": "a/b", "name": "bob", "password": "p"}', '["x"]']
+)
+def test_a_file_that_holds_no_credentials_is_refused(relay: Relay, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "file"
+    file.write_text(text)
+    done = relay("broker", "credentials", "import", file, check=False)
+    assert done.returncode == 1
+    assert "holds no credentials" in done.stderr
+
+
+def test_a_directory_that_cannot_be_written_is_said(relay: Relay, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = relay("broker", "acl", "nats", "-o", tmp_path / "file", "Alice", check=False)
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
