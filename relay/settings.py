@@ -7,16 +7,16 @@ one wins.  A project may come from anywhere, so before it is trusted only names 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import tomli
 
-from relay.errors import ConfigError
+from relay.errors import ConfigError, RelayError
 from relay.home import Home
-from relay.names import suggest
+from relay.names import channel, suggest
 from relay.policy import Policy
 
 FILE = "relay.toml"
@@ -30,14 +30,27 @@ def _setting(
     own: bool = False,
     most: float = 0,
     choices: tuple[str, ...] = (),
+    check: Callable[[Sequence[str]], object] = tuple,
 ) -> Any:
     """A setting.
 
     project: an untrusted project may set it; own: no project may, trusted or not.
     most:    the largest number; choices: all the values.
+    check:   raises RelayError for a list of strings that will not do.
     """
-    metadata = {"help": help, "project": project, "own": own, "most": most, "choices": choices}
+    metadata = {
+        "help": help,
+        "project": project,
+        "own": own,
+        "most": most,
+        "choices": choices,
+        "check": check,
+    }
     return field(default=default, metadata=metadata)
+
+
+def _channels(given: Sequence[str]) -> list[str]:
+    return [channel(each) for each in given]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +99,13 @@ class Settings:
     )
     escalate_to: str = _setting("", "who is sent what an agent asks, such as 'Lead'; empty: nobody")
     allow: tuple[str, ...] = _setting(
-        (), "tool calls that need not be asked for, such as 'Bash(git status)'; your own file only", own=True
+        (),
+        "tool calls that need not be asked for, such as 'Bash(git status)'; your own file only",
+        own=True,
+        check=Policy,
+    )
+    channels: tuple[str, ...] = _setting(
+        (), "the channels that the agent joins when it starts, such as '#ops'", project=True, check=_channels
     )
     runaway_rate: int = _setting(
         200,
@@ -195,6 +214,9 @@ def is_prefix(value: str) -> bool:
 
 
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
+_CHECKS: dict[str, Callable[[Sequence[str]], object]] = {
+    f.name: f.metadata["check"] for f in fields(Settings)
+}
 _MOST: dict[str, float] = {f.name: f.metadata["most"] for f in fields(Settings)}
 _CHOICES: dict[str, tuple[str, ...]] = {f.name: f.metadata["choices"] for f in fields(Settings)}
 
@@ -210,8 +232,8 @@ def _wrong(name: str, value: object) -> str | None:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             return f"{name} is a list of strings, not {value!r}."
         try:
-            Policy(value)
-        except ConfigError as error:
+            _CHECKS[name](value)
+        except RelayError as error:
             return f"in {name}, {error}"
     elif isinstance(default, int):
         if isinstance(value, bool) or not (isinstance(value, int) and 0 <= value <= most):

@@ -31,6 +31,18 @@ def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
         assert f"{name} is a number of seconds, like " in notice and f"and at most {most}, not " in notice
 
 
+def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
+    """A project may set them: they are names."""
+    assert settings(tmp_path, "channels = ['#ops', 'dev']") == (Settings(channels=("#ops", "dev")), [])
+    for line, said in (
+        ("channels = ['#a b']", "in channels, 'a b' is not a valid channel"),
+        ("channels = '#ops'", "channels is a list of strings, not '#ops'."),
+        ("channels = [1]", "channels is a list of strings, not [1]."),
+    ):
+        taken, (notice,) = settings(tmp_path, line)
+        assert (taken, said in notice) == (Settings(), True), notice
+
+
 def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
     """Both are the person's own: an untrusted project's are not taken."""
     home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from relay.errors import ConfigError
+from relay import names
+from relay.errors import ConfigError, InvalidName
 from relay.hooks.events import event_names
 from relay.hooks.registry import Function, Pattern, Registry
 
@@ -68,6 +69,7 @@ class RelayConfig:
     patterns: pattern → "builtin" | function | {"handler": function} with any of body, override, priority
     hooks:    event → function | list of functions
     memory:   settings of MemoryConfig, or None for the defaults
+    channels: those that the agent joins when it starts, such as "#ops"
 
     Raises ConfigError for anything else, at once, so that the line in the file is known.
     """
@@ -75,6 +77,7 @@ class RelayConfig:
     patterns: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] | MemoryConfig | None = None
+    channels: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name in ("patterns", "hooks"):
@@ -88,6 +91,13 @@ class RelayConfig:
         for pattern in self._builtins():
             Pattern.parse(pattern)
         self.memory_config()
+        if not isinstance(self.channels, list | tuple) or not all(isinstance(c, str) for c in self.channels):
+            raise ConfigError(f"channels must be a list such as ['#ops'], not {self.channels!r}.")
+        try:
+            for each in self.channels:
+                names.channel(each)
+        except InvalidName as error:
+            raise ConfigError(f"channels: {error}") from None
 
     def memory_config(self) -> MemoryConfig:
         return MemoryConfig() if self.memory is None else MemoryConfig.from_mapping(self.memory)

@@ -58,11 +58,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a file registered, its memory settings, and what it printed meanwhile."""
+    """What a file registered, its memory settings, the channels to join, and what it printed meanwhile."""
 
     registry: Registry
     memory: MemoryConfig
     printed: str = ""
+    channels: tuple[str, ...] = ()
 
 
 def find(directory: Path, home: Home) -> Path | None:
@@ -140,11 +141,11 @@ def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT)
     finished = call.done.result()
     if finished.error is not None:
         raise finished.error
-    registry, memory = finished.value
-    return Loaded(registry, memory, printed.take())
+    registry, config = finished.value
+    return Loaded(registry, config.memory_config(), printed.take(), tuple(config.channels))
 
 
-def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, MemoryConfig]:
+def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, RelayConfig]:
     registry = Registry()
     module = ModuleType(_MODULE)
     module.__file__ = str(file.path)
@@ -160,7 +161,7 @@ def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, MemoryConf
         raise _explained(error, file) from None
     config = getattr(module, "config", None)
     if config is None:
-        return registry, MemoryConfig()
+        return registry, RelayConfig()
     line = _assignment(file, "config")
     if not isinstance(config, RelayConfig):
         raise ConfigError(
@@ -173,7 +174,7 @@ def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, MemoryConf
         config.apply(registry, built_in)
     except ConfigError as error:
         raise ConfigError(str(error), file.path, line) from None
-    return registry, config.memory_config()
+    return registry, config
 
 
 def _explained(error: BaseException, file: ConfigFile) -> ConfigError:

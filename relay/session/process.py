@@ -32,7 +32,7 @@ from relay.bus.message import Message
 from relay.detection.evidence import Evidence, reported
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, unescape
-from relay.errors import LedgerError, MessageRefused, RelayError
+from relay.errors import LedgerError, RelayError
 from relay.home import Home
 from relay.hooks import config_file, events
 from relay.hooks.context import MAX_MESSAGES, MAX_OUTPUT, Context, MemoryService
@@ -248,7 +248,7 @@ class Session:
             self.tell_person(f"{to} was not told that {self.claim.name} asks: {error}")
 
     def _open_bus(self) -> Courier:
-        return Courier(
+        courier = Courier(
             self._home,
             self.claim.team,
             self.claim.name,
@@ -258,6 +258,9 @@ class Session:
             on_status=self._on_bus_status,
             on_fault=self.tell_person,
         )
+        for channel in self.setup.channels:
+            courier.join(channel)
+        return courier
 
     def _open_memory(self, home: Home) -> MemoryStore | NoMemory:
         try:
@@ -631,10 +634,6 @@ class Session:
         self.give(text, source, "hook")
 
     async def send(self, to: str, body: str, *, thread: str | None = None) -> Sequence[Message]:
-        if to.startswith("#"):
-            raise MessageRefused(
-                f"there is no channel {to!a}: channels do not exist yet. Send to a name or *."
-            )
         return self.mail.send(to, body, thread=thread)
 
     def roster(self) -> Sequence[Member]:

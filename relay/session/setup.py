@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay import namespaces
+from relay import names, namespaces
 from relay import settings as settings_file
 from relay.directives.grammar import DECORATION, PREFIX
 from relay.errors import RelayError
@@ -24,7 +24,10 @@ from relay.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything that was read from files. `notices` says what was not taken, and why, one line each."""
+    """Everything that was read from files.
+
+    channels: those to join. notices: what was not taken, and why, one line each.
+    """
 
     directory: Path
     settings: Settings
@@ -32,6 +35,7 @@ class Setup:
     registry: Registry
     memory: MemoryConfig
     config: config_file.ConfigFile | None
+    channels: tuple[str, ...]
     lesson: str
     notices: tuple[str, ...]
 
@@ -73,6 +77,7 @@ class Setup:
         namespaces.install(registry)
         memory = options.memory
         config = None
+        channels = settings.channels
         try:
             choice = config_file.choose(home, directory, Path(options.config) if options.config else None)
             if choice.notice is not None:
@@ -81,6 +86,7 @@ class Setup:
                 loaded = config_file.load(choice.file, registry)
                 registry.include(loaded.registry)
                 memory = memory or loaded.memory
+                channels += loaded.channels
                 config = choice.file
         except RelayError as error:
             notices.append(f"{error} The session runs without it.")
@@ -90,5 +96,13 @@ class Setup:
         if notice is not None:
             notices.append(notice)
         return cls(
-            directory, settings, profile, registry, memory or MemoryConfig(), config, text, tuple(notices)
+            directory,
+            settings,
+            profile,
+            registry,
+            memory or MemoryConfig(),
+            config,
+            tuple(names.channel(each) for each in channels),
+            text,
+            tuple(notices),
         )

@@ -163,10 +163,12 @@ config = RelayConfig(
     },
     hooks={"onSessionStart": [lambda ctx: "one", lambda ctx: "two"]},
     memory={"backend": "embedded", "autoSave": False, "promptOnEnd": True},
+    channels=["#ops", "dev"],
 )
 """,
     )
     assert loaded.memory == MemoryConfig("embedded", auto_save=False, prompt_on_end=True)
+    assert loaded.channels == ("#ops", "dev")
     assert texts(house.say("@deploy:x y")[0].results) == ["plain x"]
     assert texts(house.say("@status:x")[0].results) == ["status"]
     assert texts(house.say("@relay:Bob y")[0].results) == ["mine"]
@@ -243,6 +245,16 @@ def test_a_module_beside_the_file_can_be_imported(house: House, person: Home, tm
             RELAY_CONFIG + "config = RelayConfig(patterns={'a': {'handler': print, 'x': 1}})\n",
             2,
             "'a' has the key 'x'",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(channels='#ops')\n",
+            2,
+            "channels must be a list such as ['#ops'], not '#ops'.",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(channels=['#a b'])\n",
+            2,
+            "channels: 'a b' is not a valid channel",
         ),
         (
             RELAY_CONFIG + "config = RelayConfig(hooks={'onIdle': 3})\n",
