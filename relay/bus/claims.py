@@ -83,25 +83,16 @@ def is_present(home: Home, team: str, name: str) -> bool:
     return is_held(_path(home, team, name))
 
 
-async def contend(
-    transport: Transport,
-    team: str,
-    claim: Claim,
-    announcement: bytes,
-    *,
-    quiet: float = QUIET_SECONDS,
-    objection: float = OBJECTION_SECONDS,
-) -> None:
+async def contend(transport: Transport, team: str, claim: Claim, announcement: bytes) -> None:
     """Win `claim.name` of `team` from whoever else may have it, and publish `announcement` (retained).
 
     transport: a connection that nobody else uses, and that is closed afterwards.
-    Takes `quiet` or `objection` seconds beside the broker's own time.
     Raises NameInUse if another session has the name or claims it with more right, and ConnectionLost.
     """
     topic, payload = topics.presence(team, claim.name), encode(claim)
     now = asyncio.get_running_loop().time
     await transport.subscribe(topic, 1)
-    began, echoed = now(), None
+    began, echoed, quiet = now(), None, QUIET_SECONDS
     holder: str | None = None  # the session that the broker believes to be there
     answered: set[str] = set()
     try:
@@ -129,7 +120,7 @@ async def contend(
                     case presence.Presence(online=False, session=session) if session == holder:
                         holder = None
                 if echoed is not None:
-                    listening.reschedule(echoed + (quiet if holder is None else objection))
+                    listening.reschedule(echoed + (quiet if holder is None else OBJECTION_SECONDS))
     except TimeoutError:
         if echoed is None:
             raise ConnectionLost("the broker does not bring what it was given; connecting again.") from None

@@ -19,8 +19,14 @@ from relay.errors import NameInUse
 from relay.home import Home
 
 NEVER = 3600.0  # seconds: what is waited for must come before it
-QUIET = 0.05
+SOON = 0.05
 TOPIC = topics.presence("default", "Bob")
+
+
+@pytest.fixture(autouse=True)
+def times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "QUIET_SECONDS", SOON)
+    monkeypatch.setattr(claims, "OBJECTION_SECONDS", NEVER)
 
 
 @contextlib.asynccontextmanager
@@ -49,19 +55,9 @@ def claim(session: str, *, held: bool = False) -> Claim:
     return Claim("Bob", session, f"at-{session}", held)
 
 
-async def win(
-    transport: MqttTransport,
-    session: str,
-    *,
-    held: bool = False,
-    quiet: float = QUIET,
-    objection: float = NEVER,
-) -> None:
+async def win(transport: MqttTransport, session: str, *, held: bool = False) -> None:
     async with asyncio.timeout(60):
-        await contend(
-            transport, "default", claim(session, held=held), announcement(session),
-            quiet=quiet, objection=objection,
-        )  # fmt: skip
+        await contend(transport, "default", claim(session, held=held), announcement(session))
 
 
 async def kept(home: Home) -> Presence | None:
@@ -106,11 +102,15 @@ def test_a_name_that_nobody_has_is_won_and_announced(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_a_name_whose_holder_answers_is_refused_and_its_host_is_named(home: Home) -> None:
+def test_a_name_whose_holder_answers_is_refused_and_its_host_is_named(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "QUIET_SECONDS", NEVER)
+
     async def scenario() -> None:
         async with held_by(home, "holder"), connected(home) as transport:
             with pytest.raises(NameInUse, match=r"'Bob' is on the bus already, on host 'at-holder'"):
-                await win(transport, "a", quiet=NEVER)
+                await win(transport, "a")
             found = await kept(home)
             assert found is not None
             assert found.session == "holder"
@@ -118,10 +118,12 @@ def test_a_name_whose_holder_answers_is_refused_and_its_host_is_named(home: Home
     asyncio.run(scenario())
 
 
-def test_a_holder_that_says_nothing_loses_the_name(home: Home) -> None:
+def test_a_holder_that_says_nothing_loses_the_name(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "OBJECTION_SECONDS", SOON)
+
     async def scenario() -> None:
         async with held_by(home, "dead", answers=False), connected(home) as transport:
-            await win(transport, "a", objection=QUIET)
+            await win(transport, "a")
             found = await kept(home)
             assert found is not None
             assert found.session == "a"
@@ -165,12 +167,16 @@ def test_an_earlier_connection_of_the_same_session_does_not_object(home: Home) -
         (claim("a", held=True), claim("b", held=True)),
     ],
 )
-def test_of_two_newcomers_one_gives_way(home: Home, one: Claim, other: Claim) -> None:
+def test_of_two_newcomers_one_gives_way(
+    home: Home, one: Claim, other: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "QUIET_SECONDS", 1.0)
+
     async def scenario() -> None:
         async with connected(home) as first, connected(home) as second:
             outcomes = await asyncio.gather(
-                win(first, one.session, held=one.held, quiet=1.0),
-                win(second, other.session, held=other.held, quiet=1.0),
+                win(first, one.session, held=one.held),
+                win(second, other.session, held=other.held),
                 return_exceptions=True,
             )
             assert outcomes[0] is None
@@ -187,7 +193,7 @@ def test_a_broker_that_brings_nothing_is_a_lost_connection(
         async def subscribe(self, topic: str, qos: int) -> None:
             pass
 
-    monkeypatch.setattr(claims, "ECHO_SECONDS", QUIET)
+    monkeypatch.setattr(claims, "ECHO_SECONDS", SOON)
     monkeypatch.setattr("test_claims.MqttTransport", Mute)
 
     async def scenario() -> None:
