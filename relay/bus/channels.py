@@ -10,12 +10,17 @@ that are away.  A channel is there as long as somebody is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from relay import names
 from relay.bus.database import Database
+from relay.bus.message import State
+from relay.bus.outbox import advance
 from relay.errors import NotAMember, UnknownRecipient
+
+CATCH_UP = 100
+"""Messages of one channel that wait for a member that is away; of what one home has sent."""
 
 _SHOWN = 5  # channels, and members of each, that an error names
 
@@ -81,14 +86,14 @@ class Channels:
             ).fetchall()
         return [channel for (channel,) in rows]
 
-    def audience(self, team: str, channel: str, sender: str) -> list[str]:
-        """Who hears `sender` in `channel`: its other members; UnknownRecipient, with advice, if none is."""
+    def audience(self, team: str, channel: str, sender: str) -> Channel:
+        """`channel` without `sender`: who hears it there; UnknownRecipient, with advice, if nobody does."""
         channels = self.all(team)
         for each in channels:
             if names.same(each.name, channel):
-                others = [name for name in each.members if not names.same(name, sender)]
+                others = tuple(name for name in each.members if not names.same(name, sender))
                 if others:
-                    return others
+                    return replace(each, members=others)
                 raise UnknownRecipient(
                     f"nobody else is in #{each.name}. `relay join -n NAME {each.name}` has another hear it."
                 )
@@ -103,6 +108,35 @@ class Channels:
             f"nobody in team {team!a} is in #{channel}. {advice} `relay join {channel}` joins it.",
             None if meant is None else f"#{meant}",
         )
+
+    def limit(self, team: str, away: Callable[[str], bool]) -> int:
+        """Leave out the oldest messages beyond CATCH_UP that wait in a channel for a member that is `away`.
+
+        Returns how many: they are expired, and say why.  Those behind them are published anew when the
+        member appears, and wait for them no more.
+        """
+        # What waits for its receiver to appear has no time at which it is due.
+        waits = "FROM outbox WHERE team = ? AND state IN ('queued', 'sent') AND due IS NULL"
+        with self._db.reading() as db:
+            crowded = db.execute(
+                f"SELECT to_key, recipient, channel {waits} AND channel IS NOT NULL "
+                "GROUP BY to_key, channel HAVING count(*) > ?",
+                (names.key(team), CATCH_UP),
+            ).fetchall()
+        left_out = 0
+        for key, name, channel in crowded:
+            if not away(name):
+                continue
+            why = f"left out: {name} was away for more than {CATCH_UP} messages of #{channel}"
+            with self._db.transaction() as db:
+                ids = db.execute(
+                    f"SELECT id {waits} AND to_key = ? AND channel = ? ORDER BY place DESC LIMIT -1 OFFSET ?",
+                    (names.key(team), key, channel, CATCH_UP),
+                ).fetchall()
+                for id in ids:
+                    advance(db, "id = ?", id, State.EXPIRED, why)
+            left_out += len(ids)
+        return left_out
 
     def all(self, team: str | None = None) -> list[Channel]:
         """The channels of `team`, or of all teams, by team and name."""

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from relay.bus.channels import Channel
+from relay.bus.channels import CATCH_UP, Channel
 from relay.bus.ledger import Ledger
-from relay.errors import NotAMember, UnknownRecipient
+from relay.bus.message import State
+from relay.bus.posting import post
+from relay.errors import InvalidName, NotAMember, UnknownRecipient
 
 TEAM = "default"
 
@@ -54,7 +56,7 @@ def test_teams_have_channels_of_their_own(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.channels.join("red", "ops", "Alice")
         ledger.channels.join("blue", "ops", "Bob")
-        assert ledger.channels.audience("red", "ops", "you") == ["Alice"]
+        assert ledger.channels.audience("red", "ops", "you").members == ("Alice",)
         assert [each.team for each in ledger.channels.all()] == ["blue", "red"]
         assert ledger.channels.all("Red") == [Channel("ops", "red", ("Alice",))]
 
@@ -63,8 +65,8 @@ def test_a_sender_needs_not_be_in_it_and_never_hears_itself(tmp_path: Path) -> N
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Alice", "Bob"):
             ledger.channels.join(TEAM, "ops", name)
-        assert ledger.channels.audience(TEAM, "OPS", "Carol") == ["Alice", "Bob"]
-        assert ledger.channels.audience(TEAM, "ops", "alice") == ["Bob"]
+        assert ledger.channels.audience(TEAM, "OPS", "Carol") == Channel("ops", TEAM, ("Alice", "Bob"))
+        assert ledger.channels.audience(TEAM, "ops", "alice").members == ("Bob",)
 
 
 def test_where_nobody_hears_it_the_advice_says_who_is_where(tmp_path: Path) -> None:
@@ -80,3 +82,43 @@ def test_where_nobody_hears_it_the_advice_says_who_is_where(tmp_path: Path) -> N
         assert caught.value.suggestion == "#ops"
         with pytest.raises(UnknownRecipient, match=r"There is #ops \(Alice\). `relay join weather`"):
             channels.audience(TEAM, "weather", "Bob")
+
+
+def test_a_message_to_a_channel_is_one_to_each_member(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        for name in ("Alice", "Bob", "you"):
+            ledger.channels.join(TEAM, "Ops", name)
+        sent = post(ledger, TEAM, "Alice", "#ops", "hello")
+        assert [(each.to, each.channel, each.state) for each in sent] == [
+            ("Bob", "Ops", State.QUEUED),
+            ("you", "Ops", State.STORED),
+        ]
+        assert [entry.message for entry in ledger.messages()] == sent
+        assert [each.to for each in post(ledger, TEAM, "you", "#OPS", "hello")] == ["Alice", "Bob"]
+        with pytest.raises(InvalidName):
+            post(ledger, TEAM, "Alice", "#", "hello")
+
+
+def test_of_what_a_member_that_is_away_missed_the_oldest_is_left_out(tmp_path: Path) -> None:
+    """What is on its way to one that is there is not counted, nor what was sent to it alone."""
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        for name in ("Bob", "Carol"):
+            ledger.channels.join(TEAM, "ops", name)
+            ledger.registry.register(TEAM, name)
+        (direct,) = post(ledger, TEAM, "you", "Bob", "for Bob alone")
+        sent = [post(ledger, TEAM, "you", "#ops", f"number {n}") for n in range(CATCH_UP + 3)]
+        assert ledger.channels.limit(TEAM, lambda name: True) == 0  # nobody has looked yet who is there
+        while ledger.outbox.claim(TEAM, "you", lambda name, _: None if name == "Bob" else 5.0, 50):
+            pass
+        assert ledger.channels.limit(TEAM, lambda name: False) == 0
+        assert ledger.channels.limit(TEAM, lambda name: name == "Bob") == 3
+        assert ledger.channels.limit(TEAM, lambda name: True) == 0
+        expired = [e.message for e in ledger.messages() if e.message.state is State.EXPIRED]
+        assert [(m.to, m.body) for m in expired] == [("Bob", f"number {n}") for n in range(3)]
+        assert expired[0].detail == "left out: Bob was away for more than 100 messages of #ops"
+        ledger.outbox.appeared(TEAM, "Bob", "you")
+        parcels = ledger.outbox.claim(TEAM, "you", lambda *_: None, 1000)
+        assert {parcel.message.id for parcel in parcels} == {
+            direct.id,
+            *(to_bob.id for to_bob, _ in sent[3:]),
+        }
