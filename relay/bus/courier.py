@@ -15,6 +15,7 @@ import contextlib
 import logging
 import random
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,10 +28,11 @@ from relay.bus.claims import claim_name, is_present
 from relay.bus.credentials import Credentials
 from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
 from relay.bus.ledger import Ledger
-from relay.bus.message import Message, State
+from relay.bus.message import Message, Priority, State
 from relay.bus.posting import post
 from relay.bus.presence import Presence, Roster
 from relay.bus.publisher import Publisher
+from relay.bus.runaway import Limits
 from relay.bus.substitutes import Substitutes
 from relay.bus.transport import IN_FLIGHT, ConnectionLost, Identity, Inbound, MqttTransport, Transport
 from relay.errors import LedgerError, RelayError
@@ -39,6 +41,9 @@ from relay.home import Home
 FIRST_RECONNECT = 0.2
 LAST_RECONNECT = 30.0
 """Seconds between two tries to reach the broker: doubling, with jitter."""
+
+SWEEP_EVERY = 15.0
+"""Seconds between two looks for what has expired; more or less."""
 
 SEEN_EVERY = 3600.0
 """Seconds between two notes in the ledger that somebody is still there."""
@@ -54,6 +59,7 @@ class Courier:
     """The bus as one agent's session uses it; everything on one event loop's thread.
 
     broker_url: an external broker; None: the embedded one, started on demand (at broker_port, if given).
+    limits:     what the runaway guard lets the agent send (default: Limits()).
     on_message: a message for this agent was stored and its turn has come.
     on_outcome: a message of this agent is stored at its receiver, or was settled there.
     on_status:  one line for the person: connected, or why not.
@@ -68,6 +74,7 @@ class Courier:
         *,
         broker_url: str | None = None,
         broker_port: int | None = None,
+        limits: Limits | None = None,
         on_message: Callable[[Message], None],
         on_outcome: Callable[[Message], None],
         on_status: Callable[[str], None],
@@ -81,10 +88,12 @@ class Courier:
         self._home = home
         self._external = None if broker_url is None else broker.external(broker_url)
         self._port = broker_port
+        self._limits = limits or Limits()
         self._on_message = on_message
         self._on_outcome = on_outcome
         self._on_status = on_status
         self._on_fault = on_fault
+        self._session = secrets.token_hex(8)
         self._boot = ""  # of the present connection
         self._roster = Roster()
         self._ledger = Ledger(home.ledger)
@@ -105,28 +114,90 @@ class Courier:
                 stack.enter_context(broker.use(self._home))
             self._ledger.inbox.recover(self.team, self.name)
             self._ledger.prune()
-            failures = 0
-            while True:
-                started = time.monotonic()
-                try:
-                    await self._once()
-                except* RelayError as group:
-                    self._status(str(_first(group)))
-                # A connection that held for a while was a good one: begin anew.
-                failures = 1 if time.monotonic() - started > LAST_RECONNECT else failures + 1
-                delay = min(LAST_RECONNECT, FIRST_RECONNECT * 2.0 ** min(failures - 1, 10))
-                await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._sweep())
+                tasks.create_task(self._stay_connected())
 
-    def send(self, to: str, body: str, *, thread: str | None = None) -> list[Message]:
-        """Commit a message to `to` (an agent, the person, or `*`: everybody known but oneself).
+    async def _stay_connected(self) -> None:
+        failures = 0
+        while True:
+            started = time.monotonic()
+            try:
+                await self._once()
+            except* RelayError as group:
+                self._status(str(_first(group)))
+            # A connection that held for a while was a good one: begin anew.
+            failures = 1 if time.monotonic() - started > LAST_RECONNECT else failures + 1
+            delay = min(LAST_RECONNECT, FIRST_RECONNECT * 2.0 ** min(failures - 1, 10))
+            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
 
-        Returns one message per receiver; they travel as soon as they can.  Raises UnknownRecipient,
-        MessageRefused and LedgerError; nothing was sent then.
+    async def _sweep(self) -> None:
+        """Give up, whatever the broker does, what has waited too long."""
+        while True:
+            try:
+                if self._ledger.outbox.expire() and self._publisher is not None:
+                    self._publisher.wake()
+                if self._publisher is not None and self._roster.online(self.name):
+                    self._ledger.channels.limit(self.team, self._is_away)
+                if self._ledger.inbox.expire(self.team, self.name):
+                    self._receipts.set()
+                self._tell_outcomes()
+            except LedgerError as error:
+                self._status(str(error))
+            await asyncio.sleep(SWEEP_EVERY * random.uniform(0.8, 1.2))
+
+    def _is_away(self, name: str) -> bool:
+        return not (self._roster.online(name) or is_present(self._home, self.team, name))
+
+    def send(
+        self,
+        to: str,
+        body: str,
+        *,
+        thread: str | None = None,
+        reply_to: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        ttl: float | None = None,
+        depth: int = 0,
+    ) -> list[Message]:
+        """Commit a message to `to` (an agent, the person, `#channel`, or `*`: everybody known but oneself).
+
+        ttl: seconds after which it is given up; depth: how many messages led to it since a person spoke.
+
+        Returns one message per receiver; they travel as soon as they can, unless they are held.  Raises
+        UnknownRecipient, MessageRefused and LedgerError; nothing was sent then.
         """
-        messages = post(self._ledger, self.team, self.name, to, body, thread)
+        messages = post(
+            self._ledger,
+            self.team,
+            self.name,
+            to,
+            body,
+            thread,
+            reply_to=reply_to,
+            priority=priority,
+            ttl=ttl,
+            depth=depth,
+            limits=self._limits,
+        )
         if self._publisher is not None:
             self._publisher.wake()
         return messages
+
+    def join(self, channel: str) -> bool:
+        """Hear `channel` (`#ops`) from now on, and have the team know; False if so before."""
+        joined = self._ledger.channels.join(self.team, channel, self.name)
+        self._reannounce.set()
+        return joined
+
+    def leave(self, channel: str) -> None:
+        """Hear `channel` no longer, and have the team know; NotAMember if this agent is not in it."""
+        self._ledger.channels.leave(self.team, channel, self.name)
+        self._reannounce.set()
+
+    def channels(self) -> list[str]:
+        """The channels that this agent is in, sorted."""
+        return self._ledger.channels.of(self.team, self.name)
 
     def drain(self) -> None:
         """Another process of this home has put messages in the ledger: publish them."""
@@ -135,9 +206,13 @@ class Courier:
         if self._substitutes is not None:
             self._substitutes.look()
 
-    def waiting(self) -> list[Message]:
-        """What is stored for this agent and not yet being typed, in order."""
-        return self._ledger.inbox.waiting(self.team, self.name)
+    def waiting(self, limit: int = -1) -> list[Message]:
+        """What is stored for this agent and not yet being typed, in order; the first `limit`, if given."""
+        return self._ledger.inbox.waiting(self.team, self.name, limit)
+
+    def version(self) -> int:
+        """A number that changes whenever another process has written into the ledger."""
+        return self._ledger.version()
 
     def injecting(self, id: str) -> None:
         """Note that typing message `id` begins: if this process dies now, it counts as uncertain.
@@ -196,8 +271,8 @@ class Courier:
             ),
         )
         await transport.connect()
-        publisher = Publisher(self._ledger, transport, self.team, self.name, self._roster.online)
-        substitutes = Substitutes(self._home, self._ledger, self.team, self._connect_as, self._roster.online)
+        publisher = Publisher(self._ledger, transport, self.team, self.name, self._roster)
+        substitutes = Substitutes(self._home, self._ledger, self.team, self._connect_as, self._roster)
         try:
             await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
             # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
@@ -233,7 +308,17 @@ class Courier:
         return transport
 
     def _announcement(self, *, online: bool) -> tuple[str, bytes]:
-        payload = presence.encode(self.name, self._boot, time.time(), online=online)
+        payload = presence.encode(
+            self.name,
+            self._boot,
+            time.time(),
+            online=online,
+            session=self._session,
+            home=self._ledger.origin,
+            host=socket.gethostname(),
+            every=presence.interval(self._roster.count()),
+            channels=self.channels(),
+        )
         return topics.presence(self.team, self.name), payload
 
     async def _announce(self, transport: Transport) -> None:
@@ -243,7 +328,7 @@ class Courier:
             self._note_seen(self.name, time.time())
             self._tell_outcomes()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(presence.HEARTBEAT):
+                async with asyncio.timeout(presence.interval(self._roster.count())):
                     await self._reannounce.wait()
 
     async def _leave(self, transport: Transport) -> None:
@@ -275,7 +360,7 @@ class Courier:
             self._ledger.outbox.receipt(self.team, item)
             self._tell_outcomes()
             return
-        for message in self._ledger.inbox.store(self.team, item):
+        for message in self._ledger.inbox.store(self.team, item, self._limits.queue):
             self._call(self._on_message, message)
         self._receipts.set()
 
@@ -290,8 +375,12 @@ class Courier:
                 self._reannounce.set()  # the will of an earlier connection came late
             return
         self._note_seen(heard.name, time.time() if heard.online and not inbound.retained else heard.seen)
+        # A will says what was so when its agent connected, and whoever listened knows better.
+        if heard.home != self._ledger.origin and (heard.online or inbound.retained):
+            self._ledger.channels.heard(self.team, heard.name, heard.channels)
         if self._roster.hear(heard, retained=inbound.retained):
-            self._ledger.outbox.appeared(self.team, heard.name, self.name)
+            self._ledger.outbox.appeared(self.team, heard.name, self.name, heard.home or None)
+            self._tell_outcomes()
             if self._publisher is not None:
                 self._publisher.wake()
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from relay.bus import schema
-from relay.bus.message import Message, State
+from relay.bus import clock, schema
+from relay.bus.message import Message, Priority, State
 from relay.errors import LedgerError
 
 BUSY_SECONDS = 2.0
 
-COLUMNS = "id, sender, recipient, body, time, state, thread, detail, route, role"
+COLUMNS = (
+    "id, sender, recipient, body, time, state, thread, detail, route, role, "
+    "reply_to, priority, channel, depth, expires"
+)
 """The columns of `outbox` and `inbox` that `message_of` takes, in its order."""
 
 
@@ -27,26 +30,23 @@ class Database:
     """One connection to a home's ledger; use it from one thread. Raises LedgerError, with advice.
 
     origin: the id of this file, made with it.
+    now:    seconds since the epoch, by a clock that does not jump (relay/bus/clock.py), unless one is given.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, now: Callable[[], float] | None = None) -> None:
         self._path = path
-        self._clock = clock
         with self._explained():
             self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             with self._explained():
                 self._prepare()
+                self.now = self._open_clock() if now is None else now
         except BaseException:
             self._connection.close()
             raise
 
     def close(self) -> None:
         self._connection.close()
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._clock()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -89,6 +89,11 @@ class Database:
         (origin,) = db.execute("SELECT origin FROM meta").fetchone()
         self.origin = str(origin)
 
+    def _open_clock(self) -> Callable[[], float]:
+        with self.transaction() as db:
+            offset = clock.open_clock(db)
+        return lambda: clock.since_boot() + offset
+
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
@@ -97,19 +102,24 @@ class Database:
             raise schema.explain(self._path, error) from None
 
 
-def message_of(row: Iterable[object]) -> Message:
+def message_of(row: Iterable[Any]) -> Message:
     """The message in a row of COLUMNS."""
-    id, sender, recipient, body, time_, state, *rest = row
-    thread, detail, route, role = (None if each is None else str(each) for each in rest)
+    id, sender, to, body, time, state, thread, detail, route, role, reply_to, rank, *rest = row
+    channel, depth, expires = rest
     return Message(
-        id=str(id),
-        sender=str(sender),
-        to=str(recipient),
-        body=str(body),
-        time=float(str(time_)),
-        state=State(str(state)),
+        id=id,
+        sender=sender,
+        to=to,
+        body=body,
+        time=time,
+        state=State(state),
         thread=thread,
         detail=detail,
         route=route,
         role=role,
+        reply_to=reply_to,
+        priority=list(Priority)[rank],
+        channel=channel,
+        depth=depth,
+        expires=expires,
     )

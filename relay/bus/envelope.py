@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.bus import topics
-from relay.bus.message import MAX_BODY, Message, State
+from relay.bus.message import MAX_BODY, Message, Priority, State
 
 VERSION = 1
 MAX_PAYLOAD = 6 * MAX_BODY + 8192
@@ -29,17 +29,19 @@ class ForeignPayload(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A message on its way, with what the receiver needs to keep the order of its pair.
+    """A message on its way, with what the receiver needs to keep the order of its stream.
 
-    origin: the ledger that numbered it. sequence: its place among the sender's messages to this receiver,
-    from 1. base: the lowest sequence that may not be stored yet; whatever lies between base and sequence
-    and has not arrived comes before this message.
+    origin: the ledger that numbered it, with the priority where that is not normal: one stream of the pair.
+    sequence: its place in the stream, from 1. base: the lowest sequence that may not be stored yet; whatever
+    lies between base and sequence and has not arrived comes before this message.
+    ttl: seconds after which it is given up; None: never.
     """
 
     message: Message
     origin: str
     sequence: int
     base: int
+    ttl: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ def encode(item: Parcel | Receipt) -> bytes:
             "body": message.body,
             "time": message.time,
             "thread": message.thread,
+            "reply_to": message.reply_to,
+            "priority": message.priority.value,
+            "channel": message.channel,
+            "depth": message.depth,
+            "ttl": item.ttl,
         }
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -123,6 +130,10 @@ def decode(payload: bytes, topic: topics.Inbox) -> Parcel | Receipt:
 
 def _message(fields: _Fields, sender: str, to: str) -> Parcel:
     body = fields.text("body", MAX_BODY)
+    try:
+        priority = Priority(fields.optional("priority") or Priority.NORMAL)
+    except ValueError:
+        raise ForeignPayload("an unknown priority") from None
     message = Message(
         id=fields.text("id"),
         sender=sender,
@@ -131,11 +142,16 @@ def _message(fields: _Fields, sender: str, to: str) -> Parcel:
         time=fields.number("time"),
         state=State.STORED,
         thread=fields.optional("thread"),
+        reply_to=fields.optional("reply_to"),
+        priority=priority,
+        channel=fields.optional("channel"),
+        depth=0 if fields.absent("depth") else fields.count("depth", least=0),
     )
     sequence, base = fields.count("seq"), fields.count("base")
     if base > sequence:
         raise ForeignPayload("its base is above its sequence")
-    return Parcel(message, fields.text("origin"), sequence, base)
+    ttl = None if fields.absent("ttl") else fields.number("ttl")
+    return Parcel(message, fields.text("origin"), sequence, base, ttl)
 
 
 class _Fields:
@@ -156,8 +172,11 @@ class _Fields:
             raise ForeignPayload(f"{name} is too long")
         return value
 
+    def absent(self, name: str) -> bool:
+        return self._value.get(name) is None
+
     def optional(self, name: str) -> str | None:
-        return None if self._value.get(name) is None else self.text(name)
+        return None if self.absent(name) else self.text(name)
 
     def number(self, name: str) -> float:
         value = self._value.get(name)
@@ -165,8 +184,8 @@ class _Fields:
             raise ForeignPayload(f"{name} is not a number")
         return float(value)
 
-    def count(self, name: str) -> int:
+    def count(self, name: str, least: int = 1) -> int:
         value = self._value.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 53:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 53:
             raise ForeignPayload(f"{name} is not a count")
         return value

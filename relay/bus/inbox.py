@@ -13,22 +13,29 @@ from relay.bus.database import COLUMNS, Database, message_of
 from relay.bus.envelope import Parcel, Receipt
 from relay.bus.message import Message, State
 from relay.bus.outbox import advance
-from relay.errors import MessageRefused
+from relay.errors import LedgerError, MessageRefused
+
+
+class InboxFull(LedgerError):
+    """Too much waits for a receiver; its senders keep the rest, and try again."""
 
 
 class Inbox:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def store(self, team: str, parcel: Parcel) -> list[Message]:
+    def store(self, team: str, parcel: Parcel, most: int = 0) -> list[Message]:
         """Commit an arrived message; return those whose turn it is because of it, in order.
 
         One that overtook another has no receipt before its turn has come, so that its sender goes on to
         publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is
         known already is not stored again, but its receipt is sent again: the sender seems to lack it.  One
         that its sender dropped meanwhile is not taken.
+
+        Raises InboxFull when `most` wait for the receiver: the message stays with its sender.
         """
         message = parcel.message
+        expires = None if parcel.ttl is None else self._db.now() + parcel.ttl
         pair = (names.key(team), names.key(message.to), names.key(message.sender))
         same = "id = ? AND team = ? AND to_key = ? AND sender_key = ?"
         with self._db.transaction() as db:
@@ -36,13 +43,19 @@ class Inbox:
                 f"SELECT 1 FROM outbox WHERE {same} AND state = 'expired'", (message.id, *pair)
             ).fetchone()
             if dropped is None:
+                if most and _is_full(db, pair[:2], most) and not _is_known(db, message.id, pair):
+                    raise InboxFull(
+                        f"{most} messages wait for {message.to}; further ones stay with their senders."
+                    )
                 db.execute(
                     "INSERT INTO inbox (id, team, sender, sender_key, recipient, to_key, body, time, thread, "
-                    "origin, sequence, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'stored') "
+                    "origin, sequence, reply_to, priority, channel, depth, expires, accepted, state) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'stored') "
                     "ON CONFLICT DO UPDATE SET receipted = NULL",
                     (
                         *(message.id, pair[0], message.sender, pair[2], message.to, pair[1], message.body),
-                        *(message.time, message.thread, parcel.origin, parcel.sequence),
+                        *(message.time, message.thread, parcel.origin, parcel.sequence, message.reply_to),
+                        *(message.priority.rank, message.channel, message.depth, expires, self._db.now()),
                     ),
                 )
             released = _release(db, (*pair, parcel.origin), parcel.base)
@@ -50,13 +63,13 @@ class Inbox:
                 advance(db, same, (each.id, *pair), State.STORED)
         return released
 
-    def waiting(self, team: str, name: str) -> list[Message]:
-        """What is stored for `name`, its turn come and not yet being typed, in order."""
+    def waiting(self, team: str, name: str, limit: int = -1) -> list[Message]:
+        """What is stored for `name`, its turn come and not yet being typed, in order; the first `limit`."""
         with self._db.reading() as db:
             rows = db.execute(
                 f"SELECT {COLUMNS} FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
-                "AND place IS NOT NULL AND NOT injecting ORDER BY place",
-                (names.key(team), names.key(name)),
+                "AND place IS NOT NULL AND NOT injecting ORDER BY priority, place LIMIT ?",
+                (names.key(team), names.key(name), limit),
             ).fetchall()
         return [message_of(row) for row in rows]
 
@@ -69,7 +82,7 @@ class Inbox:
                 (names.key(team), names.key(name), id),
             )
             if not marked.rowcount:
-                raise MessageRefused("it was dropped before it could be typed.")
+                raise MessageRefused("it was dropped, or has expired, before it could be typed.")
 
     def settle(
         self,
@@ -111,6 +124,27 @@ class Inbox:
                 role,
             )
 
+    def expire(self, team: str, name: str) -> int:
+        """Give up what has waited at `name` for too long and is not being typed; how many that were."""
+        values = (names.key(team), names.key(name), self._db.now())
+        which = (
+            "FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND place IS NOT NULL "
+            "AND NOT injecting AND expires <= ?"
+        )
+        with self._db.reading() as db:
+            if db.execute(f"SELECT 1 {which} LIMIT 1", values).fetchone() is None:
+                return 0
+        detail = "its receiver was not ready in time"
+        with self._db.transaction() as db:
+            ids = [id for (id,) in db.execute(f"SELECT id {which}", values)]
+            for id in ids:
+                same = "id = ? AND team = ? AND to_key = ?"
+                db.execute(
+                    f"UPDATE inbox SET state = 'expired', detail = ? WHERE {same}", (detail, id, *values[:2])
+                )
+                advance(db, same, (id, *values[:2]), State.EXPIRED, detail)
+        return len(ids)
+
     def recover(self, team: str, name: str) -> list[Message]:
         """Mark as uncertain what a dead session of `name` was typing; it is never typed again by itself."""
         with self._db.reading() as db:
@@ -140,6 +174,23 @@ class Inbox:
                 "UPDATE inbox SET receipted = ? WHERE team = ? AND to_key = ? AND id = ?",
                 [(r.state, names.key(team), names.key(r.receiver), r.id) for r in receipts],
             )
+
+
+def _is_full(db: sqlite3.Connection, receiver: tuple[str, ...], most: int) -> bool:
+    """Whether `most` messages wait for (team, name)."""
+    (waiting,) = db.execute(
+        "SELECT count(*) FROM "
+        "(SELECT 1 FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' LIMIT ?)",
+        (*receiver, most),
+    ).fetchone()
+    return int(waiting) >= most
+
+
+def _is_known(db: sqlite3.Connection, id: str, pair: tuple[str, str, str]) -> bool:
+    found = db.execute(
+        "SELECT 1 FROM inbox WHERE id = ? AND team = ? AND to_key = ? AND sender_key = ?", (id, *pair)
+    )
+    return found.fetchone() is not None
 
 
 def _release(db: sqlite3.Connection, stream: tuple[str, str, str, str], base: int) -> list[Message]:

@@ -9,7 +9,6 @@ Raises LedgerError, with advice, when the file cannot be used.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from relay.bus.channels import Channels
 from relay.bus.database import COLUMNS, Database, message_of
 from relay.bus.inbox import Inbox
 from relay.bus.message import Message, State
-from relay.bus.outbox import Outbox, advance
+from relay.bus.outbox import Outbox, advance, unblock
 from relay.bus.registry import Registry
 from relay.errors import LedgerError
 
@@ -42,12 +41,17 @@ class Ledger:
     The methods are the person's.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] | None = None) -> None:
         self._db = Database(path, clock)
         self.registry = Registry(self._db)
         self.channels = Channels(self._db)
         self.outbox = Outbox(self._db)
         self.inbox = Inbox(self._db)
+
+    @property
+    def origin(self) -> str:
+        """The id of this ledger, and so of its home."""
+        return self._db.origin
 
     def close(self) -> None:
         self._db.close()
@@ -120,11 +124,13 @@ class Ledger:
         *found, team = rows[0]
         return Entry(message_of(found), team)
 
-    def retry(self, id: str) -> Message:
+    def retry(self, id: str, to: str | None = None) -> Message:
         """Send message `id` again: what is on its way at once, what is settled anew, in a new place.
 
+        to: send it to another agent instead, and give up the first.
+
         A settled message keeps its id and its honest state; the new one has an id of its own, since a
-        receiver ignores an id that it has seen. LedgerError when it waits at its receiver already.
+        receiver ignores an id that it has seen. LedgerError when it waits at its receiver, or is held.
         """
         entry = self.find(id)
         message = entry.message
@@ -134,22 +140,39 @@ class Ledger:
             raise LedgerError(
                 f"message {message.id} was sent from another home; ask {message.sender} to send it again."
             )
-        if message.state is State.STORED:
-            raise LedgerError(f"message {message.id} has arrived and waits until {message.to} is ready.")
-        if not message.state.final:
+        if message.state is State.HELD:
+            raise LedgerError(f"message {message.id} is held; `relay release` lets it go.")
+        if to is not None and not message.state.final:
+            self.drop(message.id)
+        elif message.state is State.STORED:
+            raise LedgerError(
+                f"message {message.id} has arrived and waits until {message.to} is ready. "
+                "If it never will be, `relay drop` gives it up, and then it can be sent again."
+            )
+        elif not message.state.final:
             with self._db.transaction() as db:
                 db.execute("UPDATE outbox SET due = ? WHERE id = ?", (self._db.now(), message.id))
             return message
-        (again,) = self.outbox.send(entry.team, message.sender, [message.to], message.body, message.thread)
+        (again,) = self.outbox.send(
+            entry.team,
+            message.sender,
+            [to or message.to],
+            message.body,
+            message.thread,
+            reply_to=message.reply_to,
+            priority=message.priority,
+            channel=message.channel,
+        )
+        detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
         with self._db.transaction() as db:
-            db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (f"sent again as {again.id}", message.id))
+            db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (detail, message.id))
         return again
 
     def drop(self, id: str) -> Message:
         """Give up message `id`: what waits will not be typed, what is settled is no longer listed.
 
-        Returns it as it was. One that the broker has may still arrive elsewhere, and its state then says so.
-        LedgerError, and nothing is changed, when it is too late for that.
+        Returns it as it was. One that the broker or another home has may still be typed there, and its state
+        then says so. LedgerError, and nothing is changed, when it is being typed.
         """
         with self._db.transaction() as db:
             message = self.find(id).message
@@ -163,20 +186,32 @@ class Ledger:
                 (detail, message.id),
             ).rowcount:
                 advance(db, "id = ?", (message.id,), State.REJECTED, detail)
-            elif message.state is State.STORED:
+            elif db.execute(
+                "SELECT 1 FROM inbox WHERE id = ? AND state = 'stored'", (message.id,)
+            ).fetchone():
                 raise LedgerError(
-                    f"message {message.id} cannot be dropped any more: it is being typed into {message.to}, "
-                    "or has arrived in another home. `relay messages` shows what becomes of it."
+                    f"message {message.id} cannot be dropped any more: it is being typed into {message.to}. "
+                    "`relay messages` shows what becomes of it."
                 )
             else:
+                if message.state is State.STORED:
+                    detail += (
+                        f"; it had arrived at {message.to}, on another host, and may still be typed there"
+                    )
                 advance(db, "id = ?", (message.id,), State.EXPIRED, detail)
-                # Those behind it must no longer wait for it: publish them again, with a new base.
-                db.execute(
-                    "UPDATE outbox SET due = ? WHERE state = 'sent' AND (team, sender_key, to_key) IN "
-                    "(SELECT team, sender_key, to_key FROM outbox WHERE id = ?)",
-                    (self._db.now(), message.id),
-                )
+                unblock(db, [message.id], self._db.now())
         return message
+
+    def held(self, *, team: str | None = None, sender: str | None = None, to: str | None = None) -> list[str]:
+        """The ids of what the runaway guard holds, in the order in which it was sent."""
+        keys = [each and names.key(each) for each in (team, sender, to)]
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT id FROM outbox WHERE state = 'held' AND team = ifnull(?, team) "
+                "AND sender_key = ifnull(?, sender_key) AND to_key = ifnull(?, to_key) ORDER BY place",
+                keys,
+            ).fetchall()
+        return [id for (id,) in rows]
 
     def prune(self) -> None:
         """Forget what was settled more than KEEP_DAYS ago."""
@@ -184,4 +219,4 @@ class Ledger:
         final = ", ".join(f"'{state}'" for state in State if state.final)
         with self._db.transaction() as db:
             for table in ("outbox", "inbox"):
-                db.execute(f"DELETE FROM {table} WHERE state IN ({final}) AND time < ?", (before,))
+                db.execute(f"DELETE FROM {table} WHERE state IN ({final}) AND accepted < ?", (before,))

@@ -13,12 +13,13 @@ MAX_BODY = 64 * 1024
 class State(StrEnum):
     """What is known of a message, each state honest.
 
-    queued → sent → stored → injected
-       │       │       ├→ uncertain   the receiver died between typing and verifying
-       │       │       └→ rejected    the receiver's relay could not type it, and said why
-       └───────┴→ expired
+    held ─→ queued → sent → stored → injected
+    │          │       │       ├→ uncertain   the receiver died between typing and verifying
+    │          │       │       └→ rejected    the receiver's relay could not type it, and said why
+    └──────────┴───────┴→ expired
     """
 
+    HELD = "held"  # committed, and kept for the person: it looks like a part of a runaway
     QUEUED = "queued"  # committed in the sender's ledger
     SENT = "sent"  # published; the broker's acknowledgement proves nothing more
     STORED = "stored"  # committed in the receiver's ledger
@@ -32,11 +33,28 @@ class State(StrEnum):
         return self in {State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
 
 
+class Priority(StrEnum):
+    """How a message stands beside others for the same receiver; order is kept within each."""
+
+    URGENT = "urgent"
+    NORMAL = "normal"
+    LOW = "low"
+
+    @property
+    def rank(self) -> int:
+        """0 goes first; what the ledger keeps."""
+        return list(Priority).index(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message to one receiver (a broadcast is one such message per receiver).
 
     id: unique for ever, made by the sender. time: seconds since the epoch.
+    thread: what it belongs to, a word; reply_to: the id of the message that it answers.
+    channel: the channel by which it came, spelled without `#`; None if it was for its receiver alone.
+    depth: how many messages led to it since a person last spoke; 0 for a person's own.
+    expires: seconds since the epoch after which it is given up, if it has not arrived.
     route, role: once it reached its receiver, how (typed, or native: in a reply to one of the agent's own
     hooks), and as whose words the agent has it (user, system).
     """
@@ -51,6 +69,11 @@ class Message:
     detail: str | None = None
     route: str | None = None
     role: str | None = None
+    reply_to: str | None = None
+    priority: Priority = Priority.NORMAL
+    channel: str | None = None
+    depth: int = 0
+    expires: float | None = None
 
     def public(self) -> dict[str, Any]:
         """The JSON object of `relay messages --json` and `relay send --json`."""
@@ -62,6 +85,11 @@ class Message:
             "state": self.state.value,
             "time": self.time,
             "thread": self.thread,
+            "reply_to": self.reply_to,
+            "priority": self.priority.value,
+            "channel": self.channel,
+            "depth": self.depth,
+            "expires": self.expires,
             "detail": self.detail,
             "route": self.route,
             "role": self.role,

@@ -1,29 +1,41 @@
 """The outbox: what agents of this home sent, until its end is known.
 
-queued ── claim ──→ published ── sent ──→ receipt ──→ outcomes
+    (held) ─→ queued ── claim ──→ published ── sent ──→ receipt ──→ outcomes
+
+The messages of one sender to one receiver with one priority are a stream: numbered from 1, and given to the
+receiver in that order.
 """
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from relay import names
+from relay.bus import runaway
 from relay.bus.database import COLUMNS, Database, message_of
 from relay.bus.envelope import Parcel, Receipt
-from relay.bus.message import Message, State
+from relay.bus.message import Message, Priority, State
+from relay.bus.runaway import Limits
+from relay.errors import MessageRefused
 
 # From which states a receipt (or the sender's own progress) may move a row. An expired message may still have
-# been on its way: the truth from its receiver wins.
+# been on its way, and one whose receiver has moved may have reached it: the truth from its receiver wins.
+_UNTOLD = (State.QUEUED, State.SENT, State.EXPIRED)
 _BEFORE: dict[State, tuple[State, ...]] = {
     State.SENT: (State.QUEUED,),
-    State.STORED: (State.QUEUED, State.SENT, State.EXPIRED),
-    State.INJECTED: (State.QUEUED, State.SENT, State.STORED, State.EXPIRED, State.UNCERTAIN),
-    State.UNCERTAIN: (State.QUEUED, State.SENT, State.STORED, State.EXPIRED),
-    State.REJECTED: (State.QUEUED, State.SENT, State.STORED, State.EXPIRED, State.UNCERTAIN),
-    State.EXPIRED: (State.QUEUED, State.SENT),
+    State.STORED: (*_UNTOLD, State.UNCERTAIN),
+    State.INJECTED: (*_UNTOLD, State.STORED, State.UNCERTAIN),
+    State.UNCERTAIN: (*_UNTOLD, State.STORED),
+    State.REJECTED: (*_UNTOLD, State.STORED, State.UNCERTAIN),
+    State.EXPIRED: (State.HELD, State.QUEUED, State.SENT, State.STORED),
 }
+
+_PENDING = "state IN ('queued', 'sent')"
+_MANY = 10_000  # how many rows are changed in one transaction, at most
 
 
 class Outbox:
@@ -38,80 +50,114 @@ class Outbox:
         body: str,
         thread: str | None = None,
         *,
+        reply_to: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        channel: str | None = None,
+        depth: int = 0,
+        ttl: float = runaway.WEEK,
+        fanout: bool = False,
+        limits: Limits | None = None,
         arrived: bool = False,
     ) -> list[Message]:
         """Commit one message to each of `recipients`, to be published at once.
 
+        ttl:     seconds after which it is given up, if it has not arrived.
+        fanout:  it is one broadcast to all of them.
+        limits:  what the runaway guard allows; None: anything. What exceeds them is held.
         arrived: it needs no journey, being for the person of this home, who reads it in the ledger.
+
+        Raises MessageRefused, and commits nothing, when too much of the sender's waits.
         """
         now = self._db.now()
-        state = State.STORED if arrived else State.QUEUED
-        messages = [Message(secrets.token_hex(8), sender, to, body, now, state, thread) for to in recipients]
+        draft = Message(
+            id="",
+            sender=sender,
+            to="",
+            body=body,
+            time=time.time(),
+            state=State.STORED if arrived else State.QUEUED,
+            thread=thread,
+            reply_to=reply_to,
+            priority=priority,
+            channel=channel,
+            depth=depth,
+            expires=None if arrived else now + ttl,
+        )
+        batch = secrets.token_hex(8) if fanout else None
+        messages = []
         with self._db.transaction() as db:
-            for message in messages:
-                pair = (names.key(team), names.key(sender), names.key(message.to))
-                ((sequence,),) = db.execute(
-                    "INSERT INTO sequences VALUES (?, ?, ?, 1) ON CONFLICT DO UPDATE SET last = last + 1 "
-                    "RETURNING last",
-                    pair,
-                ).fetchall()
-                db.execute(
-                    "INSERT INTO outbox (id, team, sender, sender_key, recipient, to_key, body, time, "
-                    "thread, sequence, state, told, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        *(message.id, pair[0], sender, pair[1], message.to, pair[2], body, now, thread),
-                        *(sequence, state, state, now),
-                    ),
-                )
+            if limits is not None:
+                _check_room(db, names.key(team), names.key(sender), limits)
+            for to in recipients:
+                message = replace(draft, id=secrets.token_hex(8), to=to)
+                pair = (names.key(team), names.key(sender), names.key(to))
+                if limits is not None:
+                    why = runaway.suspicion(db, *pair, depth=depth, fanout=fanout, now=now, limits=limits)
+                    if why is not None:
+                        message = replace(message, state=State.HELD, detail=why)
+                sequence = 0 if message.state is State.HELD else _next(db, (*pair, priority.rank))
+                _insert(db, pair, message, sequence, accepted=now, fanout=batch)
+                messages.append(message)
         return messages
 
     def claim(
-        self, team: str, sender: str, delay: Callable[[str, int], float | None], limit: int
+        self,
+        team: str,
+        sender: str,
+        delay: Callable[[str, int], float | None],
+        limit: int,
+        home: Callable[[str], str | None] = lambda receiver: None,
     ) -> list[Parcel]:
         """Up to `limit` messages of `sender` that are due, in order; they are due again after `delay`.
 
         delay: seconds for (receiver, number of attempts), or None to wait until the receiver appears.
+        home:  the ledger that the receiver has now, None if it is away: it may get the message.
         Two processes that claim at once never get the same message.
         """
         now = self._db.now()
         who = (names.key(team), names.key(sender))
         # A look without a write lock first: most wake-ups find nothing.
-        due = "FROM outbox WHERE team = ? AND sender_key = ? AND state IN ('queued', 'sent') AND due <= ?"
+        due = f"FROM outbox WHERE team = ? AND sender_key = ? AND {_PENDING} AND due <= ?"
         with self._db.reading() as db:
             if db.execute(f"SELECT 1 {due} LIMIT 1", (*who, now)).fetchone() is None:
                 return []
         with self._db.transaction() as db:
             rows = db.execute(
-                f"SELECT {COLUMNS}, to_key, sequence, attempts, place {due} ORDER BY place LIMIT ?",
+                f"SELECT {COLUMNS}, to_key, sequence, attempts, place {due} ORDER BY priority, place LIMIT ?",
                 (*who, now, limit),
             ).fetchall()
-            bases: dict[str, int] = {}
+            bases: dict[tuple[str, int], int] = {}
             parcels = []
             for *fields, to_key, sequence, attempts, place in rows:
                 message = message_of(fields)
                 wait = delay(message.to, attempts + 1)
                 db.execute(
-                    "UPDATE outbox SET attempts = attempts + 1, due = ? WHERE place = ?",
-                    (None if wait is None else now + wait, place),
+                    "UPDATE outbox SET attempts = attempts + 1, due = ?, home = ifnull(?, home) "
+                    "WHERE place = ?",
+                    (None if wait is None else now + wait, home(message.to), place),
                 )
-                if to_key not in bases:
-                    ((bases[to_key],),) = db.execute(
+                stream = (to_key, message.priority.rank)
+                if stream not in bases:
+                    ((bases[stream],),) = db.execute(
                         "SELECT min(sequence) FROM outbox WHERE team = ? AND sender_key = ? AND to_key = ? "
-                        "AND state IN ('queued', 'sent')",
-                        (*who, to_key),
+                        f"AND priority = ? AND {_PENDING}",
+                        (*who, *stream),
                     ).fetchall()
-                parcels.append(Parcel(message, self._db.origin, sequence, bases[to_key]))
+                ttl = None if message.expires is None else max(0.0, message.expires - now)
+                origin = self._db.origin
+                if message.priority is not Priority.NORMAL:
+                    origin += f"/{message.priority}"
+                parcels.append(Parcel(message, origin, sequence, bases[stream], ttl))
         return parcels
 
     def next_due(self, team: str, sender: str) -> float | None:
-        """Seconds (of the clock) when a message of `sender` is due, or None."""
+        """In how many seconds a message of `sender` is due, at the earliest 0; None if none is."""
         with self._db.reading() as db:
             (due,) = db.execute(
-                "SELECT min(due) FROM outbox WHERE team = ? AND sender_key = ? "
-                "AND state IN ('queued', 'sent')",
+                f"SELECT min(due) FROM outbox WHERE team = ? AND sender_key = ? AND {_PENDING}",
                 (names.key(team), names.key(sender)),
             ).fetchone()
-        return None if due is None else float(due)
+        return None if due is None else max(0.0, float(due) - self._db.now())
 
     def resume(self, team: str, sender: str) -> None:
         """Make due at once what `sender` committed and nobody has published."""
@@ -121,13 +167,26 @@ class Outbox:
                 (self._db.now(), names.key(team), names.key(sender)),
             )
 
-    def appeared(self, team: str, receiver: str, sender: str) -> None:
-        """Make due at once what waits for `receiver` to appear, and all that `sender` has under way to it."""
+    def appeared(self, team: str, receiver: str, sender: str, home: str | None = None) -> None:
+        """Make due at once what waits for `receiver` to appear, and all that `sender` has under way to it.
+
+        home: the ledger that it has now. What it may have got when it had another, and never confirmed, is
+        uncertain: sent again, it might be given to it twice.
+        """
+        pair = (names.key(team), names.key(receiver))
         with self._db.transaction() as db:
+            if home is not None:
+                moved = db.execute(
+                    f"SELECT id FROM outbox WHERE team = ? AND to_key = ? AND {_PENDING} AND home <> ?",
+                    (*pair, home),
+                ).fetchall()
+                detail = f"{receiver} was on another host, and may have got it there"
+                for (id,) in moved:
+                    advance(db, "id = ?", (id,), State.UNCERTAIN, detail)
             db.execute(
-                "UPDATE outbox SET due = ? WHERE team = ? AND to_key = ? AND state IN ('queued', 'sent') "
+                f"UPDATE outbox SET due = ? WHERE team = ? AND to_key = ? AND {_PENDING} "
                 "AND (sender_key = ? OR due IS NULL)",
-                (self._db.now(), names.key(team), names.key(receiver), names.key(sender)),
+                (self._db.now(), *pair, names.key(sender)),
             )
 
     def sent(self, ids: Iterable[str]) -> None:
@@ -165,12 +224,48 @@ class Outbox:
             )
         return [message_of(row) for row in rows]
 
+    def expire(self) -> int:
+        """Give up what has waited for too long; how many messages that were."""
+        past = (self._db.now(), _MANY)
+        which = f"FROM outbox WHERE {_PENDING} AND expires <= ? LIMIT ?"
+        with self._db.reading() as db:
+            if db.execute(f"SELECT 1 {which}", past).fetchone() is None:
+                return 0
+        with self._db.transaction() as db:
+            ids = [id for (id,) in db.execute(f"SELECT id {which}", past)]
+            for id in ids:
+                why = "it was never sent" if _state(db, id) == State.QUEUED else "its receiver did not come"
+                advance(db, "id = ?", (id,), State.EXPIRED, f"{why} in time")
+            unblock(db, ids, self._db.now())
+        return len(ids)
+
+    def release(self, ids: Iterable[str]) -> list[Message]:
+        """Let held messages go, in the order in which they were sent; those that were held."""
+        now = self._db.now()
+        with self._db.transaction() as db:
+            rows = [
+                row
+                for id in ids
+                for row in db.execute(
+                    f"SELECT place, team, sender_key, to_key, {COLUMNS} FROM outbox "
+                    "WHERE id = ? AND state = 'held'",
+                    (id,),
+                )
+            ]
+            for place, team, sender, to, *_, rank, _channel, _depth, _expires in sorted(rows):
+                db.execute(
+                    "UPDATE outbox SET state = 'queued', told = 'queued', detail = NULL, depth = 0, due = ?, "
+                    "sequence = ? WHERE place = ?",
+                    (now, _next(db, (team, sender, to, rank)), place),
+                )
+                db.execute("INSERT OR REPLACE INTO releases VALUES (?, ?, ?, ?)", (team, sender, to, now))
+        return [message_of(fields) for _, _, _, _, *fields in sorted(rows)]
+
     def senders_with_mail(self, team: str) -> list[str]:
         """The agents of this home that have something to publish in `team` now."""
         with self._db.reading() as db:
             rows = db.execute(
-                "SELECT DISTINCT sender FROM outbox WHERE team = ? AND state IN ('queued', 'sent') "
-                "AND due <= ?",
+                f"SELECT DISTINCT sender FROM outbox WHERE team = ? AND {_PENDING} AND due <= ?",
                 (names.key(team), self._db.now()),
             ).fetchall()
         return [sender for (sender,) in rows]
@@ -191,3 +286,81 @@ def advance(
         f"UPDATE outbox SET state = ?, detail = ?, route = ?, role = ? WHERE {where} AND state IN ({before})",
         (state, detail, route, role, *values),
     )
+
+
+def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:
+    """Publish again, with a new base, what must no longer wait for the messages `ids`."""
+    for team, sender, to in {
+        row
+        for id in ids
+        for row in db.execute("SELECT team, sender_key, to_key FROM outbox WHERE id = ?", (id,))
+    }:
+        db.execute(
+            "UPDATE outbox SET due = ? WHERE state = 'sent' AND team = ? AND sender_key = ? AND to_key = ?",
+            (now, team, sender, to),
+        )
+
+
+def _check_room(db: sqlite3.Connection, team: str, sender: str, limits: Limits) -> None:
+    if not limits.queue:
+        return
+    (waiting,) = db.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? "
+        f"AND {_PENDING} LIMIT {limits.queue})",
+        (team, sender),
+    ).fetchone()
+    if waiting >= limits.queue:
+        raise MessageRefused(
+            f"{waiting} messages of this sender wait already, and no more are taken. "
+            "`relay messages` shows for whom; wait until they have arrived, or `relay drop` them."
+        )
+
+
+def _next(db: sqlite3.Connection, stream: tuple[str, str, str, int]) -> int:
+    """The next sequence of a stream: team, sender, receiver, priority."""
+    ((sequence,),) = db.execute(
+        "INSERT INTO streams VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last",
+        stream,
+    ).fetchall()
+    return int(sequence)
+
+
+def _insert(
+    db: sqlite3.Connection,
+    pair: tuple[str, str, str],
+    message: Message,
+    sequence: int,
+    *,
+    accepted: float,
+    fanout: str | None,
+) -> None:
+    row = {
+        "id": message.id,
+        "team": pair[0],
+        "sender": message.sender,
+        "sender_key": pair[1],
+        "recipient": message.to,
+        "to_key": pair[2],
+        "body": message.body,
+        "time": message.time,
+        "thread": message.thread,
+        "sequence": sequence,
+        "state": message.state,
+        "detail": message.detail,
+        "told": message.state,
+        "due": accepted,
+        "reply_to": message.reply_to,
+        "priority": message.priority.rank,
+        "channel": message.channel,
+        "depth": message.depth,
+        "expires": message.expires,
+        "accepted": accepted,
+        "fanout": fanout,
+    }
+    db.execute(
+        f"INSERT INTO outbox ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values())
+    )
+
+
+def _state(db: sqlite3.Connection, id: str) -> str:
+    return str(db.execute("SELECT state FROM outbox WHERE id = ?", (id,)).fetchone()[0])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from relay import names
 from relay.bus.ledger import Ledger
-from relay.bus.message import MAX_BODY, Message
+from relay.bus.message import MAX_BODY, Message, Priority
+from relay.bus.runaway import Limits
 from relay.errors import MessageRefused, UnknownRecipient
 
 EVERYBODY = "*"
@@ -14,31 +17,63 @@ LATELY = 24 * 3600.0
 
 
 def post(
-    ledger: Ledger, team: str, sender: str, to: str, body: str, thread: str | None = None
+    ledger: Ledger,
+    team: str,
+    sender: str,
+    to: str,
+    body: str,
+    thread: str | None = None,
+    *,
+    reply_to: str | None = None,
+    priority: Priority = Priority.NORMAL,
+    ttl: float | None = None,
+    depth: int = 0,
+    limits: Limits | None = None,
 ) -> list[Message]:
-    """Commit a message from `sender` to `to`: an agent, the person, or `*`, all others seen lately.
+    """Commit a message from `sender` to `to`: an agent, the person, `#channel`, or `*` (all seen lately).
+
+    ttl:    seconds after which it is given up, if it has not arrived (default: what `limits` say).
+    limits: what the runaway guard lets an agent send (default: Limits()); a person may send anything.
 
     Returns one message per receiver, names spelled as they spell them.  Raises UnknownRecipient (with a
-    suggestion), MessageRefused and LedgerError; nothing was committed then.
+    suggestion), InvalidName, MessageRefused and LedgerError; nothing was committed then.
     """
     _check(body)
+    limits = limits or Limits()
+    send = partial(
+        ledger.outbox.send,
+        team,
+        sender,
+        body=body,
+        thread=thread,
+        reply_to=reply_to,
+        priority=priority,
+        depth=depth,
+        ttl=limits.ttl if ttl is None else ttl,
+        limits=None if names.same(sender, names.PERSON) else limits,
+    )
     if names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
-        return ledger.outbox.send(team, sender, [names.PERSON], body, thread, arrived=True)
+        return send([names.PERSON], arrived=True)
     if to == EVERYBODY:
         present = [name for name in ledger.registry.known(team, LATELY) if not names.same(name, sender)]
         if not present:
             raise UnknownRecipient(
                 f"nobody else is in team {team!a}, or was within a day; `relay wrap` starts an agent."
             )
-        return ledger.outbox.send(team, sender, present, body, thread)
-    others = [name for name in ledger.registry.known(team) if not names.same(name, sender)]
+        return send(present, fanout=True)
     if to.startswith("#"):
-        raise MessageRefused(f"{to!a} is a channel, and there are none yet; send to a name or to '*'.")
+        channel = ledger.channels.audience(team, names.channel(to), sender)
+        agents = [name for name in channel.members if not names.same(name, names.PERSON)]
+        sent = send(agents, channel=channel.name, fanout=True)
+        if len(agents) < len(channel.members):
+            sent += send([names.PERSON], channel=channel.name, arrived=True)
+        return sent
+    others = [name for name in ledger.registry.known(team) if not names.same(name, sender)]
     if names.same(to, sender):
         raise MessageRefused(f"{to!a} is the sender itself; send to somebody else.")
     for name in others:
         if names.same(name, to):
-            return ledger.outbox.send(team, sender, [name], body, thread)
+            return send([name])
     suggestion = names.suggest(to, others)
     if suggestion is not None:
         advice = f"Did you mean {suggestion}?"

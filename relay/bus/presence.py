@@ -159,6 +159,11 @@ class Roster:
         heard = self._heard.get(names.key(name))
         return heard is not None and self._is_online(heard)
 
+    def home(self, name: str) -> str | None:
+        """The ledger that `name` has now; None if it is not online, or does not say."""
+        heard = self._heard.get(names.key(name))
+        return heard.presence.home or None if heard is not None and self._is_online(heard) else None
+
     def count(self) -> int:
         """How many are online."""
         return sum(map(self._is_online, self._heard.values()))

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
-from collections.abc import Callable
 
 from relay.bus import topics
 from relay.bus.envelope import encode
 from relay.bus.ledger import Ledger
+from relay.bus.presence import Roster
 from relay.bus.transport import IN_FLIGHT, Transport
 
 FIRST_RETRY = 5.0
@@ -36,17 +35,15 @@ def retry_delay(attempt: int) -> float:
 class Publisher:
     """For one sender over one transport.
 
-    online: whether a receiver is there; what went out to one that is not waits until it appears.
+    roster: who is there; what went out to a receiver that is not waits until it appears.
     """
 
-    def __init__(
-        self, ledger: Ledger, transport: Transport, team: str, sender: str, online: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, ledger: Ledger, transport: Transport, team: str, sender: str, roster: Roster) -> None:
         self._ledger = ledger
         self._transport = transport
         self._team = team
         self._sender = sender
-        self._online = online
+        self._roster = roster
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -63,7 +60,9 @@ class Publisher:
 
     async def publish_due(self) -> bool:
         """Publish one batch; whether there was anything."""
-        parcels = self._ledger.outbox.claim(self._team, self._sender, self._delay, IN_FLIGHT)
+        parcels = self._ledger.outbox.claim(
+            self._team, self._sender, self._delay, IN_FLIGHT, self._roster.home
+        )
         await asyncio.gather(
             *(
                 self._transport.publish(
@@ -77,11 +76,11 @@ class Publisher:
         return bool(parcels)
 
     def _delay(self, receiver: str, attempt: int) -> float | None:
-        return retry_delay(attempt) if self._online(receiver) else None
+        return retry_delay(attempt) if self._roster.online(receiver) else None
 
     async def _until_due(self) -> None:
         due = self._ledger.outbox.next_due(self._team, self._sender)
-        seconds = _LOOK_AGAIN if due is None else min(_LOOK_AGAIN, max(0.0, due - time.time()))
+        seconds = _LOOK_AGAIN if due is None else min(_LOOK_AGAIN, due)
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()

@@ -12,54 +12,77 @@ VERSION = 3
 """PRAGMA user_version of a ledger with these tables."""
 
 _TABLES = """
-CREATE TABLE meta (origin TEXT NOT NULL);
+CREATE TABLE meta (origin TEXT NOT NULL,
+    boot TEXT NOT NULL DEFAULT '', offset REAL NOT NULL DEFAULT 0, latest REAL NOT NULL DEFAULT 0);
 CREATE TABLE registry (
     team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, seen REAL NOT NULL,
     PRIMARY KEY (team, key)) WITHOUT ROWID;
-CREATE TABLE sequences (
-    team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL, last INTEGER NOT NULL,
-    PRIMARY KEY (team, sender_key, to_key)) WITHOUT ROWID;
 CREATE TABLE outbox (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE, team TEXT NOT NULL,
     sender TEXT NOT NULL, sender_key TEXT NOT NULL, recipient TEXT NOT NULL, to_key TEXT NOT NULL,
-    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT, sequence INTEGER NOT NULL,
+    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT,
+    sequence INTEGER NOT NULL,         -- in its stream; 0: held, and not in it yet
     state TEXT NOT NULL, detail TEXT,
     told TEXT,                         -- the last state that the sender heard of
     attempts INTEGER NOT NULL DEFAULT 0,
     hidden INTEGER NOT NULL DEFAULT 0, -- dropped after it was settled: kept for its id only
     due REAL,                          -- when to publish (again); NULL: when the receiver appears
-    route TEXT, role TEXT              -- how it reached its receiver, and as whose words
+    route TEXT, role TEXT,             -- how it reached its receiver, and as whose words
+    reply_to TEXT, priority INTEGER NOT NULL DEFAULT 1, channel TEXT, depth INTEGER NOT NULL DEFAULT 0,
+    expires REAL,
+    accepted REAL NOT NULL DEFAULT 0,  -- when it was committed
+    fanout TEXT,                       -- the same for all that one broadcast became
+    home TEXT                          -- the receiver's, which may have got it
 );
-CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, sequence)
-    WHERE state IN ('queued', 'sent');
 CREATE INDEX outbox_untold ON outbox (team, sender_key) WHERE told IS NOT state;
 CREATE TABLE inbox (
     arrival INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL, team TEXT NOT NULL,
     sender TEXT NOT NULL, sender_key TEXT NOT NULL, recipient TEXT NOT NULL, to_key TEXT NOT NULL,
-    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT, origin TEXT NOT NULL, sequence INTEGER NOT NULL,
+    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT,
+    origin TEXT NOT NULL,              -- the stream at its sender
+    sequence INTEGER NOT NULL,
     state TEXT NOT NULL, detail TEXT,
     receipted TEXT,                    -- the last state whose receipt the broker took
     injecting INTEGER NOT NULL DEFAULT 0,
     hidden INTEGER NOT NULL DEFAULT 0,
     place INTEGER,                     -- its turn among all that came; NULL: something before it is missing
     route TEXT, role TEXT,             -- how it reached the agent, and as whose words
+    reply_to TEXT, priority INTEGER NOT NULL DEFAULT 1, channel TEXT, depth INTEGER NOT NULL DEFAULT 0,
+    expires REAL,
+    accepted REAL NOT NULL DEFAULT 0,  -- when it was committed here
     UNIQUE (team, to_key, sender_key, id));
-CREATE INDEX inbox_waiting ON inbox (team, to_key, place) WHERE state = 'stored';
 CREATE INDEX inbox_unreceipted ON inbox (team, to_key) WHERE receipted IS NOT state;
 CREATE INDEX inbox_sequence ON inbox (team, to_key, sender_key, origin, sequence);
 CREATE TABLE pairs (
     team TEXT NOT NULL, to_key TEXT NOT NULL, sender_key TEXT NOT NULL, origin TEXT NOT NULL,
     next INTEGER NOT NULL,             -- every sequence below it has been released or will never come
-    PRIMARY KEY (team, to_key, sender_key, origin)) WITHOUT ROWID;
-"""
+    PRIMARY KEY (team, to_key, sender_key, origin)) WITHOUT ROWID"""
 
-_MEMBERS = """CREATE TABLE members (
-    team TEXT NOT NULL, name_key TEXT NOT NULL, name TEXT NOT NULL,
-    channel_key TEXT NOT NULL, channel TEXT NOT NULL, since REAL NOT NULL,
-    PRIMARY KEY (team, name_key, channel_key)) WITHOUT ROWID
-"""
+_SINCE_3 = """
+CREATE TABLE members (
+    team TEXT NOT NULL, channel_key TEXT NOT NULL, key TEXT NOT NULL,
+    channel TEXT NOT NULL, name TEXT NOT NULL, joined INTEGER NOT NULL, time REAL NOT NULL,
+    PRIMARY KEY (team, channel_key, key)) WITHOUT ROWID;
+CREATE TABLE streams (
+    team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL, priority INTEGER NOT NULL,
+    last INTEGER NOT NULL,             -- the sequence of the last message
+    PRIMARY KEY (team, sender_key, to_key, priority)) WITHOUT ROWID;
+CREATE TABLE releases (
+    team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL,
+    time REAL NOT NULL,                -- when the person last let this pair go on
+    PRIMARY KEY (team, sender_key, to_key)) WITHOUT ROWID;
+CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, priority, sequence)
+    WHERE state IN ('queued', 'sent');
+CREATE INDEX outbox_turn ON outbox (team, sender_key, priority, place) WHERE state IN ('queued', 'sent');
+CREATE INDEX outbox_expires ON outbox (expires) WHERE state IN ('queued', 'sent');
+CREATE INDEX outbox_held ON outbox (team, sender_key, to_key) WHERE state = 'held';
+CREATE INDEX outbox_rate ON outbox (team, sender_key, to_key, accepted);
+CREATE INDEX outbox_fanout ON outbox (team, sender_key, accepted) WHERE fanout IS NOT NULL;
+CREATE INDEX inbox_waiting ON inbox (team, to_key, priority, place) WHERE state = 'stored';
+CREATE INDEX inbox_place ON inbox (place)"""
+"""What version 3 has added, its columns apart."""
 
 _STEPS = {
     1: [
@@ -67,7 +90,34 @@ _STEPS = {
         for table in ("outbox", "inbox")
         for column in ("route", "role")
     ],
-    2: [_MEMBERS],
+    2: [
+        *(
+            f"ALTER TABLE meta ADD COLUMN {column}"
+            for column in (
+                "boot TEXT NOT NULL DEFAULT ''",
+                "offset REAL NOT NULL DEFAULT 0",
+                "latest REAL NOT NULL DEFAULT 0",
+            )
+        ),
+        *(
+            f"ALTER TABLE {table} ADD COLUMN {column}"
+            for table in ("outbox", "inbox")
+            for column in (
+                "reply_to TEXT",
+                "priority INTEGER NOT NULL DEFAULT 1",
+                "channel TEXT",
+                "depth INTEGER NOT NULL DEFAULT 0",
+                "expires REAL",
+                "accepted REAL NOT NULL DEFAULT 0",
+            )
+        ),
+        *(f"ALTER TABLE outbox ADD COLUMN {column}" for column in ("fanout TEXT", "home TEXT")),
+        *(f"DROP INDEX {index}" for index in ("outbox_pending", "inbox_waiting")),
+        *_SINCE_3.split(";\n"),
+        *(f"UPDATE {table} SET accepted = time" for table in ("outbox", "inbox")),
+        "INSERT INTO streams SELECT team, sender_key, to_key, 1, last FROM sequences",
+        "DROP TABLE sequences",
+    ],
 }
 """What makes tables of one version those of the next."""
 
@@ -80,17 +130,17 @@ def version(db: sqlite3.Connection) -> int:
 
 def create(db: sqlite3.Connection) -> None:
     """Make the tables, within the caller's transaction."""
-    for statement in [*_TABLES.split(";\n"), _MEMBERS]:
+    for statement in (_TABLES + ";\n" + _SINCE_3).split(";\n"):
         db.execute(statement)
-    db.execute("INSERT INTO meta VALUES (?)", (secrets.token_hex(8),))
+    db.execute("INSERT INTO meta (origin) VALUES (?)", (secrets.token_hex(8),))
     db.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def migrate(db: sqlite3.Connection) -> None:
     """Bring older tables to VERSION, within the caller's transaction; what they hold stays."""
     for step in range(version(db), VERSION):
-        for change in _STEPS[step]:
-            db.execute(change)
+        for statement in _STEPS[step]:
+            db.execute(statement)
         db.execute(f"PRAGMA user_version = {step + 1}")
 
 

@@ -17,6 +17,7 @@ from relay.bus import topics
 from relay.bus.claims import is_present
 from relay.bus.envelope import ForeignPayload, Receipt, decode
 from relay.bus.ledger import Ledger
+from relay.bus.presence import Roster
 from relay.bus.publisher import Publisher
 from relay.bus.transport import Transport
 from relay.errors import RelayError
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Substitutes:
-    """connect: makes a connection with a sender's rights. online: whether a receiver is there."""
+    """connect: makes a connection with a sender's rights. roster: who is there."""
 
     def __init__(
         self,
@@ -41,13 +42,13 @@ class Substitutes:
         ledger: Ledger,
         team: str,
         connect: Callable[[str], Awaitable[Transport]],
-        online: Callable[[str], bool],
+        roster: Roster,
     ) -> None:
         self._home = home
         self._ledger = ledger
         self._team = team
         self._connect = connect
-        self._online = online
+        self._roster = roster
         self._wake = asyncio.Event()
         self._active: dict[str, Publisher | None] = {}
 
@@ -86,7 +87,7 @@ class Substitutes:
 
     async def _work(self, transport: Transport, sender: str, key: str) -> None:
         await transport.subscribe(topics.inbox_filter(self._team, sender), 1)
-        publisher = self._active[key] = Publisher(self._ledger, transport, self._team, sender, self._online)
+        publisher = self._active[key] = Publisher(self._ledger, transport, self._team, sender, self._roster)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER), asyncio.TaskGroup() as tasks:
                 tasks.create_task(publisher.run())

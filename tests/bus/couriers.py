@@ -8,13 +8,25 @@ from collections.abc import AsyncIterator, Callable
 
 from relay.bus.courier import Courier
 from relay.bus.message import Message, State
+from relay.bus.runaway import Limits
 from relay.home import Home
 
 SECONDS = 60.0
 
+UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
+"""Tests send faster than agents do."""
+
 
 class Agent:
-    def __init__(self, home: Home, name: str, *, team: str = "default", url: str | None = None) -> None:
+    def __init__(
+        self,
+        home: Home,
+        name: str,
+        *,
+        team: str = "default",
+        url: str | None = None,
+        limits: Limits = UNGUARDED,
+    ) -> None:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self.outcomes: asyncio.Queue[Message] = asyncio.Queue()
         self.statuses: asyncio.Queue[str] = asyncio.Queue()
@@ -24,6 +36,7 @@ class Agent:
             team,
             name,
             broker_url=url,
+            limits=limits,
             on_message=self.messages.put_nowait,
             on_outcome=self.outcomes.put_nowait,
             on_status=self.statuses.put_nowait,

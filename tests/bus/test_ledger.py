@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.bus import schema
 from relay.bus.envelope import Parcel, Receipt
 from relay.bus.ledger import KEEP_DAYS, Ledger
-from relay.bus.message import Message, State
+from relay.bus.message import Message, Priority, State
 from relay.errors import LedgerError, MessageRefused
 
 TEAM = "default"
@@ -109,7 +110,7 @@ def test_a_published_message_is_due_again_after_its_delay_only(ledger: Ledger, c
     ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
     assert len(claim(ledger)) == 1
     assert claim(ledger) == []
-    assert ledger.outbox.next_due(TEAM, "Alice") == 1005.0
+    assert ledger.outbox.next_due(TEAM, "Alice") == 5.0
     clock.now += 5
     assert len(claim(ledger)) == 1
 
@@ -263,13 +264,18 @@ def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
     assert state(ledger, sent.id) is State.INJECTED
 
 
-def test_what_has_arrived_in_another_home_cannot_be_dropped_here(ledger: Ledger, far: Ledger) -> None:
+def test_what_has_arrived_in_another_home_can_be_given_up_here(ledger: Ledger, far: Ledger) -> None:
+    """Its host may be gone for ever; if it is not, the truth from there wins."""
     (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
     far.inbox.store(TEAM, claim(ledger)[0])
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
         ledger.outbox.receipt(TEAM, receipt)
-    with pytest.raises(LedgerError, match="another home"):
-        ledger.drop(sent.id)
+    with pytest.raises(LedgerError, match="`relay drop` gives it up"):
+        ledger.retry(sent.id)
+    ledger.drop(sent.id)
+    given_up = ledger.find(sent.id).message
+    assert given_up.state is State.EXPIRED
+    assert "may still be typed there" in str(given_up.detail)
     far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
         ledger.outbox.receipt(TEAM, receipt)
@@ -447,25 +453,42 @@ def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
         Ledger(path)
 
 
-def test_a_ledger_of_the_first_version_goes_on_working(tmp_path: Path) -> None:
-    """What an older relay wrote stays, and how a message is delivered is written down from now on."""
-    path = tmp_path / "ledger.db"
-    with Ledger(path) as ledger:
-        (old,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "old")
-        (parcel,) = ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 1)
-        ledger.inbox.store(TEAM, parcel)
+def write_old(path: Path, version: int) -> None:
+    """A ledger of an older relay, in which Bob has a message of Alice's, and another is on its way."""
     db = sqlite3.connect(path)
-    for table in ("outbox", "inbox"):
-        for column in ("route", "role"):
-            db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    db.execute("DROP TABLE members")
-    db.execute("PRAGMA user_version = 1")
+    db.executescript((Path(__file__).parent / "ledger_2.sql").read_text())
+    if version == 1:
+        for table in ("outbox", "inbox"):
+            for column in ("route", "role"):
+                db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    db.execute(f"PRAGMA user_version = {version}")
     db.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int) -> None:
+    """What it holds stays, its streams go on where they were, and nothing in it expires."""
+    path = tmp_path / "ledger.db"
+    write_old(path, version)
     with Ledger(path) as ledger, Ledger(path) as other:
-        assert [message.id for message in other.inbox.waiting(TEAM, "Bob")] == [old.id]
+        (old,) = other.inbox.waiting(TEAM, "Bob")
+        assert (old.body, old.priority, old.depth, old.expires) == ("old", Priority.NORMAL, 0, None)
         ledger.inbox.settle(TEAM, "Bob", old.id, State.INJECTED, route="native", role="system")
-        (entry,) = other.messages()
-        assert (entry.message.route, entry.message.role) == ("native", "system")
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], "new")
+        assert [(each.message.body, each.sequence) for each in claim(ledger)] == [("waits", 2), ("new", 3)]
+        told = {entry.message.body: entry.message.route for entry in other.messages()}
+        assert told == {"old": "native", "waits": None, "new": None}
+        assert ledger.outbox.expire() == 0
+    new, made = sqlite3.connect(path), sqlite3.connect(":memory:")
+    schema.create(made)
+    for kind in ("table", "index"):
+        query = f"SELECT name FROM sqlite_master WHERE type = '{kind}' ORDER BY name"
+        assert new.execute(query).fetchall() == made.execute(query).fetchall()
+    for (table,) in made.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        query = f"SELECT name FROM pragma_table_info('{table}') ORDER BY name"
+        assert new.execute(query).fetchall() == made.execute(query).fetchall(), table
+    new.close()
+    made.close()
 
 
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
