@@ -87,20 +87,22 @@ class Prompting(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived(Event):
-    """A message for this agent has been stored and will be injected."""
+    """A message for this agent has been stored and will be injected. `channel`: by which it came, or None."""
 
     sender: str
     body: str
     id: str = ""
+    channel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSent(Event):
-    """This agent has sent a message. `to` is a name, `*` or `#channel`."""
+    """This agent has sent a message. `to` is one receiver, `channel` by which it hears it, or None."""
 
     to: str
     body: str
     id: str = ""
+    channel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
