@@ -19,7 +19,7 @@ def test_events_are_frozen_and_slotted():
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.output = "other"
     assert not hasattr(event, "__dict__")
-    assert MessageReceived.field_names() == ("sender", "body", "id")
+    assert MessageReceived.field_names() == ("sender", "body", "id", "channel")
 
 
 @pytest.mark.parametrize(
