@@ -1,0 +1,132 @@
+"""Channels between real sessions: who hears what is sent to `#name`, also after having been away."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from session.puppet import Puppet, messages, project, settings
+from support import Relay, wait_until
+
+
+def members(relay: Relay, *arguments: str) -> dict[str, list[str]]:
+    listed = json.loads(relay("channels", "--json", *arguments).stdout)
+    return {each["channel"]: each["members"] for each in listed}
+
+
+def test_who_has_joined_hears_it_and_the_sender_does_not(relay: Relay) -> None:
+    alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    for name in ("Alice", "bob"):
+        assert relay("join", "-n", name, "ops").stdout.endswith(" is in #ops now.\n")
+    assert relay("join", "-n", "Bob", "#OPS").stdout == "Bob is in #ops already.\n"
+    assert members(relay) == {"ops": ["Alice", "Bob"]}
+    alice.say("@relay:#ops The release is out")
+    bob.hears("[/relay")
+    assert bob.texts() == [("Alice in #ops", "The release is out")]
+    done = relay("send", "--wait", "20", "--json", "#Ops", "Well done")
+    rows = json.loads(done.stdout)
+    assert [(row["to"], row["channel"], row["state"]) for row in rows] == [
+        ("Alice", "ops", "injected"),
+        ("Bob", "ops", "injected"),
+    ]
+    assert alice.texts() == [("the person in #ops", "Well done")]
+    relay("leave", "-n", "Bob", "ops")
+    carol.say("@relay:#ops Bob is gone")
+    alice.hears("Bob is gone")
+    assert "Bob is gone" not in bob.heard
+    assert carol.heard == ""
+
+
+def test_an_agent_hears_which_channel_there_is_none_of(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    relay("join", "-n", "Bob", "weather")
+    alice.say("@relay:#wether It rains")
+    alice.hears("nobody in team 'default' is in #wether. Did you mean #weather?")
+    relay("join", "-n", "Alice", "own")
+    alice.say("@relay:#own Anybody?")
+    alice.hears("nobody else is in #own.")
+    assert messages(relay) == []
+
+
+def test_a_member_that_was_away_hears_what_it_missed(relay: Relay) -> None:
+    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    relay("join", "-n", "Bob", "ops")
+    relay("stop", "Bob")
+    alice.say("@relay:#ops first\n@relay:#ops second")
+    relay("join", "-n", "Bob", "dev")  # while it is away
+    wait_until(lambda: len(messages(relay)) == 2)
+    relay("send", "#dev", "third")
+    (bob.folder / "strings").unlink()
+    bob.wrap()
+    wait_until(lambda: len(bob.texts()) == 3, message=lambda: f"{bob.texts()}\n{bob.log()}")
+    assert [text for who, text in bob.texts() if who == "Alice in #ops"] == ["first", "second"]
+    assert ("the person in #dev", "third") in bob.texts()
+    wait_until(lambda: {row["state"] for row in messages(relay)} == {"injected"})
+
+
+def test_an_agents_own_shell_joins_for_it_and_for_no_other(relay: Relay, tmp_path: Path) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    python = f"{sys.executable} -m relay"
+    script = tmp_path / "agent.sh"
+    script.write_text(
+        f"{python} join ops > {tmp_path}/joined\n"
+        f"{python} join -n Alice ops 2> {tmp_path}/refused\n"
+        f"touch {tmp_path}/done\nexec cat\n"
+    )
+    relay("wrap", "-d", "-n", "Bob", "sh", script)
+    wait_until((tmp_path / "done").exists)
+    assert (tmp_path / "joined").read_text() == "Bob is in #ops now.\n"
+    assert "an agent joins and leaves channels for itself only" in (tmp_path / "refused").read_text()
+    assert members(relay) == {"ops": ["Bob"]}
+    alice.say("@relay:#ops hello")
+    wait_until(lambda: [row["state"] for row in messages(relay, "--to", "Bob")] == ["injected"])
+
+
+CONFIG = """
+from relay import RelayConfig, pattern
+
+config = RelayConfig(channels=["dev"])
+
+@pattern("tell")
+def tell(target, message, ctx):
+    ctx.notify(target, message)
+"""
+
+
+def test_configured_channels_are_joined_and_a_handler_notifies_them(relay: Relay) -> None:
+    settings(relay, 'channels = ["#Ops"]\n')
+    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, CONFIG))
+    bob = Puppet(relay, "Bob").wrap()
+    assert members(relay) == {"dev": ["Alice"], "Ops": ["Alice", "Bob"]}
+    alice.say("@tell:ops from a handler")
+    bob.hears("[/relay")
+    assert bob.texts() == [("Alice in #Ops", "from a handler")]
+    alice.say("@tell:nowhere lost")
+    alice.told("nobody in team 'default' is in #nowhere")
+
+
+def test_a_person_in_a_channel_is_told_what_agents_say_there(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    relay("join", "ops")
+    alice.say("@relay:#ops the tests pass")
+    alice.told("Alice says to you: the tests pass")
+    (row,) = messages(relay)
+    assert (row["to"], row["channel"], row["state"]) == ("you", "ops", "stored")
+
+
+@pytest.mark.parametrize("operation", ["join", "leave"])
+def test_a_request_without_a_channel_is_refused(relay: Relay, operation: str) -> None:
+    from relay.errors import InvalidName, UsageError
+    from relay.home import Home
+    from relay.session.directory import call, socket_of
+
+    Puppet(relay, "Alice").wrap()
+    socket = socket_of(Home.from_env({"RELAY_HOME": str(relay.home)}), "default", "Alice")
+    with pytest.raises(UsageError):
+        call(socket, {"op": operation})
+    with pytest.raises(InvalidName):
+        call(socket, {"op": operation, "channel": "a b"})
+    assert members(relay) == {}
