@@ -23,6 +23,8 @@ def open_clock(db: sqlite3.Connection) -> float:
     here = boot_id()
     if boot != here:  # the machine was started anew; a clock that has lost its time must not take us back
         offset = max(time.time(), latest) - since_boot()
+        # `latest` may be old: what was due by then, or soon after, is.
+        db.execute("UPDATE outbox SET due = min(due, ?) WHERE due IS NOT NULL", (since_boot() + offset,))
     db.execute("UPDATE meta SET boot = ?, offset = ?, latest = ?", (here, offset, since_boot() + offset))
     return float(offset)
 

@@ -92,7 +92,7 @@ class Outbox:
                 message = replace(draft, id=secrets.token_hex(8), to=to)
                 pair = (names.key(team), names.key(sender), names.key(to))
                 if limits is not None:
-                    why = runaway.suspicion(db, *pair, depth=depth, fanout=fanout, now=now, limits=limits)
+                    why = runaway.suspicion(db, *pair, depth=depth, fanout=batch, now=now, limits=limits)
                     if why is not None:
                         message = replace(message, state=State.HELD, detail=why)
                 sequence = 0 if message.state is State.HELD else _next(db, (*pair, priority.rank))
@@ -258,7 +258,7 @@ class Outbox:
                     "sequence = ? WHERE place = ?",
                     (now, _next(db, (team, sender, to, rank)), place),
                 )
-                db.execute("INSERT OR REPLACE INTO releases VALUES (?, ?, ?, ?)", (team, sender, to, now))
+                runaway.note_release(db, team, sender, to)
         return [message_of(fields) for _, _, _, _, *fields in sorted(rows)]
 
     def senders_with_mail(self, team: str) -> list[str]:

@@ -42,13 +42,14 @@ def suspicion(
     to: str,
     *,
     depth: int,
-    fanout: bool,
+    fanout: str | None,
     now: float,
     limits: Limits,
 ) -> str | None:
     """Why a message is to be held, for the person; None if it may go. Names are keys.
 
-    Called within the transaction that commits the message, before it is in.
+    fanout: the broadcast of which it is a part. Called within the transaction that commits the message,
+    before it is in.
     """
     pair = (team, sender, to)
     if db.execute(
@@ -59,28 +60,33 @@ def suspicion(
     if limits.depth and depth > limits.depth:
         return f"{depth} messages led to it since a person last spoke"
     (released,) = db.execute(
-        "SELECT max(time) FROM releases WHERE team = ? AND sender_key = ? AND to_key = ?", pair
+        "SELECT max(place) FROM releases WHERE team = ? AND sender_key = ? AND to_key = ?", pair
     ).fetchone()
-    since = max(now - WINDOW, released or 0.0)
-    if limits.rate and _count(db, "to_key = ?", (team, sender, since, to), limits.rate) >= limits.rate:
+    recent = (team, sender, now - WINDOW, released or 0)
+    if limits.rate and _count(db, "1", "AND to_key = ?", (*recent, to), limits.rate) == limits.rate:
         return f"{limits.rate} messages of this pair within {WINDOW:.0f} s"
-    if fanout and limits.broadcasts:
-        made = db.execute(
-            "SELECT count(DISTINCT fanout) FROM outbox WHERE team = ? AND sender_key = ? AND accepted > ? "
-            "AND fanout IS NOT NULL",
-            (team, sender, since),
-        ).fetchone()[0]
-        # The one that is being committed is among them for its second receiver on.
-        if made > limits.broadcasts:
-            return f"more than {limits.broadcasts} broadcasts of this sender within {WINDOW:.0f} s"
+    most = limits.broadcasts
+    if fanout and most:
+        others = "AND fanout <> ?"
+        if _count(db, "DISTINCT fanout", others, (*recent, fanout), most) == most:
+            return f"{most} broadcasts of this sender within {WINDOW:.0f} s"
     return None
 
 
-def _count(db: sqlite3.Connection, where: str, values: tuple[object, ...], most: int) -> int:
-    """How many messages were accepted since, counting no further than `most`."""
+def note_release(db: sqlite3.Connection, team: str, sender: str, to: str) -> None:
+    """The person lets this pair go on: what it has sent so far counts no more. Names are keys."""
+    db.execute(
+        "INSERT OR REPLACE INTO releases "
+        "SELECT ?1, ?2, ?3, max(place) FROM outbox WHERE team = ?1 AND sender_key = ?2 AND to_key = ?3",
+        (team, sender, to),
+    )
+
+
+def _count(db: sqlite3.Connection, what: str, where: str, values: tuple[object, ...], most: int) -> int:
+    """How much there is since a time and a place, counting no further than `most`."""
     (found,) = db.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? AND accepted > ? "
-        f"AND {where} LIMIT {most})",
+        f"SELECT count(*) FROM (SELECT {what} FROM outbox WHERE team = ? AND sender_key = ? AND accepted > ? "
+        f"AND place > ? {where} LIMIT {most})",
         values,
     ).fetchone()
     return int(found)

@@ -71,7 +71,7 @@ CREATE TABLE streams (
     PRIMARY KEY (team, sender_key, to_key, priority)) WITHOUT ROWID;
 CREATE TABLE releases (
     team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL,
-    time REAL NOT NULL,                -- when the person last let this pair go on
+    place INTEGER NOT NULL,            -- of the pair's last message when the person let it go on
     PRIMARY KEY (team, sender_key, to_key)) WITHOUT ROWID;
 CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, priority, sequence)
     WHERE state IN ('queued', 'sent');

@@ -1,0 +1,73 @@
+"""The ledger's clock: it goes on whatever the wall clock does, and over a restart of the machine."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from relay.bus import clock
+from relay.bus.ledger import Ledger
+from relay.bus.message import State
+
+TEAM = "default"
+
+
+@pytest.mark.parametrize("jump", [-30 * 365 * 86400.0, -3600.0, 3600.0, 30 * 365 * 86400.0])
+def test_a_wall_clock_that_jumps_expires_and_delays_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    wall = time.time
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
+        ledger.outbox.claim(TEAM, "Alice", lambda *_: 300.0, 10)
+        monkeypatch.setattr(time, "time", lambda: wall() + jump)
+        with Ledger(tmp_path / "ledger.db") as later:
+            for each in (ledger, later):
+                assert each.outbox.expire() == 0
+                assert each.find(sent.id).message.state is State.QUEUED
+                due = each.outbox.next_due(TEAM, "Alice")
+                assert due is not None
+                assert 200 < due <= 300
+
+
+def test_another_start_of_the_machine_never_takes_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its battery was empty: it says 1970, and a minute since it was started."""
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
+    monkeypatch.setattr(time, "time", lambda: 60.0)
+    monkeypatch.setattr(clock, "since_boot", lambda: 60.0)
+    monkeypatch.setattr(clock, "boot_id", lambda: "another")
+    with Ledger(path) as ledger:
+        assert ledger.outbox.expire() == 0
+        assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 10)) == 1
+
+
+def test_a_day_without_the_machine_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
+    tomorrow = time.time() + 86400
+    monkeypatch.setattr(time, "time", lambda: tomorrow)
+    monkeypatch.setattr(clock, "since_boot", lambda: 60.0)
+    monkeypatch.setattr(clock, "boot_id", lambda: "another")
+    with Ledger(path) as ledger:
+        assert ledger.outbox.expire() == 1
+
+
+def test_all_processes_of_a_home_read_one_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger(tmp_path / "ledger.db") as first:
+        monkeypatch.setattr(time, "time", lambda: 5.0)
+        with Ledger(tmp_path / "ledger.db") as second:
+            first.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
+            (entry,) = second.messages()
+            assert entry.message.expires is not None
+            assert entry.message.expires > 1e9
+    db = sqlite3.connect(tmp_path / "ledger.db")
+    assert db.execute("SELECT count(*) FROM meta").fetchone() == (1,)
+    db.close()

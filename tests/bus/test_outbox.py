@@ -1,0 +1,192 @@
+"""The two ends of a message in the ledger: priorities, deadlines, receivers that move, full queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.bus.envelope import Parcel
+from relay.bus.inbox import InboxFull
+from relay.bus.ledger import Ledger
+from relay.bus.message import Priority, State
+from relay.bus.posting import post
+from relay.bus.runaway import Limits
+from relay.errors import MessageRefused
+
+TEAM = "default"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "ledger.db", clock=clock) as found:
+        for name in ("Alice", "Bob"):
+            found.registry.register(TEAM, name)
+        yield found
+
+
+@pytest.fixture
+def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
+    """The ledger of another home."""
+    with Ledger(tmp_path / "far.db", clock=clock) as found:
+        yield found
+
+
+def claim(ledger: Ledger, home: str | None = None) -> list[Parcel]:
+    return ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 100, lambda _: home)
+
+
+def bodies(ledger: Ledger) -> list[str]:
+    return [message.body for message in ledger.inbox.waiting(TEAM, "Bob")]
+
+
+def state(ledger: Ledger, id: str) -> State:
+    return ledger.find(id).message.state
+
+
+def test_each_priority_is_a_stream_of_its_own(ledger: Ledger, far: Ledger) -> None:
+    """An urgent message waits for no other, and within a priority the order of sending holds."""
+    for number, priority in enumerate([Priority.LOW, Priority.NORMAL, Priority.URGENT] * 2):
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], f"{priority} {number}", priority=priority)
+    parcels = claim(ledger)
+    assert [parcel.message.body for parcel in parcels] == [
+        *("urgent 2", "urgent 5", "normal 1", "normal 4", "low 0", "low 3")
+    ]
+    assert [parcel.sequence for parcel in parcels] == [1, 2] * 3
+    first, second = parcels[:2]
+    far.inbox.store(TEAM, second)
+    assert bodies(far) == []
+    for parcel in reversed(parcels[2:]):
+        far.inbox.store(TEAM, parcel)
+    assert bodies(far) == ["normal 1", "normal 4", "low 0", "low 3"]
+    far.inbox.store(TEAM, first)
+    assert bodies(far)[:2] == ["urgent 2", "urgent 5"]
+
+
+def test_a_message_that_is_never_taken_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    """It is told once, what was behind it waits for it no more, and it can be sent again."""
+    (first,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "soon", ttl=10)
+    (second,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "later", ttl=100)
+    claim(ledger)
+    ledger.outbox.sent([first.id, second.id])
+    clock.now += 10
+    assert ledger.outbox.expire() == 1
+    assert [message.id for message in ledger.outbox.outcomes(TEAM, "Alice")] == [first.id]
+    assert ledger.outbox.outcomes(TEAM, "Alice") == []
+    assert ledger.outbox.expire() == 0
+    (again,) = claim(ledger)
+    assert (again.message.id, again.base) == (second.id, 2)
+    far.inbox.store(TEAM, again)
+    assert bodies(far) == ["later"]
+    assert ledger.retry(first.id).state is State.QUEUED
+
+
+def test_a_message_expires_at_its_receiver_by_that_ones_clock(ledger: Ledger, tmp_path: Path) -> None:
+    """Its host's clock may differ by years; what travels is how long the message has left."""
+    behind = Clock()
+    with Ledger(tmp_path / "behind.db", clock=behind) as far:
+        behind.now = 5.0
+        (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "soon", ttl=10)
+        far.inbox.store(TEAM, claim(ledger)[0])
+        assert far.inbox.expire(TEAM, "Bob") == 0
+        behind.now += 10
+        assert far.inbox.expire(TEAM, "Bob") == 1
+        assert bodies(far) == []
+        with pytest.raises(MessageRefused, match="expired"):
+            far.inbox.injecting(TEAM, "Bob", sent.id)
+        (receipt,) = far.inbox.receipts(TEAM, "Bob", 10)
+        ledger.outbox.receipt(TEAM, receipt)
+        assert state(ledger, sent.id) is State.EXPIRED
+
+
+def test_what_is_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> None:
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "soon", ttl=10)
+    ledger.inbox.store(TEAM, claim(ledger)[0])
+    ledger.inbox.injecting(TEAM, "Bob", sent.id)
+    clock.now += 100
+    assert ledger.inbox.expire(TEAM, "Bob") == 0
+    ledger.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
+    assert state(ledger, sent.id) is State.INJECTED
+
+
+def test_what_a_receiver_may_have_got_on_another_host_is_uncertain(ledger: Ledger, far: Ledger) -> None:
+    """It was there, never confirmed, and appears elsewhere: given again, it might be given twice."""
+    (maybe,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "maybe")
+    claim(ledger, home="first host")
+    ledger.outbox.sent([maybe.id])
+    (after,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "after")
+    ledger.outbox.appeared(TEAM, "Bob", "Alice", "first host")
+    assert state(ledger, maybe.id) is State.SENT
+    ledger.outbox.appeared(TEAM, "Bob", "Alice", far.origin)
+    (told,) = ledger.outbox.outcomes(TEAM, "Alice")
+    assert (told.id, told.state) == (maybe.id, State.UNCERTAIN)
+    (parcel,) = claim(ledger, home=far.origin)
+    far.inbox.store(TEAM, parcel)
+    assert bodies(far) == ["after"]
+    assert parcel.message.id == after.id
+
+
+def test_a_late_receipt_from_the_first_host_tells_the_truth(ledger: Ledger, far: Ledger) -> None:
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "maybe")
+    far.inbox.store(TEAM, claim(ledger, home=far.origin)[0])
+    ledger.outbox.appeared(TEAM, "Bob", "Alice", "second host")
+    assert state(ledger, sent.id) is State.UNCERTAIN
+    for expected in (State.STORED, State.INJECTED):
+        if expected is State.INJECTED:
+            far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
+        for receipt in far.inbox.receipts(TEAM, "Bob", 10):
+            ledger.outbox.receipt(TEAM, receipt)
+        assert state(ledger, sent.id) is expected
+
+
+def test_a_full_queue_refuses_more_and_says_what_to_do(ledger: Ledger) -> None:
+    limits = Limits(queue=3, rate=0)
+    for number in range(3):
+        post(ledger, TEAM, "Alice", "Bob", str(number), limits=limits)
+    with pytest.raises(MessageRefused, match="3 messages of this sender wait already"):
+        post(ledger, TEAM, "Alice", "Bob", "one too many", limits=limits)
+    assert len(ledger.messages()) == 3
+    post(ledger, TEAM, "Bob", "Alice", "another sender", limits=limits)
+
+
+def test_a_full_inbox_takes_no_more_until_there_is_room(ledger: Ledger, far: Ledger) -> None:
+    """What is left stays with its sender, in order, and a known one is confirmed all the same."""
+    for number in range(3):
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+    parcels = claim(ledger)
+    for parcel in parcels[:2]:
+        far.inbox.store(TEAM, parcel, 2)
+    with pytest.raises(InboxFull, match="2 messages wait for Bob"):
+        far.inbox.store(TEAM, parcels[2], 2)
+    assert far.inbox.store(TEAM, parcels[0], 2) == []
+    far.inbox.settle(TEAM, "Bob", parcels[0].message.id, State.INJECTED)
+    far.inbox.store(TEAM, parcels[2], 2)
+    assert bodies(far) == ["1", "2"]
+
+
+def test_a_message_goes_to_another_receiver_instead(ledger: Ledger, far: Ledger) -> None:
+    """Its receiver has another name now. What it was keeps its state; nothing reaches the old name."""
+    ledger.registry.register(TEAM, "Robert")
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", "a thread", priority=Priority.URGENT)
+    again = ledger.retry(sent.id, to="Robert")
+    assert (again.to, again.body, again.thread, again.priority) == (
+        *("Robert", "hello", "a thread"),
+        Priority.URGENT,
+    )
+    old = ledger.find(sent.id).message
+    assert (old.state, old.detail) == (State.EXPIRED, f"sent again as {again.id} to Robert")
+    assert [parcel.message.to for parcel in claim(ledger)] == ["Robert"]

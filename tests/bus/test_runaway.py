@@ -1,0 +1,133 @@
+"""The runaway guard: what looks like one is held, in order, until the person lets it go or drops it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relay import names
+from relay.bus.ledger import Ledger
+from relay.bus.message import Message, State
+from relay.bus.posting import post
+from relay.bus.runaway import Limits
+from relay.errors import LedgerError
+
+TEAM = "default"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "ledger.db", clock=clock) as found:
+        for name in ("Alice", "Bob", "Carol"):
+            found.registry.register(TEAM, name)
+        yield found
+
+
+def send(ledger: Ledger, body: str, limits: Limits, *, to: str = "Bob", depth: int = 0) -> list[Message]:
+    return post(ledger, TEAM, "Alice", to, body, depth=depth, limits=limits)
+
+
+def travelling(ledger: Ledger) -> list[str]:
+    return [parcel.message.body for parcel in ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 100)]
+
+
+def test_a_pair_that_sends_too_fast_is_held(ledger: Ledger, clock: Clock) -> None:
+    limits = Limits(rate=3)
+    states = [send(ledger, str(number), limits)[0].state for number in range(5)]
+    assert states == [State.QUEUED] * 3 + [State.HELD] * 2
+    assert send(ledger, "to another", limits, to="Carol")[0].state is State.QUEUED
+    assert travelling(ledger) == ["0", "1", "2", "to another"]
+    held = ledger.messages(to="Bob")[-2:]
+    assert [entry.message.detail for entry in held] == [
+        "3 messages of this pair within 60 s",
+        "earlier ones of this pair are held",
+    ]
+
+
+def test_behind_a_held_message_all_are_held_though_time_passes(ledger: Ledger, clock: Clock) -> None:
+    """Or the order would be lost."""
+    limits = Limits(rate=1)
+    for body in ("goes", "held"):
+        send(ledger, body, limits)
+    clock.now += 3600
+    assert send(ledger, "held too", limits)[0].state is State.HELD
+    assert ledger.outbox.expire() == 0
+    clock.now += 365 * 86400
+    ledger.outbox.expire()
+    assert [entry.message.state for entry in ledger.messages()][1:] == [State.HELD, State.HELD]
+
+
+def test_what_is_released_travels_in_order_and_the_pair_counts_anew(ledger: Ledger) -> None:
+    limits = Limits(rate=2)
+    for number in range(5):
+        send(ledger, str(number), limits, depth=7)
+    assert travelling(ledger) == ["0", "1"]
+    released = ledger.outbox.release(reversed(ledger.held(team=TEAM)))
+    assert [message.body for message in released] == ["2", "3", "4"]
+    parcels = ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 100)
+    assert [(parcel.message.body, parcel.sequence) for parcel in parcels] == [("2", 3), ("3", 4), ("4", 5)]
+    assert {parcel.message.depth for parcel in parcels} == {0}
+    assert ledger.held() == []
+    assert [send(ledger, "more", limits)[0].state for _ in range(3)] == [State.QUEUED] * 2 + [State.HELD]
+    assert ledger.outbox.release(["nothing"]) == []
+
+
+def test_a_long_chain_of_replies_is_held(ledger: Ledger) -> None:
+    limits = Limits(depth=3)
+    states = [send(ledger, "reply", limits, depth=depth)[0] for depth in (0, 3, 4)]
+    assert [message.state for message in states] == [State.QUEUED, State.QUEUED, State.HELD]
+    assert states[-1].detail == "4 messages led to it since a person last spoke"
+
+
+def test_a_storm_of_broadcasts_is_held(ledger: Ledger, clock: Clock) -> None:
+    """Counted by broadcasts, however many receivers each has."""
+    limits = Limits(broadcasts=2)
+    for number in range(2):
+        assert {message.state for message in send(ledger, str(number), limits, to="*")} == {State.QUEUED}
+    assert {message.state for message in send(ledger, "storm", limits, to="*")} == {State.HELD}
+    clock.now += 61
+    ledger.outbox.release(ledger.held())
+    assert {message.state for message in send(ledger, "later", limits, to="*")} == {State.QUEUED}
+
+
+def test_a_person_is_never_held(ledger: Ledger) -> None:
+    limits = Limits(rate=1, depth=1, broadcasts=1)
+    for _ in range(5):
+        for to in ("Bob", "*"):
+            sent = post(ledger, TEAM, names.PERSON, to, "hello", limits=limits)
+            assert {message.state for message in sent} == {State.QUEUED}
+
+
+def test_zero_is_no_limit(ledger: Ledger) -> None:
+    limits = Limits(rate=0, depth=0, broadcasts=0, queue=0)
+    for _ in range(300):
+        assert send(ledger, "burst", limits, depth=1000)[0].state is State.QUEUED
+
+
+def test_a_held_message_can_be_dropped_but_not_retried(ledger: Ledger) -> None:
+    """And what is behind it is held until it is released, too."""
+    limits = Limits(rate=1)
+    send(ledger, "goes", limits)
+    ((held,), (behind,)) = (send(ledger, body, limits) for body in ("held", "behind"))
+    with pytest.raises(LedgerError, match="`relay release`"):
+        ledger.retry(held.id)
+    assert ledger.drop(held.id).state is State.HELD
+    assert ledger.find(held.id).message.state is State.EXPIRED
+    assert ledger.held() == [behind.id]
+    ledger.outbox.release([behind.id])
+    assert travelling(ledger) == ["goes", "behind"]
