@@ -25,7 +25,7 @@ from relay import names
 from relay.bus import broker, presence, topics
 from relay.bus.broker import Endpoint
 from relay.bus.claims import claim_name, is_present
-from relay.bus.credentials import Credentials
+from relay.bus.credentials import Login, for_endpoint
 from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
 from relay.bus.ledger import Ledger
 from relay.bus.message import Message, Priority, State
@@ -258,15 +258,15 @@ class Courier:
 
     async def _once(self) -> None:
         """One connection, from start to loss; always ends with an exception."""
-        endpoint, credentials = await asyncio.to_thread(self._admit, self.name)
+        endpoint, login = await asyncio.to_thread(self._admit, self.name)
         self._boot = secrets.token_hex(8)
         transport = MqttTransport(
             endpoint,
             Identity(
-                credentials.client_id,
+                login.client_id,
                 keep=True,
-                user=endpoint.user or credentials.user,
-                password=endpoint.password or credentials.password,
+                user=login.user,
+                password=login.password,
                 farewell=self._announcement(online=False),
             ),
         )
@@ -289,19 +289,22 @@ class Courier:
             self._publisher = self._substitutes = None
             await self._leave(transport)
 
-    def _admit(self, name: str) -> tuple[Endpoint, Credentials]:
+    def _admit(self, name: str) -> tuple[Endpoint, Login]:
+        """Where the broker is, and how `name` logs in there."""
         if self._external is None:
-            return broker.admit(self._home, self.team, name, port=self._port)
-        return self._external, broker.credentials(self._home, self.team, name)
+            endpoint, credentials = broker.admit(self._home, self.team, name, port=self._port)
+        else:
+            endpoint, credentials = self._external, broker.credentials(self._home, self.team, name)
+        return endpoint, for_endpoint(endpoint, credentials)
 
     async def _connect_as(self, sender: str) -> Transport:
         """A connection with the rights of an absent sender of this home, beside its mailbox's own."""
-        endpoint, credentials = await asyncio.to_thread(self._admit, sender)
+        endpoint, login = await asyncio.to_thread(self._admit, sender)
         identity = Identity(
             f"relay-{secrets.token_hex(16)}",
             keep=False,
-            user=endpoint.user or credentials.user,
-            password=endpoint.password or credentials.password,
+            user=login.user,
+            password=login.password,
         )
         transport = MqttTransport(endpoint, identity)
         await transport.connect()
