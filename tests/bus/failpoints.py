@@ -1,0 +1,352 @@
+"""Killing a process at a named step of the protocol, with no code for it in the product.
+
+A step is a method; `arm` replaces it, in the process that is to die, by one that sends SIGKILL before or
+after its Nth call.  `POINTS` names the steps in the order in which a message passes them, and says what must
+have become of the message in whose handling the process died, once everything has been started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import inspect
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from relay.bus import broker, publisher, substitutes
+from relay.bus.courier import Courier
+from relay.bus.message import Message, State
+from relay.errors import MessageRefused
+from relay.home import Home
+
+TEAM = "default"
+
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Starts actors within milliseconds: the fork server has imported everything already."""
+PROCESSES.set_forkserver_preload(["failpoints"])
+
+
+class When(StrEnum):
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What may have become of a message: its state, and how often its receiver's agent has it."""
+
+    state: State
+    typed: int
+
+
+INJECTED = End(State.INJECTED, 1)
+HALF = {End(State.UNCERTAIN, 0), End(State.UNCERTAIN, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A step, and whose process takes it.
+
+    target: "module:Class.method" or "module:function".
+    kind: of several things that the method is for, the one meant: the kind of payload that is published.
+    before, after: the end of the first message, where the process died there alone; None: it was never
+    accepted.
+    once_died_at: the step at which the process had died earlier, where only its next start gets here.
+    """
+
+    target: str
+    kind: str | None = None
+    before: End | None = INJECTED
+    after: End | None = INJECTED
+    once_died_at: Failpoint | None = None
+
+    @property
+    def name(self) -> str:
+        return self.target.rpartition(":")[2] + (f" of a {self.kind}" if self.kind else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Failpoint:
+    """Where a process dies: at the `nth` call. also: the pid files of those that die with it."""
+
+    point: Point
+    when: When
+    nth: int = 1
+    also: tuple[Path, ...] = ()
+
+
+_OUTBOX = "relay.bus.outbox:Outbox."
+_INBOX = "relay.bus.inbox:Inbox."
+_LEDGER = "relay.bus.ledger:Ledger."
+_REGISTRY = "relay.bus.registry:Registry."
+_MQTT = "relay.bus.transport:MqttTransport."
+_BROKER = "relay.bus.broker:"
+
+TYPING = Point("failpoints:type_into", before=End(State.UNCERTAIN, 0), after=End(State.UNCERTAIN, 1))
+"""The first byte that the agent gets, and the last: nobody can know which of the two it was."""
+
+STARTING = [
+    Point(_REGISTRY + "register"),
+    Point(_LEDGER + "prune"),
+    Point(_BROKER + "admit"),
+    Point(_BROKER + "_launch"),
+    Point(_BROKER + "_reload"),
+    Point(_MQTT + "connect"),
+    Point(_MQTT + "subscribe"),
+    Point(_MQTT + "publish", "presence"),
+]
+"""The steps of a process that comes on the bus."""
+
+SENDING = [
+    Point(_OUTBOX + "send", before=None),
+    Point(_OUTBOX + "resume"),
+    Point(_OUTBOX + "appeared"),
+    Point(_OUTBOX + "claim"),
+    Point(_MQTT + "publish", "message"),
+    Point(_OUTBOX + "sent"),
+    Point(_OUTBOX + "receipt"),
+    Point(_OUTBOX + "outcomes"),
+]
+"""The steps of a sender's process."""
+
+RECEIVING = [
+    Point(_INBOX + "store"),
+    Point(_MQTT + "publish", "receipt"),
+    Point(_INBOX + "receipted"),
+    Point(_INBOX + "injecting", after=End(State.UNCERTAIN, 0)),
+    TYPING,
+    Point(_INBOX + "settle", before=End(State.UNCERTAIN, 1)),
+    Point(
+        _INBOX + "recover",
+        before=End(State.UNCERTAIN, 1),
+        after=End(State.UNCERTAIN, 1),
+        once_died_at=Failpoint(TYPING, When.AFTER),
+    ),
+]
+"""The steps of a receiver's process."""
+
+PERSON = [Point(_LEDGER + "retry"), Point(_LEDGER + "drop")]
+"""What a person's command does to a message; each is done, or it is not."""
+
+POINTS = [*STARTING, *SENDING, *RECEIVING, *PERSON]
+
+READING = {
+    *(_REGISTRY + name for name in ("known",)),
+    *(_OUTBOX + name for name in ("next_due", "senders_with_mail")),
+    *(_INBOX + name for name in ("waiting", "receipts")),
+    *(_LEDGER + name for name in ("messages", "lookup", "find", "version", "close")),
+}
+"""What of the ledger changes nothing: to die there is to die before the next step."""
+
+
+def type_into(log: Path, message: Message) -> None:
+    """Give `message` to the fake agent, which has it for ever, whatever dies."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, f"{message.id} {message.sender} {message.body}\n".encode())
+    os.close(descriptor)
+
+
+def arm(failpoint: Failpoint) -> None:
+    """Have this process die at `failpoint`."""
+    module, _, path = failpoint.point.target.partition(":")
+    owner: Any = importlib.import_module(module)
+    *parents, name = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    original = getattr(owner, name)
+    calls = 0
+
+    def die(when: When, arguments: tuple[Any, ...]) -> None:
+        nonlocal calls
+        kind = failpoint.point.kind
+        if when is not failpoint.when or (kind is not None and kind != _kind(arguments)):
+            return
+        calls += 1
+        if calls == failpoint.nth:
+            for file in failpoint.also:
+                _kill(file)
+            os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(60)  # another thread's: the signal is on its way
+
+    if inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        async def step(*arguments: Any, **named: Any) -> Any:
+            die(When.BEFORE, arguments)
+            result = await original(*arguments, **named)
+            die(When.AFTER, arguments)
+            return result
+
+    else:
+
+        @functools.wraps(original)
+        def step(*arguments: Any, **named: Any) -> Any:
+            die(When.BEFORE, arguments)
+            result = original(*arguments, **named)
+            die(When.AFTER, arguments)
+            return result
+
+    setattr(owner, name, step)
+
+
+def _kind(arguments: tuple[Any, ...]) -> str:
+    """What the payload among a publish's arguments is."""
+    payload = next(each for each in arguments if isinstance(each, bytes))
+    return str(json.loads(payload).get("kind", "presence"))
+
+
+def _kill(file: Path) -> None:
+    """Kill the process that `file` names: {"pid": ...}, as the broker's endpoint file does, or a bare pid."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        named = json.loads(file.read_text())
+        os.kill(named["pid"] if isinstance(named, dict) else named, signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class Actor:
+    """One agent on the bus in a process of its own, whose agent takes everything at once.
+
+    url: the broker, if not the home's own.
+    """
+
+    home: Home
+    name: str
+    url: str | None = None
+    _process: Any = field(default=None, init=False)
+    _commands: Connection | None = field(default=None, init=False)
+
+    @property
+    def log(self) -> Path:
+        """What its agent was given, a line for each message."""
+        return self.home.state / f"{self.name}.log"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.home.run / f"{self.name}.pid"
+
+    def start(self, failpoint: Failpoint | None = None) -> None:
+        theirs, self._commands = PROCESSES.Pipe(duplex=False)
+        self._process = PROCESSES.Process(target=_main, args=(self, theirs, failpoint), daemon=True)
+        self._process.start()
+        self.pid_file.write_text(str(self._process.pid))
+        theirs.close()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        home = self.home
+        return home.config_dir, home.state_dir, home.run_dir, self.name, self.url
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        *directories, self.name, self.url = state
+        self.home = Home(*directories)
+        self._process = self._commands = None
+
+    def send(self, to: str, bodies: Iterable[str]) -> None:
+        """Have it send, one after the other, as soon as it runs; it may be dead by then."""
+        self._command((to, list(bodies)))
+
+    def drain(self) -> None:
+        self._command(None)
+
+    def _command(self, command: tuple[str, list[str]] | None) -> None:
+        assert self._commands is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._commands.send(command)
+
+    def join(self, seconds: float) -> bool:
+        """Whether it has died, or does within `seconds`; AssertionError if it was not killed but failed."""
+        self._process.join(seconds)
+        code = self._process.exitcode
+        assert code in (None, -signal.SIGKILL), f"{self.name} failed with {code}"
+        return code is not None
+
+    def stop(self) -> None:
+        """Kill it, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+            self._process = None
+        if self._commands is not None:
+            self._commands.close()
+            self._commands = None
+
+
+def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> None:
+    """The actor's process."""
+    # Seconds: what dies here is back at once.
+    publisher.FIRST_RETRY = publisher._LOOK_AGAIN = substitutes.LOOK = 0.2
+    if failpoint is not None:
+        arm(failpoint)
+    asyncio.run(_act(actor, commands))
+
+
+async def _act(actor: Actor, commands: Connection) -> None:
+    def typing(message: Message) -> None:
+        try:
+            courier.injecting(message.id)
+        except MessageRefused:
+            return
+        globals()["type_into"](actor.log, message)
+        courier.settle(message.id, State.INJECTED)
+
+    def obey() -> None:
+        try:
+            command = commands.recv()
+        except EOFError:
+            running.cancel()  # the test has gone
+            return
+        if command is None:
+            courier.drain()
+        else:
+            to, bodies = command
+            for body in bodies:
+                courier.send(to, body)
+
+    courier = Courier(
+        actor.home,
+        TEAM,
+        actor.name,
+        broker_url=actor.url,
+        on_message=typing,
+        on_outcome=lambda message: None,
+        on_status=lambda text: None,
+    )
+    running = asyncio.create_task(courier.run())
+    await asyncio.sleep(0)  # a courier recovers what its predecessor left before anything else
+    for message in courier.waiting():
+        typing(message)
+    asyncio.get_running_loop().add_reader(commands.fileno(), obey)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def dies_in(failpoint: Failpoint, action: Callable[[], object]) -> None:
+    """Do `action` (picklable) in a process that dies at `failpoint`."""
+    process = PROCESSES.Process(target=_die_in, args=(failpoint, action), daemon=True)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    process.close()
+
+
+def _die_in(failpoint: Failpoint, action: Callable[[], object]) -> None:
+    arm(failpoint)
+    action()
+
+
+def far_url(home: Home, name: str) -> str:
+    """The URL under which `name`, with another home, reaches the broker of `home`, which is started."""
+    endpoint, rights = broker.admit(home, TEAM, name)
+    user = rights.user.replace("/", "%2F")
+    return f"mqtt://{user}:{rights.password}@{endpoint.host}:{endpoint.port}"
