@@ -19,7 +19,7 @@ from support import Relay, processes_of, wait_until
 def pytest_configure(config: pytest.Config) -> None:
     """Nothing of the developer's own reaches a test, and nothing that it runs writes into their home."""
     for name in list(os.environ):
-        if name.startswith("RELAY_"):
+        if name.startswith("RELAY_") and name != "RELAY_LONG":  # asks for the long tests
             del os.environ[name]
     for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:  # nohup, a job in the background: all would inherit it
