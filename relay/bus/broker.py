@@ -22,6 +22,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -156,6 +157,16 @@ def status(home: Home) -> Endpoint | None:
         return None
     found = _read_endpoint(home)
     return None if found is None else found[0]
+
+
+def native_port(home: Home) -> int | None:
+    """Where the running broker listens for NATS clients (and admits none), if that can be told."""
+    try:
+        printed = _log(home).read_text(errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"client connections on 127\.0\.0\.1:(\d+)", printed)
+    return None if found is None else int(found[1])
 
 
 def stop(home: Home) -> bool:

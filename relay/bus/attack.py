@@ -1,0 +1,280 @@
+"""One agent against another, over a real broker: what of it a broker must stop.
+
+Each attack is made with one agent's own credentials on another's mail or presence, and judged where it would
+hurt: a broker's acknowledgement says nothing (nats-server acknowledges a forbidden publish, Mosquitto grants
+any subscription).  After it, who listens sends something to itself; when that has arrived, what the attack
+sent would have arrived too.
+
+Nothing stays behind: no payload is retained, and the one session that is kept is wiped again.  Real agents
+that hear of it ignore it, as the payloads are none of theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+
+from relay.bus import topics
+from relay.bus.broker import Endpoint
+from relay.bus.credentials import Credentials
+from relay.bus.knock import knock
+from relay.bus.transport import ConnectionLost, Identity, MqttTransport
+from relay.bus.verdict import ADVICE, Row, Verdict
+from relay.errors import BrokerError
+
+SETTLE_SECONDS = 0.2
+"""A broker of several nodes may bring later what was sent first."""
+
+ANSWER_SECONDS = 5.0
+_WILL_SECONDS = 0.5  # for a broker to notice that a connection broke
+_MAIL_SECONDS = 2.0  # for what was published to arrive
+
+
+class Attack:
+    """What `attacker` tries on `victim`."""
+
+    def __init__(self, endpoint: Endpoint, attacker: Credentials, victim: Credentials) -> None:
+        self._endpoint = endpoint
+        self._attacker = attacker
+        self._victim = victim
+        self._own_inbox = topics.inbox(victim.team, victim.name, victim.name)
+        self._who = f"{attacker.user} against {victim.user}"
+
+    async def rows(self) -> list[Row]:
+        own = await self._own()
+        if own.verdict is not Verdict.HOLDS:
+            why = f"{self._who}: what they must be able to do fails already."
+            return [own, *(Row(key, Verdict.UNPROVED, why) for key in ADVICE if key not in {"own", "team"})]
+        team, name, inbox = self._victim.team, self._victim.name, self._own_inbox
+        below = f"{topics.ROOT}/{team}"
+        return [
+            own,
+            await self._forge("publish", inbox, topics.inbox(team, name, f"nobody-{secrets.token_hex(4)}")),
+            await self._forge("presence", topics.presence(team, name)),
+            await self._will(inbox, topics.presence(team, name)),
+            await self._overhear(
+                "inbox", [inbox], topics.inbox_filter(team, name), inbox, f"{below}/agents/{name}/#"
+            ),
+            await self._overhear(
+                "wildcard",
+                [inbox],
+                *("#", "+/#", "relay/#", f"{topics.ROOT}/#", f"{below}/#"),
+                *(topics.inbox_filter(team, "+"), topics.inbox_filter("+", "+")),
+                f"$share/doctor/{topics.inbox_filter(team, name)}",
+            ),
+            await self._overhear("internals", [inbox], "$SYS/#", "$MQTT/#", "$JS/#", "_INBOX/#"),
+            await self._session(),
+            *([await self._other_team()] if team != self._attacker.team else []),
+        ]
+
+    async def _own(self) -> Row:
+        """Whether both can do what they must; the other rows are judged by that."""
+        pairs = [(self._victim, self._victim), (self._attacker, self._attacker)]
+        if self._victim.team == self._attacker.team:
+            pairs.append((self._attacker, self._victim))
+        for sender, receiver in pairs:
+            published = (
+                topics.inbox(receiver.team, receiver.name, sender.name),
+                topics.presence(sender.team, sender.name),
+            )
+            try:
+                async with self._ear(receiver) as ear, self._connection(identity(sender)) as mouth:
+                    for topic in published:
+                        await mouth.publish(topic, token := _token())
+                        if not await ear.hears(token, _MAIL_SECONDS):
+                            what = f"{receiver.user} does not hear what {sender.user} publishes to {topic}."
+                            return Row("own", Verdict.BROKEN, f"{what} {ADVICE['own']}")
+            except ConnectionLost:
+                raise
+            except BrokerError as error:
+                return Row("own", Verdict.BROKEN, f"{receiver.user}: {error}")
+        return Row("own", Verdict.HOLDS, "each publishes under its own name, and hears its inbox and team.")
+
+    async def _forge(self, key: str, *forged: str) -> Row:
+        """Publish where the attacker must not, and look whether the victim hears it."""
+        async with self._ear(self._victim) as ear:
+            for topic in forged:
+                token = _token()
+                async with self._connection(identity(self._attacker)) as mouth:
+                    with contextlib.suppress(ConnectionLost):  # some brokers answer so
+                        await mouth.publish(topic, token)
+                await ear.settled()
+                if token in ear.heard:
+                    return self._broken(key, f"it published to {topic}")
+        return self._held(key, "what it published did not arrive")
+
+    async def _will(self, *forged: str) -> Row:
+        async with self._ear(self._victim) as ear:
+            tokens = {topic: _token() for topic in forged}
+            for will in tokens.items():
+                async with self._knock(anybody(), self._attacker, will):
+                    pass  # refused for its will; or let in, and lost here
+            await ear.settled()
+            await asyncio.sleep(_WILL_SECONDS)
+            for topic, token in tokens.items():
+                if token in ear.heard:
+                    return self._broken("will", f"its will went to {topic}")
+        return self._held("will", "its will was not published")
+
+    async def _overhear(self, key: str, published: Sequence[str], *filters: str) -> Row:
+        """Subscribe to what the attacker must not hear, and look whether it does."""
+        token = _token()
+        async with contextlib.AsyncExitStack() as stack:
+            # A connection for each: a broker may end one over a filter that it does not allow.
+            ears = [await stack.enter_async_context(self._ear(self._attacker, each)) for each in filters]
+            mouth = await stack.enter_async_context(self._connection(identity(self._victim)))
+            for topic in published:
+                await mouth.publish(topic, token)
+            await asyncio.gather(*(ear.settled() for ear in ears))
+            for ear, each in zip(ears, filters, strict=True):
+                if token in ear.heard:
+                    return self._broken(key, f"it heard the other by {each}")
+                if internal := [topic for topic in ear.topics if topic.startswith(("$", "_"))]:
+                    return self._broken("internals", f"it heard {internal[0]} by {each}")
+        return self._held(key, "it subscribed, and heard nothing")
+
+    async def _session(self) -> Row:
+        """Have mail kept in a mailbox of the victim's, and wipe it by what the attacker can know."""
+        name, user = self._victim.name, self._victim.user
+        mailbox = identity(self._victim, keep=True)
+        try:
+            if not await self._survives(mailbox):
+                why = (
+                    "the broker keeps no mail for who is away. relay publishes it again, which takes longer."
+                )
+                return Row("session", Verdict.UNPROVED, why)
+            if not await self._survives(mailbox, user, name, f"relay-{name}", f"relay-{user}"):
+                return self._broken("session", "it wiped it with a client id that anybody can guess")
+            if not await self._survives(mailbox, mailbox.client_id):
+                secret = "the client id is a secret of 128 bits; with the very id it would have wiped it"
+                return self._held("session", secret)
+            return self._held("session", "even with the other's client id it could not wipe it")
+        finally:
+            async with self._knock(mailbox.client_id, self._victim):
+                pass  # a clean session: the mailbox is gone
+
+    async def _survives(self, mailbox: Identity, *guesses: str) -> bool:
+        """Whether mail for `mailbox` is still there after the attacker has logged in with `guesses`."""
+        token = _token()
+        async with self._ear(self._victim, mailbox=mailbox):
+            pass
+        async with self._connection(identity(self._victim)) as mouth:
+            await mouth.publish(self._own_inbox, token)
+        for client_id in guesses:
+            async with self._knock(client_id, self._attacker):
+                pass
+        async with self._ear(self._victim, mailbox=mailbox) as ear:
+            return await ear.hears(token, _MAIL_SECONDS)
+
+    async def _other_team(self) -> Row:
+        team, name = self._victim.team, self._victim.name
+        own = self._attacker.name
+        rows = [
+            await self._forge("team", topics.inbox(team, name, own), topics.presence(team, own)),
+            await self._overhear(
+                "team",
+                (self._own_inbox, topics.presence(team, name)),
+                topics.presence_filter(team),
+                topics.presence_filter("+"),
+                topics.inbox_filter(team, name),
+            ),
+        ]
+        return next((row for row in rows if row.verdict is not Verdict.HOLDS), rows[-1])
+
+    @contextlib.asynccontextmanager
+    async def _connection(self, identity: Identity) -> AsyncIterator[MqttTransport]:
+        transport = MqttTransport(self._endpoint, identity)
+        await transport.connect()
+        try:
+            yield transport
+        finally:
+            transport.close()
+
+    @contextlib.asynccontextmanager
+    async def _ear(
+        self, agent: Credentials, filter: str | None = None, *, mailbox: Identity | None = None
+    ) -> AsyncIterator[_Ear]:
+        """A connection of `agent` that listens to its inbox and to `filter` (its team's presence)."""
+        async with self._connection(mailbox or identity(agent)) as transport:
+            ear = _Ear(transport, topics.inbox(agent.team, agent.name, agent.name))
+            await transport.subscribe(topics.inbox_filter(agent.team, agent.name), 1)
+            try:
+                await transport.subscribe(filter or topics.presence_filter(agent.team), 0)
+            except BrokerError:
+                if filter is None:
+                    raise
+                ear.deaf = True
+            listening = asyncio.create_task(ear.listen())
+            try:
+                yield ear
+            finally:
+                listening.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await listening
+
+    def _knock(
+        self, client_id: str, agent: Credentials, will: tuple[str, bytes] | None = None
+    ) -> contextlib.AbstractAsyncContextManager[bool]:
+        return knock(self._endpoint, client_id, user=agent.user, password=agent.password, will=will)
+
+    def _broken(self, key: str, how: str) -> Row:
+        return Row(key, Verdict.BROKEN, f"{self._who}: {how}. {ADVICE[key]}")
+
+    def _held(self, key: str, how: str) -> Row:
+        return Row(key, Verdict.HOLDS, f"{self._who}: {how}.")
+
+
+class _Ear:
+    """What one connection hears. deaf: the broker has refused the subscription that is tried."""
+
+    def __init__(self, transport: MqttTransport, own: str) -> None:
+        self.heard: set[bytes] = set()
+        self.topics: list[str] = []
+        self.deaf = False
+        self._transport = transport
+        self._own = own
+        self._lost = False
+        self._news = asyncio.Event()
+
+    async def listen(self) -> None:
+        try:
+            async for inbound in self._transport.arriving():
+                self.heard.add(inbound.payload)
+                self.topics.append(inbound.topic)
+                self._news.set()
+        except ConnectionLost:
+            self._lost = True
+            self._news.set()
+
+    async def hears(self, token: bytes, seconds: float = ANSWER_SECONDS) -> bool:
+        """Whether `token` arrives within that time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while token not in self.heard and not self._lost:
+                    self._news.clear()
+                    await self._news.wait()
+        return token in self.heard
+
+    async def settled(self) -> None:
+        """Return when what was sent before has arrived, if it arrives at all. Raises BrokerError."""
+        if self.deaf or self._lost:
+            return
+        await self._transport.publish(self._own, fence := _token())
+        if not await self.hears(fence) and not self._lost:
+            raise BrokerError(f"what was published to {self._own} did not arrive there. Try again.")
+        await asyncio.sleep(SETTLE_SECONDS)
+
+
+def identity(agent: Credentials, *, keep: bool = False) -> Identity:
+    """A connection of `agent` beside its real ones."""
+    return Identity(anybody(), keep=keep, user=agent.user, password=agent.password)
+
+
+def anybody() -> str:
+    return f"relay-{secrets.token_hex(16)}"
+
+
+def _token() -> bytes:
+    return f"relay doctor {secrets.token_hex(8)}".encode()

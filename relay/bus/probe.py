@@ -1,0 +1,140 @@
+"""What a broker lets one agent do to another, tried out from outside: `relay doctor --broker`."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import secrets
+from collections.abc import Sequence
+
+from relay.bus.attack import ANSWER_SECONDS, Attack, anybody, identity
+from relay.bus.broker import Endpoint
+from relay.bus.credentials import Credentials, for_endpoint
+from relay.bus.knock import knock
+from relay.bus.transport import Identity, MqttTransport
+from relay.bus.verdict import ADVICE, CLAIMS, Row, Verdict
+from relay.errors import BrokerError
+
+NATS_PORT = 4222
+"""Where nats-server listens for NATS clients, unless it is told otherwise."""
+
+_SHARED = "all log in as the user in the URL, so each can act as any other. Give every agent its own user."
+
+
+async def probe(endpoint: Endpoint, agents: Sequence[Credentials], *, native: int = NATS_PORT) -> list[Row]:
+    """Try everything at `endpoint`; a row for each claim.
+
+    agents: two or more with logins of their own, who attack each other; those of different teams show whether
+    teams are apart.  Not looked at if the URL has a login, which all share.
+    native: the port for NATS clients.
+    Raises BrokerError where the broker cannot be reached or refuses a login.
+    """
+    if endpoint.user is not None:
+        await _reach(
+            endpoint, Identity(anybody(), keep=False, user=endpoint.user, password=endpoint.password)
+        )
+        found = [Row(key, Verdict.BROKEN, _SHARED) for key in ADVICE if key != "own"]
+    elif len(agents) < 2:
+        raise BrokerError("it takes two agents to see what one may do to the other. Name two.")
+    else:
+        found = []
+        for agent in agents:
+            await _reach(endpoint, identity(agent))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                attacks = [
+                    tasks.create_task(Attack(endpoint, attacker, victim).rows())
+                    for attacker, victim in zip(agents, (*agents[1:], agents[0]), strict=True)
+                ]
+        except* BrokerError as group:
+            raise _first(group) from None
+        found += [row for attack in attacks for row in attack.result()]
+    found += [await _anonymous(endpoint), _encrypted(endpoint)]
+    found.append(await _native(endpoint, agents, native))
+    if not any(row.key == "team" for row in found):
+        found.append(Row("team", Verdict.UNPROVED, "all these agents are of one team; name one of another."))
+    worst = [Verdict.BROKEN, Verdict.UNPROVED, Verdict.HOLDS]
+    rows = []
+    for key in CLAIMS:
+        tried = sorted((row for row in found if row.key == key), key=lambda row: worst.index(row.verdict))
+        rows += tried[:1]
+    return rows
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _anonymous(endpoint: Endpoint) -> Row:
+    for what, user, password in (
+        ("without user and password", None, None),
+        ("with a user that nobody has", f"nobody-{secrets.token_hex(4)}", secrets.token_hex(8)),
+    ):
+        async with knock(endpoint, anybody(), user=user, password=password) as welcome:
+            if welcome:
+                advice = "In Mosquitto: allow_anonymous false, and a password_file."
+                return Row("anonymous", Verdict.BROKEN, f"a login {what} is accepted. {advice}")
+    return Row("anonymous", Verdict.HOLDS, "logins without a user and with an unknown one are refused.")
+
+
+def _encrypted(endpoint: Endpoint) -> Row:
+    if endpoint.tls:
+        return Row("tls", Verdict.HOLDS, "TLS, and the certificate was verified for this host.")
+    if endpoint.host == "localhost" or _is_loopback(endpoint.host):
+        return Row("tls", Verdict.HOLDS, "it never leaves this machine (loopback).")
+    return Row("tls", Verdict.BROKEN, "passwords and messages travel in the clear. Use mqtts://.")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) -> Row:
+    """Try the port for NATS clients (https://docs.nats.io/reference/reference-protocols/nats-protocol)."""
+    logins = [for_endpoint(endpoint, agent) for agent in agents]
+    users = {(login.user, login.password) for login in logins} | {(None, None)}
+    if endpoint.user is not None:
+        users.add((endpoint.user, endpoint.password))
+    for user, password in users:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await _nats_login(endpoint.host, port, user, password)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+            return Row("native", Verdict.HOLDS, f"nothing answers as NATS at port {port}.")
+        if b"PONG" in answer:
+            who = "anybody" if user is None else user
+            return Row(
+                "native",
+                Verdict.BROKEN,
+                f"port {port} lets {who} in, past the rights on topics. "
+                'Give every user allowed_connection_types: ["MQTT"].',
+            )
+    return Row("native", Verdict.HOLDS, f"port {port} refuses them all.")
+
+
+async def _nats_login(host: str, port: int, user: str | None, password: str | None) -> bytes:
+    """What a NATS server answers to CONNECT and PING; ValueError if it is none."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        if not (await reader.readline()).startswith(b"INFO "):
+            raise ValueError(f"no NATS server at port {port}")
+        options = {"verbose": False, "pedantic": False} | (
+            {} if user is None else {"user": user, "pass": password}
+        )
+        writer.write(f"CONNECT {json.dumps(options)}\r\nPING\r\n".encode())
+        return await reader.readline()
+    finally:
+        writer.transport.abort()
+
+
+async def _reach(endpoint: Endpoint, identity: Identity) -> None:
+    """Log in and out. Raises BrokerError."""
+    transport = MqttTransport(endpoint, identity)
+    await transport.connect()
+    transport.close()

@@ -1,0 +1,54 @@
+"""The rows of `relay doctor --broker`: what must be true of a broker, and what to do where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    HOLDS = "holds"
+    BROKEN = "does NOT hold"
+    UNPROVED = "cannot be proved"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A sentence about the broker and whether it is true. detail: how that is known, or what to do."""
+
+    key: str
+    verdict: Verdict
+    detail: str
+
+    @property
+    def claim(self) -> str:
+        return CLAIMS[self.key]
+
+
+CLAIMS = {
+    "own": "agents can do what they must",
+    "anonymous": "nobody gets in without credentials",
+    "tls": "what travels is encrypted, and the broker is who it says it is",
+    "publish": "nobody publishes as another",
+    "inbox": "nobody reads another's inbox",
+    "wildcard": "nobody reads everybody's mail by wildcards",
+    "presence": "nobody announces another's presence",
+    "will": "nobody leaves a will as another",
+    "session": "nobody takes or wipes another's mailbox",
+    "team": "nobody sees another team or writes to it",
+    "internals": "nobody reads the broker's own topics",
+    "native": "the credentials open no port for NATS clients",
+}
+"""The rows by their keys, in the order in which they are told."""
+
+ADVICE = {
+    "own": "Grant what `relay broker acl` writes for that user.",
+    "publish": "Let a user write to relay/v1/TEAM/agents/+/inbox/NAME under its own NAME only.",
+    "inbox": "Let a user read relay/v1/TEAM/agents/NAME/inbox/+ of its own NAME only.",
+    "wildcard": "Let a user read relay/v1/TEAM/agents/NAME/inbox/+ of its own NAME only.",
+    "presence": "Let a user write to relay/v1/TEAM/presence/NAME under its own NAME only.",
+    "will": "The broker has to check wills as it checks what is published.",
+    "session": "The broker has to keep the sessions of users apart.",
+    "team": "Let a user read and write below relay/v1/TEAM of its own team only.",
+    "internals": "Let nobody read $SYS/# and other topics that begin with $.",
+}
