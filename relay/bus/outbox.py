@@ -61,7 +61,7 @@ class Outbox:
     ) -> list[Message]:
         """Commit one message to each of `recipients`, to be published at once.
 
-        ttl:     seconds after which it is given up, if it has not arrived.
+        ttl:     seconds after which it is given up, if it has not arrived; 0: never.
         fanout:  it is one broadcast to all of them.
         limits:  what the runaway guard allows; None: anything. What exceeds them is held.
         arrived: it needs no journey, being for the person of this home, who reads it in the ledger.
@@ -81,7 +81,7 @@ class Outbox:
             priority=priority,
             channel=channel,
             depth=depth,
-            expires=None if arrived else now + ttl,
+            expires=None if arrived or not ttl else now + ttl,
         )
         batch = secrets.token_hex(8) if fanout else None
         messages = []
