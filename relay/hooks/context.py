@@ -11,10 +11,11 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relay.bus.message import Message
+from relay.bus.message import Message, Priority
 from relay.errors import RelayError
 from relay.hooks.config import MemoryConfig
 from relay.hooks.problem import Problem
@@ -59,18 +60,62 @@ class MemoryService:
     delete = forget
 
 
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    """A message that a handler sends."""
+
+    to: str
+    body: str
+    thread: str | None
+    reply_to: str | None
+    priority: Priority
+    ttl: float | None
+
+    async def send(self, services: Services) -> Sequence[Message]:
+        return await services.send(
+            self.to,
+            self.body,
+            thread=self.thread,
+            reply_to=self.reply_to,
+            priority=self.priority,
+            ttl=self.ttl,
+        )
+
+
 class RelayService:
     """`ctx.relay`: messages to other agents, awaited, so that the outcome is known."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def send(self, to: str, body: str) -> Sequence[Message]:
+    async def send(
+        self,
+        to: str,
+        body: str,
+        *,
+        wait: float | None = None,
+        reply_to: str | None = None,
+        thread: str | None = None,
+        priority: str = "normal",
+        expires: float | None = None,
+    ) -> Sequence[Message]:
         """Send to a name, `*` or `#channel`; one Message per receiver, committed in the ledger.
+
+        wait:     return when every message has come to an end (injected, uncertain, rejected, expired), or is
+                  held, or after so many seconds; the messages returned say what became of them.
+        reply_to: the id of the message that it answers; by itself the last one from `to` that the agent was
+                  given since the person spoke. thread: what it belongs to; by itself the thread of that one.
+        priority: "urgent", "normal" or "low". expires: seconds after which it is given up.
 
         Raises UnknownRecipient, InvalidName or MessageRefused, each with what to do.
         """
-        return await self._on_session(self._services.send(_text(to, "to"), _text(body, "body")))
+        message = _Outgoing(
+            _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
+        )
+        sent = await self._on_session(message.send(self._services))
+        if wait is None:
+            return sent
+        return await self._on_session(self._services.outcomes(sent, wait))
 
     async def broadcast(self, body: str) -> Sequence[Message]:
         """Send to everybody else in the team."""
@@ -180,21 +225,32 @@ class Context:
 
     inject_message = inject
 
-    def send(self, to: str, body: str) -> None:
+    def send(
+        self,
+        to: str,
+        body: str,
+        *,
+        reply_to: str | None = None,
+        thread: str | None = None,
+        priority: str = "normal",
+        expires: float | None = None,
+    ) -> None:
         """Send a message and go on; a failure is reported to the person. `ctx.relay.send` waits instead."""
-        work = self._send(_text(to, "to"), _text(body, "body"))
-        asyncio.run_coroutine_threadsafe(work, self._services.loop)
+        message = _Outgoing(
+            _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
+        )
+        asyncio.run_coroutine_threadsafe(self._send(message), self._services.loop)
 
     def notify(self, channel: str, text: str) -> None:
         """Send `text` to a channel, named with or without its `#`."""
         self.send("#" + _text(channel, "channel").removeprefix("#"), text)
 
-    async def _send(self, to: str, body: str) -> None:
+    async def _send(self, message: _Outgoing) -> None:
         try:
-            await self._services.send(to, body)
+            await message.send(self._services)
         except RelayError as error:
             self._services.report(
-                Problem(self._source, "not_sent", f"could not send a message to {to!r}: {error}")
+                Problem(self._source, "not_sent", f"could not send a message to {message.to!r}: {error}")
             )
 
     def for_handler(self, source: str, collector: Collector) -> Context:
@@ -203,6 +259,12 @@ class Context:
         view._source = source
         view._collector = collector
         return view
+
+
+def _priority(value: str) -> Priority:
+    if value not in set(Priority):
+        raise ValueError(f"priority is 'urgent', 'normal' or 'low', not {value!r}")
+    return Priority(value)
 
 
 def _text(value: object, what: str) -> str:

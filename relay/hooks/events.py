@@ -87,12 +87,18 @@ class Prompting(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived(Event):
-    """A message for this agent has been stored and will be injected. `channel`: by which it came, or None."""
+    """A message for this agent has been stored and will be injected. `channel`: by which it came, or None.
+
+    `reply_to` is the id of the message that it answers, or None; `priority` is `urgent`, `normal` or `low`.
+    """
 
     sender: str
     body: str
     id: str = ""
     channel: str | None = None
+    thread: str | None = None
+    reply_to: str | None = None
+    priority: str = "normal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,9 @@ class MessageSent(Event):
     body: str
     id: str = ""
     channel: str | None = None
+    thread: str | None = None
+    reply_to: str | None = None
+    priority: str = "normal"
 
 
 @dataclass(frozen=True, slots=True)

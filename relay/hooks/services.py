@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.bus.message import Message
+from relay.bus.message import Message, Priority
 from relay.hooks.problem import Problem
 
 
@@ -55,11 +55,24 @@ class Services(Protocol):
         """Queue `text` for the agent; `source` is the name of the handler that asks."""
         ...
 
-    async def send(self, to: str, body: str) -> Sequence[Message]:
+    async def send(
+        self,
+        to: str,
+        body: str,
+        *,
+        thread: str | None = None,
+        reply_to: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        ttl: float | None = None,
+    ) -> Sequence[Message]:
         """Send in this agent's name to a name, `*` or `#channel`: one message per receiver, each committed.
 
         Raises UnknownRecipient, InvalidName or MessageRefused.
         """
+        ...
+
+    async def outcomes(self, messages: Sequence[Message], seconds: float) -> Sequence[Message]:
+        """`messages` of this agent, once all have come to an end or are held, or after `seconds`."""
         ...
 
     def roster(self) -> Sequence[Member]:

@@ -133,6 +133,11 @@ class Injector:
         return judge(self._view.look(), self._profile)
 
     @property
+    def typing(self) -> Injection | None:
+        """What is being typed, or is about to be."""
+        return self._typing
+
+    @property
     def pending(self) -> int:
         """Injections that wait or are being given to the agent."""
         return len(self._waiting) + (self._typing is not None) + len(self._taken)
@@ -249,9 +254,10 @@ class Injector:
 
     async def _inject(self, injection: Injection) -> None:
         """Type `injection` now that the agent is ready, and report its outcome; or put it back."""
-        if not self._waiting.begin(injection):
-            return
         self._typing = injection
+        if not self._waiting.begin(injection):
+            self._typing = None
+            return
         mark, parts = body.nonce(), list[str]()
         outcome: Outcome | None = None
         try:

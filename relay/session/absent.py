@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from relay.bus.message import Message, State
+from relay.bus.message import Message, Priority, State
 from relay.bus.presence import Presence
 from relay.errors import RelayError
 from relay.hooks.services import Remembered
@@ -22,7 +22,17 @@ class NoBus:
 
     async def run(self) -> None: ...
 
-    def send(self, to: str, body: str, *, thread: str | None = None) -> NoReturn:
+    def send(
+        self,
+        to: str,
+        body: str,
+        *,
+        thread: str | None = None,
+        reply_to: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        ttl: float | None = None,
+        depth: int = 0,
+    ) -> NoReturn:
         raise self.why
 
     def join(self, channel: str) -> NoReturn:
@@ -36,8 +46,11 @@ class NoBus:
 
     def drain(self) -> None: ...
 
-    def waiting(self) -> list[Message]:
+    def waiting(self, limit: int = -1) -> list[Message]:
         return []
+
+    def version(self) -> int:
+        return 0
 
     def injecting(self, id: str) -> None: ...
 

@@ -28,7 +28,8 @@ from pathlib import Path
 
 from relay import names
 from relay.bus.courier import Courier
-from relay.bus.message import Message
+from relay.bus.message import Message, Priority
+from relay.bus.runaway import Limits
 from relay.detection.evidence import Evidence, reported
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, unescape
@@ -159,6 +160,7 @@ class Session:
             on_outcome=self._on_typed,
             on_typing=self._on_typing,
             prefix=setup.prefix,
+            idle=setup.settings.idle_seconds,
         )
         if started.piped:
             self.injector.hold("its input is not a terminal of its own, so nothing is typed into it")
@@ -214,6 +216,7 @@ class Session:
             fire=self.fire,
             tell_agent=self._notify_agent,
             tell_person=self.tell_person,
+            tell_held=self._on_held,
         )
 
     def _alert(self) -> Alert:
@@ -253,6 +256,13 @@ class Session:
             self.claim.team,
             self.claim.name,
             broker_url=self._broker_url,
+            limits=Limits(
+                rate=self.settings.runaway_rate,
+                depth=self.settings.runaway_depth,
+                broadcasts=self.settings.runaway_broadcasts,
+                queue=self.settings.queue_limit,
+                ttl=self.settings.expire_seconds,
+            ),
             on_message=lambda message: self.mail.arrived(message),
             on_outcome=lambda message: self.mail.settled(message),
             on_status=self._on_bus_status,
@@ -317,6 +327,7 @@ class Session:
         async with self._tasks:
             self.workers.spawn(control.run(), "the control socket")
             self.workers.spawn(self._run_bus(), "the bus")
+            self.workers.spawn(self.mail.run(), "the mail")
             self.workers.spawn(self.injector.run(), "the injection queue")
             self.workers.spawn(self.native.run(), "the agent's transcript")
             self._begin(client)
@@ -457,6 +468,7 @@ class Session:
         # What answers a dialog, such as which session to resume, submits nothing.
         if (b"\r" in data or b"\n" in data) and self.state.name != Readiness.PROMPTING:
             self._turns.submitted(by_person=True)
+            self.mail.person_spoke()
 
     def on_screen_changed(self) -> None:
         self.terminals.screen_changed()
@@ -574,8 +586,8 @@ class Session:
         self.injector.submit(injection)
         return injection
 
-    def _notify_agent(self, text: str) -> None:
-        self.give(text, "relay", "notice")
+    def _notify_agent(self, text: str, *, wakes: bool = True) -> Injection:
+        return self.give(text, "relay", "notice", wakes=wakes)
 
     def _on_typing(self, injection: Injection) -> None:
         self.mail.typing(injection)
@@ -620,6 +632,12 @@ class Session:
             self._bus_trouble = True
             self.terminals.tell(text)
 
+    def _on_held(self, text: str) -> None:
+        """Messages are held: nobody but the person lets them go on."""
+        self.tell_person(text)
+        title = f"{self.claim.name}'s messages are held"
+        self.workers.spawn(self._notify(title, text), "a notification")
+
     def _journal_failed(self, text: str) -> None:
         """Not with `tell_person`, which writes into the journal."""
         _log.error(text)
@@ -633,8 +651,20 @@ class Session:
     def inject(self, text: str, source: str) -> None:
         self.give(text, source, "hook")
 
-    async def send(self, to: str, body: str, *, thread: str | None = None) -> Sequence[Message]:
-        return self.mail.send(to, body, thread=thread)
+    async def send(
+        self,
+        to: str,
+        body: str,
+        *,
+        thread: str | None = None,
+        reply_to: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        ttl: float | None = None,
+    ) -> Sequence[Message]:
+        return self.mail.send(to, body, thread=thread, reply_to=reply_to, priority=priority, ttl=ttl)
+
+    async def outcomes(self, messages: Sequence[Message], seconds: float) -> Sequence[Message]:
+        return await self.mail.outcomes(messages, seconds)
 
     def roster(self) -> Sequence[Member]:
         absent = False if self.courier.informed else None

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from relay import names
 from relay.bus.courier import Courier
-from relay.bus.message import Message
+from relay.bus.message import Message, Priority
 from relay.detection.state import PromptKind
 from relay.errors import NotAllowed, UsageError
 from relay.home import Home
@@ -60,7 +60,16 @@ class Subject(Protocol):
     @property
     def patience(self) -> float: ...
     def stop(self) -> None: ...
-    async def send(self, to: str, body: str, *, thread: str | None = None) -> Sequence[Message]: ...
+    async def send(
+        self,
+        to: str,
+        body: str,
+        *,
+        thread: str | None = None,
+        reply_to: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        ttl: float | None = None,
+    ) -> Sequence[Message]: ...
     def roster(self) -> Sequence[Member]: ...
 
 
@@ -141,10 +150,18 @@ class Requests:
         return {"result": await self._session.answers.give(id, choice=choice, text=text, by=by)}
 
     async def _on_send(self, request: Request) -> Answer:
-        to, body, thread = (request.fields.get(name) for name in ("to", "body", "thread"))
-        if not isinstance(to, str) or not isinstance(body, str) or not isinstance(thread, str | None):
-            raise UsageError("a message has a receiver and a text, and its thread, if it has one, is a word.")
-        sent = await self._session.send(to, body, thread=thread)
+        fields = request.fields
+        to, body, thread, reply_to = (fields.get(name) for name in ("to", "body", "thread", "reply_to"))
+        priority, ttl = fields.get("priority") or Priority.NORMAL, fields.get("ttl")
+        if not isinstance(to, str) or not isinstance(body, str):
+            raise UsageError("a message has a receiver and a text.")
+        if not isinstance(thread, str | None) or not isinstance(reply_to, str | None):
+            raise UsageError("the thread of a message, and the id of what it answers, are words.")
+        if priority not in set(Priority) or not isinstance(ttl, int | float | None):
+            raise UsageError("a message is urgent, normal or low, and expires after a number of seconds.")
+        sent = await self._session.send(
+            to, body, thread=thread, reply_to=reply_to, priority=Priority(priority), ttl=ttl
+        )
         return {"messages": [message.public() for message in sent]}
 
     async def _on_drain(self, _: Request) -> Answer:

@@ -78,7 +78,7 @@ def test_what_was_queued_travels_when_a_session_starts(absent: Relay) -> None:
         (("Bob", "x" * 70_000), "70000 bytes, and 65536 are allowed"),
         (("--from", "a b", "Bob", "hi"), "is not a valid name"),
         (("--team", "x/y", "Bob", "hi"), "is not a valid team"),
-        (("#general", "hi"), "is a channel"),
+        (("#general", "hi"), "nobody"),
     ],
 )
 def test_what_cannot_be_sent_is_said_without_a_traceback(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from relay import namespaces
-from relay.bus.message import Message
+from relay.bus.message import Message, State
 from relay.directives.directive import Directive
 from relay.errors import UnknownRecipient
 from relay.hooks.config import MemoryConfig
@@ -40,6 +41,7 @@ class Services:
         self.loop = loop
         self.members = [Member("Bob", True), Member("Carol", False)]
         self.sent: list[tuple[str, str]] = []
+        self.options: list[dict[str, object]] = []
         self.injected: list[tuple[str, str]] = []
         self.problems: list[Problem] = []
         self.notes: list[tuple[str, str]] = []
@@ -50,7 +52,7 @@ class Services:
         self.injected.append((text, source))
         self.changed.set()
 
-    async def send(self, to: str, body: str) -> list[Message]:
+    async def send(self, to: str, body: str, **options: object) -> list[Message]:
         assert asyncio.get_running_loop() is self.loop
         if to == "*":
             receivers = [member.name for member in self.members]
@@ -59,8 +61,13 @@ class Services:
         else:
             raise UnknownRecipient(f"nobody in the team is called {to!r}.", "Bob")
         self.sent.append((to, body))
+        self.options.append({name: value for name, value in options.items() if value is not None})
         self.changed.set()
         return [Message(f"id-{name}", "Alice", name, body, 0.0) for name in receivers]
+
+    async def outcomes(self, messages: Sequence[Message], seconds: float) -> list[Message]:
+        assert asyncio.get_running_loop() is self.loop
+        return [replace(message, state=State.INJECTED, detail=f"{seconds:g}") for message in messages]
 
     def roster(self) -> list[Member]:
         return self.members

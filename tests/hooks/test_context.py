@@ -107,6 +107,32 @@ def test_the_relay_service_tells_the_outcome(house: House):
     assert services.problems == []
 
 
+def test_a_message_has_a_thread_a_priority_and_an_end(house: House):
+    seen = []
+
+    async def act(ctx):
+        sent = await ctx.relay.send("Bob", "hello", wait=3, reply_to="id", thread="work", priority="urgent")
+        seen.extend((message.state, message.detail) for message in sent)
+        try:
+            await ctx.relay.send("Bob", "hello", priority="soon")
+        except ValueError as error:
+            seen.append(str(error))
+        ctx.send("Bob", "later", priority="low", expires=60.0)
+
+    house.registry.add_event("session_start", act)
+
+    async def scene(runner, ctx, services):
+        await runner.fire(SessionStart(), ctx)
+        await services.until(lambda: len(services.sent) == 2)
+
+    services = house.run(scene)
+    assert seen == [("injected", "3"), "priority is 'urgent', 'normal' or 'low', not 'soon'"]
+    assert services.options == [
+        {"thread": "work", "reply_to": "id", "priority": "urgent"},
+        {"priority": "low", "ttl": 60.0},
+    ]
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_the_memory_service(house: House, kind):
     """R62, R63: the embedded backend, from a plain handler's thread and from a coroutine's."""

@@ -19,7 +19,8 @@ def test_events_are_frozen_and_slotted():
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.output = "other"
     assert not hasattr(event, "__dict__")
-    assert MessageReceived.field_names() == ("sender", "body", "id", "channel")
+    fields = ("sender", "body", "id", "channel", "thread", "reply_to", "priority")
+    assert MessageReceived.field_names() == fields
 
 
 @pytest.mark.parametrize(

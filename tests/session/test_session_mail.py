@@ -12,7 +12,7 @@ from relay.bus.courier import Courier
 from relay.bus.ledger import Ledger
 from relay.bus.message import Message
 from relay.home import Home
-from relay.injection.injection import Outcome, Result
+from relay.injection.injection import Injection, Outcome, Result
 from relay.journal import Journal
 from relay.session.mail import Mail
 from session.puppet import Puppet, messages
@@ -29,6 +29,10 @@ def asking(relay: Relay) -> Puppet:
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     return bob
+
+
+def notice(text: str, *, wakes: bool) -> Injection:
+    return Injection(text, text, "relay", "notice", wakes)
 
 
 def test_a_locked_ledger_delays_messages_and_changes_nothing_in_their_order(relay: Relay) -> None:
@@ -84,8 +88,9 @@ def test_a_message_in_a_hooks_reply_is_settled_as_what_became_of_it(home: Path, 
                 deque(),
                 Journal(place.journal, "id", "Bob", print),
                 fire=lambda event: None,
-                tell_agent=print,
+                tell_agent=notice,
                 tell_person=print,
+                tell_held=print,
             )
             agent.begin, agent.end_of = mail.typing, mail.typed
             with Ledger(place.ledger) as ledger:
@@ -138,8 +143,9 @@ def test_what_waits_is_collected_as_soon_as_the_ledger_can_be_read(home: Path, t
                 deque(),
                 Journal(place.journal, "id", "Bob", told.append),
                 fire=lambda event: None,
-                tell_agent=told.append,
+                tell_agent=notice,
                 tell_person=told.append,
+                tell_held=told.append,
             )
             agent.begin, agent.end_of = mail.typing, mail.typed
             arrive("first")

@@ -1,0 +1,135 @@
+"""Receipts: who learns what became of a message of this agent.
+
+    injected     whoever waits for it (`ctx.relay.send(..., wait=...)`)
+    otherwise    the agent, too; and when it is held, the person
+
+Notices start no loop: while one to the agent waits, what would be told of further messages to the same
+receiver is gathered into the next, and a notice counts as deep as the message it tells of
+(relay.session.chain).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from relay import names
+from relay.bus.message import Message, State
+from relay.injection.injection import Injection
+from relay.text import count
+
+NAMED = 3
+"""Receivers of held messages that the person is told by name, at one time."""
+
+
+class TellAgent(Protocol):
+    def __call__(self, text: str, *, wakes: bool) -> Injection: ...
+
+
+@dataclass(slots=True)
+class _Notice:
+    """One that waits to be given to the agent. further: of what else it would have told."""
+
+    message: Message
+    further: list[Message] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Somebody waits for the end of these messages."""
+
+    messages: dict[str, Message]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Receipts:
+    """tell_agent: gives the agent a notice. tell_held: tells the person, loudly, that messages are held."""
+
+    def __init__(self, tell_agent: TellAgent, tell_held: Callable[[str], None]) -> None:
+        self._tell_agent = tell_agent
+        self._tell_held = tell_held
+        self._watches: list[_Watch] = []
+        self._notices: dict[str, _Notice] = {}  # by the ids of their injections
+        self._held: set[str] = set()  # the receivers for whom something is held, as far as is known
+
+    async def wait(self, messages: Iterable[Message], seconds: float) -> list[Message]:
+        """`messages` as they are once all have come to an end or are held, or after `seconds`."""
+        watch = _Watch({message.id: message for message in messages})
+        self._watches.append(watch)
+        try:
+            async with asyncio.timeout(seconds):
+                while not all(map(_ended, watch.messages.values())):
+                    watch.changed.clear()
+                    await watch.changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._watches.remove(watch)
+        return list(watch.messages.values())
+
+    def sent(self, messages: Sequence[Message]) -> None:
+        """The agent has sent these at one time: what is held of them is told, once for each receiver."""
+        fresh = []
+        for message in messages:
+            key = names.key(message.to)
+            if message.state is not State.HELD:
+                self._held.discard(key)
+            elif key not in self._held:
+                self._held.add(key)
+                fresh.append(message)
+        if fresh:
+            first = fresh[0]
+            shown = ", ".join(message.to for message in fresh[:NAMED])
+            if len(fresh) > NAMED:
+                shown += f" and {count(len(fresh) - NAMED, 'other')}"
+            self._tell_held(
+                f"{first.sender}'s messages to {shown} are held: {first.detail}. `relay release --all` lets "
+                "what is held go on, `relay drop ID` gives a message up; `relay messages` lists them."
+            )
+            self._tell(first, f"Your messages to {shown} are held: {first.detail}. The person decides.")
+
+    def settled(self, message: Message) -> None:
+        """The state of a message of the agent has changed."""
+        for watch in self._watches:
+            if message.id in watch.messages:
+                watch.messages[message.id] = message
+                watch.changed.set()
+        if message.state is State.EXPIRED:
+            self._held.discard(names.key(message.to))  # it may have been the held one, which was dropped
+        if message.state in {State.REJECTED, State.UNCERTAIN, State.EXPIRED}:
+            for notice in self._notices.values():
+                if names.same(notice.message.to, message.to) and notice.message.state is message.state:
+                    notice.further.append(message)
+                    return
+            why = f": {message.detail}" if message.detail else "."
+            self._tell(message, f"Your message to {message.to} ({message.id}) is {message.state}{why}")
+
+    def depth(self, injection: Injection) -> int | None:
+        """How deep the message is of which `injection` tells; None if it is no notice of ours."""
+        notice = self._notices.get(injection.id)
+        return None if notice is None else notice.message.depth
+
+    def given(self, injection: Injection) -> None:
+        """`injection` was given to the agent, or never will be."""
+        notice = self._notices.pop(injection.id, None)
+        if notice is None or not notice.further:
+            return
+        last, many = notice.further[-1], len(notice.further)
+        more = (
+            f"{many} more of your messages to {last.to} are" if many > 1 else f"So is one more to {last.to},"
+        )
+        why = f": {last.detail}" if last.detail else "."
+        self._tell(last, f"{more} {last.state}, the last of them {last.id}{why}")
+
+    def _tell(self, message: Message, text: str) -> None:
+        # What is held needs nothing of the agent, and is no reason to wake it.
+        injection = self._tell_agent(text, wakes=message.state is not State.HELD)
+        self._notices[injection.id] = _Notice(message)
+
+
+def _ended(message: Message) -> bool:
+    """Whether nothing more becomes of it by itself; what is for the person has arrived when it is stored."""
+    here = names.same(message.to, names.PERSON) and message.state is State.STORED
+    return message.state.final or message.state is State.HELD or here
