@@ -1,0 +1,27 @@
+"""Hosts with a real mosquitto on the first of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from peers import Mosquitto
+
+import debian
+from hosts import Host, Network, make_hosts
+
+
+@pytest.fixture
+def network() -> Iterator[Callable[[int], Network]]:
+    """Makes a network of so many hosts."""
+    with contextlib.ExitStack() as stack:
+        yield lambda count: stack.enter_context(make_hosts(count))
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path) -> Iterator[Callable[[Host], Mosquitto]]:
+    """Makes a broker on a host; it is not started yet."""
+    program = debian.require("mosquitto")
+    yield lambda host: Mosquitto(program, host, tmp_path)

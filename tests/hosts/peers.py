@@ -1,0 +1,158 @@
+"""What runs on the hosts: a broker, and agents as a test sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hosts import Host
+from support import wait_until
+
+SECONDS = 90.0
+"""For what must happen; only a broken program takes that long."""
+
+_AGENT = Path(__file__).with_name("agent.py")
+
+Event = dict[str, Any]
+
+
+class Mosquitto:
+    """A mosquitto on a host that keeps what it is given over its death (docs/BROKERS.md)."""
+
+    def __init__(self, program: Path, host: Host, directory: Path) -> None:
+        self.url = f"mqtt://team:secret@{host.address}:1883"
+        self._host = host
+        self._configuration = directory / "mosquitto.conf"
+        self._command: list[str | Path] = [program, "-c", self._configuration]
+        self._log = directory / "mosquitto.log"
+        self._process: subprocess.Popen[str] | None = None
+        self._configuration.write_text(
+            f"listener 1883 {host.address}\n"
+            "allow_anonymous true\n"
+            "persistence true\n"
+            f"persistence_location {directory}/\n"
+            "autosave_interval 1\nautosave_on_changes true\n"
+            "max_queued_messages 0\n"
+            "log_dest stderr\n" + (f"user {'root' if os.getuid() == 0 else ''}\n" if os.getuid() == 0 else "")
+        )
+
+    def start(self) -> None:
+        """Return when it listens."""
+        with self._log.open("w") as log:
+            self._process = self._host.start(self._command, stderr=log)
+        wait_until(lambda: "running" in self._log.read_text(), message=self._log.read_text)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+
+class Peer:
+    """An agent on a host: a courier in a process of its own, and all that it told.
+
+    home: another relay home than that of the host.  keepalive, objection: see agent.py.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        name: str,
+        broker: Mosquitto,
+        *,
+        keepalive: int | None = None,
+        objection: float | None = None,
+    ) -> None:
+        self.name = name
+        self.events: list[Event] = []
+        settings = {"RELAY_TEST_KEEPALIVE": keepalive, "RELAY_TEST_OBJECTION": objection}
+        self.process = host.start(
+            [sys.executable, _AGENT, name, broker.url],
+            env={key: str(value) for key, value in settings.items() if value is not None},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            for line in self.process.stdout:
+                self.events.append(json.loads(line))
+
+    def kill(self) -> None:
+        """SIGKILL: it says goodbye to nobody. All that it told is in `events`."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+
+    def command(self, **command: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+
+    def send(self, to: Peer, bodies: list[str]) -> None:
+        for body in bodies:
+            self.command(send=to.name, body=body)
+
+    def expect(
+        self, event: str, found: Callable[[Event], bool] = lambda event: True, after: int = 0
+    ) -> Event:
+        """The first such event from number `after` on; AssertionError if there is none in time."""
+
+        def such() -> list[Event]:
+            return [each for each in self.events[after:] if each["event"] == event and found(each)]
+
+        return wait_until(such, timeout=SECONDS, message=lambda: f"no such {event} in {self.events}")[0]
+
+    def connected(self, after: int = 0) -> Peer:
+        """Return when it is on the bus, told since event number `after`."""
+        self.expect("status", lambda event: "connected" in event["text"], after)
+        return self
+
+    def sees(self, *others: Peer) -> None:
+        """Return when its roster says that they are online, and nobody else is."""
+        expected = sorted({self.name, *(other.name for other in others)})
+
+        def seen() -> bool:
+            before = len(self.events)
+            self.command(roster=True)
+            return sorted(self.expect("roster", after=before)["online"]) == expected
+
+        wait_until(seen, timeout=SECONDS, message=lambda: f"{self.name} does not see just {expected}")
+
+    def bodies(self, sender: Peer) -> list[str]:
+        """What has come from `sender` until now, in the order of injection."""
+        return [e["body"] for e in self.events if e["event"] == "message" and e["sender"] == sender.name]
+
+    def receives(self, sender: Peer, expected: list[str]) -> None:
+        """Return when all of them have come from `sender`; nothing else, in order, each once."""
+        wait_until(
+            lambda: len(self.bodies(sender)) >= len(expected),
+            timeout=SECONDS,
+            message=lambda: f"{self.name} has of {len(expected)} only {self.bodies(sender)}",
+        )
+        assert self.bodies(sender) == expected
+
+    def learns(self, to: Peer, count: int) -> None:
+        """Return when that many of its messages to `to` are known to be injected."""
+
+        def known() -> set[str]:
+            return {
+                e["id"]
+                for e in self.events
+                if e["event"] == "outcome" and e["to"] == to.name and e["state"] == "injected"
+            }
+
+        wait_until(
+            lambda: len(known()) == count,
+            timeout=SECONDS,
+            message=lambda: f"{self.name} knows the end of {len(known())} of {count} messages",
+        )
