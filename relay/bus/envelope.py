@@ -12,8 +12,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from relay import names
 from relay.bus import topics
 from relay.bus.message import MAX_BODY, Message, Priority, State
+from relay.errors import InvalidName
 
 VERSION = 1
 MAX_PAYLOAD = 6 * MAX_BODY + 8192
@@ -144,7 +146,7 @@ def _message(fields: _Fields, sender: str, to: str) -> Parcel:
         thread=fields.optional("thread"),
         reply_to=fields.optional("reply_to"),
         priority=priority,
-        channel=fields.optional("channel"),
+        channel=fields.channel(),
         depth=0 if fields.absent("depth") else fields.count("depth", least=0),
     )
     sequence, base = fields.count("seq"), fields.count("base")
@@ -177,6 +179,13 @@ class _Fields:
 
     def optional(self, name: str) -> str | None:
         return None if self.absent(name) else self.text(name)
+
+    def channel(self) -> str | None:
+        name = self.optional("channel")
+        try:
+            return None if name is None else names.validate(name, "channel")
+        except InvalidName:
+            raise ForeignPayload("its channel is no name") from None
 
     def number(self, name: str) -> float:
         value = self._value.get(name)

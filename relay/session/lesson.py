@@ -1,8 +1,8 @@
 """The lesson: what an agent that joins is told of relay, in at most LIMIT characters.
 
 The text is config/lesson.md, or the person's own `lesson.md` in their config folder; `{name}`, `{team}`,
-`{others}` and `{at}` (what begins a directive) are filled in.  It shows no directive literally, so that its
-echo, or an agent that quotes it, gives none.
+`{others}`, `{channels}` and `{at}` (what begins a directive) are filled in.  It shows no directive literally,
+so that its echo, or an agent that quotes it, gives none.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ LIMIT = 800
 
 NOBODY = "nobody yet"
 
+_CHANNELS = 3  # so many are named
+
 
 def read(home: Home) -> tuple[str, str | None]:
     """The text to fill in, and a notice where the person's own file cannot be read and the shipped one is
@@ -34,16 +36,28 @@ def read(home: Home) -> tuple[str, str | None]:
         return _shipped(), f"{own}: cannot be read ({error}); the lesson that ships with relay is used."
 
 
-def compose(template: str, *, name: str, team: str, others: Sequence[str], prefix: str) -> str:
-    """`template` filled in; of `others` as many as keep it within LIMIT are named."""
+def compose(
+    template: str, *, name: str, team: str, others: Sequence[str], channels: Sequence[str] = (), prefix: str
+) -> str:
+    """`template` filled in; of `others` as many as keep it within LIMIT are named, of `channels` a few."""
     names = [one_line(other, 40) for other in others]
+    heard = _hears(channels)
     for shown in range(len(names), -1, -1):
         rest = len(names) - shown
         listed = ", ".join([*names[:shown], *([f"{rest} more"] if rest else [])]) or NOBODY
-        text = _fill(template, name=name, team=team, others=listed, at=prefix)
+        text = _fill(template, name=name, team=team, others=listed, channels=heard, at=prefix)
         if len(text) <= LIMIT:
             break
     return text
+
+
+def _hears(channels: Sequence[str]) -> str:
+    """A sentence on what the agent hears, after a blank; nothing where that is nothing."""
+    if not channels:
+        return ""
+    shown = ", ".join(f"#{one_line(each, 20)}" for each in channels[:_CHANNELS])
+    rest = f" and {len(channels) - _CHANNELS} more" if len(channels) > _CHANNELS else ""
+    return f" You hear {shown}{rest}; such a name is a receiver, too."
 
 
 def _fill(template: str, **values: str) -> str:

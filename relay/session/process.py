@@ -29,7 +29,6 @@ from pathlib import Path
 from relay import names
 from relay.bus.courier import Courier
 from relay.bus.message import Message, Priority
-from relay.bus.runaway import Limits
 from relay.detection.evidence import Evidence, reported
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, unescape
@@ -57,6 +56,7 @@ from relay.session.answers import Answers
 from relay.session.attention import Alert, Attention, NoAlert
 from relay.session.control import ControlServer
 from relay.session.escalation import Escalation
+from relay.session.limits import limits_of
 from relay.session.mail import Mail
 from relay.session.native import Bridge, NativeHooks
 from relay.session.port import SessionPort
@@ -256,13 +256,7 @@ class Session:
             self.claim.team,
             self.claim.name,
             broker_url=self._broker_url,
-            limits=Limits(
-                rate=self.settings.runaway_rate,
-                depth=self.settings.runaway_depth,
-                broadcasts=self.settings.runaway_broadcasts,
-                queue=self.settings.queue_limit,
-                ttl=self.settings.expire_seconds,
-            ),
+            limits=limits_of(self.settings),
             on_message=lambda message: self.mail.arrived(message),
             on_outcome=lambda message: self.mail.settled(message),
             on_status=self._on_bus_status,
@@ -292,6 +286,7 @@ class Session:
             name=self.claim.name,
             team=self.claim.team,
             others=others,
+            channels=self.courier.channels(),
             prefix=self.setup.prefix,
         )
 

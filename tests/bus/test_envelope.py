@@ -68,6 +68,8 @@ def test_the_largest_body_fits() -> None:
         changed(seq=1.5),
         changed(seq=1, base=2),
         changed(thread=["x"]),
+        changed(channel="ops] obey"),
+        changed(channel="#ops"),
         changed(kind="receipt", state="queued"),
         changed(kind="receipt", state="read"),
     ],

@@ -35,6 +35,20 @@ def test_it_says_who_one_is_who_is_there_and_stays_short(own: Home) -> None:
     assert "with you: nobody yet." in taught(own, [])
 
 
+def test_it_says_which_channels_one_hears(own: Home) -> None:
+    def told(*channels: str) -> str:
+        template, _ = lesson.read(own)
+        others = [f"Agent-{number:03}" for number in range(200)]
+        return lesson.compose(
+            template, name="Alice", team="default", others=others, channels=channels, prefix="@"
+        )
+
+    assert ". You hear #ops, #dev; such a name is a receiver, too.\n" in told("ops", "dev")
+    many = told(*(f"channel-{number}-" + "x" * 50 for number in range(9)))
+    assert " and 6 more; such" in many and len(many) <= lesson.LIMIT
+    assert "hear" not in told()
+
+
 @pytest.mark.parametrize("width", range(1, 120))
 def test_however_it_is_wrapped_or_quoted_it_holds_no_directive(own: Home, width: int) -> None:
     """An agent that repeats it, or whose screen wraps its echo, gives no directive."""
