@@ -1,0 +1,294 @@
+"""The brokers that the bus is tested on: each is started, killed and started again with the same data.
+
+    Embedded    the nats-server that relay starts by itself, with its configuration and access list
+    Mosquitto   with the configuration that relay ships (config/mosquitto/mosquitto.conf)
+    Amqtt       a broker in Python that keeps everything in memory: the least that a broker may do
+
+All listen on a free port of loopback, the same one for as long as the object lives.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import venv
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import quote
+
+import pytest
+
+import debian
+from relay.bus import broker
+from relay.home import Home
+from support import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "brokers"
+SHIPPED_MOSQUITTO = ROOT / "config" / "mosquitto" / "mosquitto.conf"
+AMQTT = "amqtt==0.12.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """What a broker has by itself after kill -9 and a start with the same data.
+
+    mail: QoS 1 messages that it had acknowledged, for an absent session that is to be kept.
+    sessions: such sessions with their subscriptions. retained: retained messages.
+    """
+
+    mail: bool
+    sessions: bool
+    retained: bool
+
+
+class Broker(ABC):
+    """title: its row in docs/BROKERS.md. saves: when what it has acknowledged is safe from kill -9."""
+
+    title: ClassVar[str]
+    saves: ClassVar[str]
+    keeps: ClassVar[Keeps]
+
+    def __init__(self, directory: Path) -> None:
+        """directory: for its data. The test is skipped where this machine cannot run it."""
+        self._directory = directory
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    @abstractmethod
+    def url(self, name: str) -> str:
+        """With the credentials of the agent `name` in the default team."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Return when it listens."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL; return when it is gone. Nothing, if it does not run."""
+
+    @abstractmethod
+    def wipe(self) -> None:
+        """Delete all that it has kept; it must not be running."""
+
+    def settle(self) -> None:  # noqa: B027  most have nothing to wait for
+        """Return when it has saved what it will save within seconds."""
+
+    def restart(self, *, empty: bool = False) -> None:
+        """Kill it and start it again at once, without its data where `empty`."""
+        self.kill()
+        if empty:
+            self.wipe()
+        self.start()
+
+
+class Embedded(Broker):
+    title = "nats-server, embedded"
+    saves = "at once"
+    keeps = Keeps(mail=True, sessions=True, retained=True)
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._home = Home.from_env({"RELAY_HOME": str(directory)}).ensure()
+
+    def url(self, name: str) -> str:
+        if broker.status(self._home) is None:
+            credentials = broker.credentials(self._home, "default", name)
+        else:
+            _, credentials = broker.admit(self._home, "default", name)
+        return f"mqtt://{quote(credentials.user, safe='')}:{credentials.password}@127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        broker.ensure(self._home, port=self.port, keep=True)
+
+    def kill(self) -> None:
+        status = broker.status(self._home)
+        if status is not None and status.pid is not None:
+            os.kill(status.pid, signal.SIGKILL)
+            wait_until(lambda: broker.status(self._home) is None)
+        broker.stop(self._home)  # its supervisor
+
+    def wipe(self) -> None:
+        shutil.rmtree(self._home.broker / "jetstream")
+
+
+class _Server(Broker):
+    """A program of its own, a child of the test's."""
+
+    command: list[str | Path]
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._data = directory / "data"
+        self._data.mkdir()
+
+    def start(self) -> None:
+        with open(self._directory / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._data
+            )
+        wait_until(self._listens)
+
+    def _listens(self) -> bool:
+        ended = self._process is None or self._process.poll() is not None
+        assert not ended, f"the broker ended: {(self._directory / 'log').read_text()[-2000:]}"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def wipe(self) -> None:
+        shutil.rmtree(self._data)
+        self._data.mkdir()
+
+
+class Mosquitto(_Server):
+    """tls: it speaks TLS, with cert.pem and key.pem of `directory`."""
+
+    title = "Mosquitto 2.0, `config/mosquitto/mosquitto.conf`"
+    saves = "every 10 s"
+    keeps = Keeps(mail=True, sessions=True, retained=True)
+
+    user, password = "team", "s@cret"
+
+    def __init__(self, directory: Path, *, tls: bool = False) -> None:
+        super().__init__(directory)
+        self._tls = tls
+        program = debian.require("mosquitto")
+        config = directory / "mosquitto.conf"
+        # Started by root, it would work as a user who cannot write here.
+        config.write_text(self.configuration() + ("user root\n" if os.getuid() == 0 else ""))
+        self._write_passwords()
+        self.command = [program, "-c", config]
+
+    def url(self, name: str) -> str:
+        scheme = "mqtts" if self._tls else "mqtt"
+        return f"{scheme}://{self.user}:{quote(self.password)}@127.0.0.1:{self.port}"
+
+    def configuration(self) -> str:
+        """The shipped file, with the addresses and paths of this test."""
+        return self._adapted(
+            SHIPPED_MOSQUITTO.read_text(),
+            {
+                "listener": f"{self.port} 127.0.0.1",
+                "certfile": f"{self._directory}/cert.pem" if self._tls else None,
+                "keyfile": f"{self._directory}/key.pem" if self._tls else None,
+                "password_file": f"{self._directory}/passwords",
+                "acl_file": None,
+                "persistence_location": f"{self._data}/",
+                "autosave_interval": "1",  # second; in place of those that `saves` says
+            },
+        )
+
+    def settle(self) -> None:
+        self._wait_for_save()  # it may have begun before
+        self._wait_for_save()
+
+    def _wait_for_save(self) -> None:
+        before = self._database()
+        wait_until(lambda: self._database() != before)
+
+    def _database(self) -> int:
+        """Another number after each save, which puts a new file in place of the old one."""
+        try:
+            return (self._data / "mosquitto.db").stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    @staticmethod
+    def _adapted(text: str, values: Mapping[str, str | None]) -> str:
+        """The configuration `text` with these settings changed, or left out (None)."""
+        lines = []
+        for line in text.splitlines():
+            key = line.partition(" ")[0]
+            if key not in values:
+                lines.append(line)
+            elif values[key] is not None:
+                lines.append(f"{key} {values[key]}")
+        return "\n".join(lines) + "\n"
+
+    def _write_passwords(self) -> None:
+        """mosquitto_passwd's format 7 (its source, password_mosq.c): PBKDF2-SHA512 with 101 rounds."""
+        salt = os.urandom(12)
+        digest = hashlib.pbkdf2_hmac("sha512", self.password.encode(), salt, 101)
+        encoded = "$".join(base64.b64encode(part).decode() for part in (salt, digest))
+        passwords = self._directory / "passwords"
+        passwords.write_text(f"{self.user}:$7$101${encoded}\n")
+        passwords.chmod(0o600)
+
+
+class DebianMosquitto(Mosquitto):
+    """With what Debian's package switches on, and otherwise Mosquitto's defaults: saved every 30 minutes."""
+
+    title = "Mosquitto 2.0, `persistence true` alone"
+    saves = "every 30 minutes"
+    keeps = Keeps(mail=False, sessions=False, retained=False)
+
+    def configuration(self) -> str:
+        return (
+            f"listener {self.port} 127.0.0.1\n"
+            f"password_file {self._directory}/passwords\n"
+            f"persistence true\npersistence_location {self._data}/\n"
+        )
+
+    def settle(self) -> None:
+        """It will not save before the test has ended."""
+
+
+class Amqtt(_Server):
+    title = "amqtt 0.12"
+    saves = "never"
+    keeps = Keeps(mail=False, sessions=False, retained=False)
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        config = directory / "amqtt.yaml"
+        config.write_text(
+            "listeners:\n"
+            f"  default: {{type: tcp, bind: '127.0.0.1:{self.port}'}}\n"
+            "plugins:\n"
+            "  amqtt.plugins.authentication.AnonymousAuthPlugin: {allow_anonymous: true}\n"
+        )
+        self.command = [_installed(AMQTT) / "bin" / "amqtt", "-c", config]
+
+    def url(self, name: str) -> str:
+        return f"mqtt://127.0.0.1:{self.port}"
+
+
+def _installed(requirement: str) -> Path:
+    """A virtual environment with that package alone: what it depends on may clash with ours."""
+    folder = CACHE / re.sub("=+", "-", requirement)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # pytest's workers, and several runs of pytest
+        if not (folder / ".complete").exists():
+            venv.create(folder, clear=True, with_pip=True)
+            run = subprocess.run(
+                [folder / "bin" / "python", "-m", "pip", "install", "--quiet", requirement],
+                capture_output=True,
+                text=True,
+                timeout=100,
+                check=False,
+            )
+            if run.returncode:
+                pytest.skip(f"pip could not install {requirement}: {' '.join(run.stderr.split())[-300:]}")
+            (folder / ".complete").touch()
+    return folder

@@ -1,0 +1,539 @@
+"""The same promises on every broker: nothing lost, nothing twice, in order, whoever is killed.
+
+Alice and Bob have a home each, so that all that one knows of the other has come over the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import aiomqtt
+import pytest
+from brokers import SHIPPED_MOSQUITTO, Amqtt, Broker, DebianMosquitto, Embedded, Keeps, Mosquitto
+from couriers import Agent, eventually, running
+
+from relay.bus import broker, topics
+from relay.bus.envelope import Parcel, encode
+from relay.bus.message import MAX_BODY, Message, State
+from relay.home import Home
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"
+
+TO_BOB = topics.inbox("default", "Bob", "Alice")
+
+PROGRAM = """
+import asyncio, sys
+from relay.bus.courier import Courier
+from relay.bus.message import State
+from relay.home import Home
+
+async def main(name, url, to, count):
+    def take(message):
+        courier.injecting(message.id)
+        print("typed", message.body, flush=True)
+        courier.settle(message.id, State.INJECTED)
+    courier = Courier(Home.from_env(), "default", name, broker_url=url, on_message=take,
+                      on_outcome=lambda message: None, on_status=lambda text: print(text, flush=True))
+    running = asyncio.create_task(courier.run())
+    for message in courier.waiting():
+        take(message)
+    for number in range(int(count)):
+        courier.send(to, str(number))
+        print("sent", number, flush=True)
+        await asyncio.sleep(0)
+    await running
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture(params=[Embedded, Mosquitto, Amqtt], ids=["embedded", "mosquitto", "amqtt"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    """A broker that has not been started."""
+    kind: type[Broker] = request.param
+    yield from _served(kind, tmp_path)
+
+
+def _served(kind: type[Broker], tmp_path: Path) -> Iterator[Broker]:
+    directory = tmp_path / "broker"
+    directory.mkdir()
+    server = kind(directory)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Home:
+    """Bob's home."""
+    return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
+
+
+class Program:
+    """An agent in a process of its own, which types whatever it gets."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.typed: list[str] = []
+
+    async def until(self, line: str) -> None:
+        """Return when it has printed a line that begins so."""
+        async with asyncio.timeout(60):
+            while not (text := await self._line()).startswith(line):
+                assert text, f"it ended before {line!r}"
+
+    async def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        while await self._line():
+            pass
+
+    async def _line(self) -> str:
+        assert self._process.stdout is not None
+        text = (await self._process.stdout.readline()).decode()
+        if text.startswith("typed "):
+            self.typed.append(text.split()[1])
+        return text
+
+
+@contextlib.asynccontextmanager
+async def program(home: Home, name: str, url: str, to: str = "", count: int = 0) -> AsyncIterator[Program]:
+    """Run `name` in `home` for a block; it sends `count` messages to `to` as fast as it can."""
+    started = Program(
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", PROGRAM, name, url, to, str(count)),
+            env={**os.environ, "RELAY_HOME": str(Path(home.state_dir).parent)},
+            stdout=asyncio.subprocess.PIPE,
+        )
+    )
+    try:
+        yield started
+    finally:
+        await started.kill()
+
+
+@contextlib.asynccontextmanager
+async def plain(
+    server: Broker, name: str, client_id: str = "", *, acknowledge: bool = True
+) -> AsyncIterator[aiomqtt.Client]:
+    """Any MQTT client, with the rights of `name`; with a client id, the broker is to keep its session."""
+    endpoint = broker.external(server.url(name))
+    client = aiomqtt.Client(
+        endpoint.host,
+        endpoint.port,
+        username=endpoint.user,
+        password=endpoint.password,
+        identifier=client_id or f"plain-{name}",
+        clean_session=not client_id,
+        timeout=30,
+    )
+    client._client.manual_ack_set(not acknowledge)
+    async with client:
+        yield client
+
+
+def introduce(home: Home, name: str) -> None:
+    """Let the home know of an agent that has not been heard of yet."""
+    Agent(home, name).courier._ledger.close()
+
+
+def numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+def bodies(messages: list[Message]) -> list[str]:
+    return [message.body for message in messages]
+
+
+def parcel(number: int, body: str, base: int = 1) -> bytes:
+    """What Alice's courier would publish for the `number`th message from some other home of hers."""
+    message = Message(f"id{number}", "Alice", "Bob", body, 1e9, State.QUEUED)
+    return encode(Parcel(message, "another-home", number, base))
+
+
+async def all_are(agent: Agent, state: State) -> None:
+    ledger = agent.courier._ledger
+    await eventually(lambda: all(entry.message.state is state for entry in ledger.messages()))
+
+
+def test_messages_go_both_ways_once_and_in_order(home: Home, far: Home, server: Broker) -> None:
+    server.start()
+
+    async def scenario() -> None:
+        async with (
+            running(Agent(home, "Alice", url=server.url("Alice"))) as alice,
+            running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
+        ):
+            await alice.sees("Bob")
+            await bob.sees("Alice")
+            for number in range(100):
+                alice.courier.send("bob", str(number))
+                bob.courier.send("alice", str(number))
+            for agent in (alice, bob):
+                got = await agent.receive(100)
+                assert bodies(got) == numbers(100)
+                for message in got:
+                    agent.inject(message)
+            for agent in (alice, bob):
+                await all_are(agent, State.INJECTED)
+                assert agent.messages.empty()
+                assert agent.faults == []
+
+    asyncio.run(scenario())
+
+
+def test_the_largest_bodies_pass_both_ways(home: Home, far: Home, server: Broker) -> None:
+    """Also those that JSON makes six times as long."""
+    server.start()
+    largest = ["x" * MAX_BODY, "\x01" * MAX_BODY, "语" * (MAX_BODY // 3)]
+
+    async def scenario() -> None:
+        async with (
+            running(Agent(home, "Alice", url=server.url("Alice"))) as alice,
+            running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
+        ):
+            await alice.sees("Bob")
+            await bob.sees("Alice")
+            for body in largest:
+                alice.courier.send("Bob", body)
+                bob.courier.send("Alice", body)
+            assert bodies(await bob.receive(3)) == largest
+            assert bodies(await alice.receive(3)) == largest
+
+    asyncio.run(scenario())
+
+
+def test_mail_waits_for_a_receiver_that_is_away(home: Home, far: Home, server: Broker) -> None:
+    """Far more of it than a broker keeps, or than is in flight at one time."""
+    server.start()
+    introduce(home, "Bob")
+
+    async def scenario() -> None:
+        alice = Agent(home, "Alice", url=server.url("Alice"))
+        for number in range(1000):
+            alice.courier.send("Bob", str(number))
+        async with running(alice):
+            await all_are(alice, State.SENT)
+            async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
+                assert bodies(await bob.receive(1000)) == numbers(1000)
+                await all_are(alice, State.STORED)
+                assert bob.messages.empty()
+
+    asyncio.run(scenario())
+
+
+def test_a_receiver_comes_and_goes(home: Home, far: Home, server: Broker) -> None:
+    server.start()
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            got = []
+            for round_ in range(3):
+                async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
+                    if round_:
+                        got += await bob.receive(20)
+                    await alice.sees("Bob")
+                    assert bob.messages.empty()
+                await alice.sees("Bob", online=False)
+                for number in range(20):
+                    alice.courier.send("Bob", str(20 * round_ + number))
+            assert bodies(got) == numbers(40)
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_sender_has_sent_what_it_committed(home: Home, far: Home, server: Broker) -> None:
+    server.start()
+    introduce(home, "Bob")
+
+    async def scenario() -> None:
+        async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
+            async with program(home, "Alice", server.url("Alice"), "Bob", 100_000) as sender:
+                await bob.receive()
+                await sender.kill()
+            await bob.sees("Alice", online=False)
+            async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+                committed = len(alice.courier._ledger.messages(limit=None))
+                alice.courier.send("Bob", str(committed))
+                got = await bob.receive(committed)
+                assert bodies(got) == [str(number) for number in range(1, committed + 1)]
+                await alice.outcome(State.STORED)
+                assert bob.messages.empty()
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_receiver_has_typed_each_message_once(home: Home, far: Home, server: Broker) -> None:
+    """But for the one that it was typing, which is uncertain, and said to be."""
+    server.start()
+
+    async def scenario() -> None:
+        typed: list[str] = []
+        async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            for round_ in range(3):
+                async with program(far, "Bob", server.url("Bob")) as receiver:
+                    await alice.sees("Bob")
+                    for number in range(50):
+                        alice.courier.send("Bob", str(50 * round_ + number))
+                    await receiver.until("typed")
+                await alice.sees("Bob", online=False)  # its will
+                typed += receiver.typed
+            async with program(far, "Bob", server.url("Bob")) as receiver:
+                ledger = alice.courier._ledger
+                ended = {State.INJECTED, State.UNCERTAIN}
+                await eventually(lambda: all(e.message.state in ended for e in ledger.messages(limit=None)))
+            typed += receiver.typed
+            uncertain = {
+                e.message.body for e in ledger.messages(limit=None) if e.message.state is State.UNCERTAIN
+            }
+            assert typed == [n for n in numbers(150) if n in typed], "in order, and none twice"
+            assert set(numbers(150)) - set(typed) <= uncertain
+            assert len(uncertain) <= 3
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["with its data", "empty"])
+def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, empty: bool) -> None:
+    """Nor is anything twice; also when it comes back without all that it had acknowledged."""
+    server.start()
+
+    async def scenario() -> None:
+        async with (
+            running(Agent(home, "Alice", url=server.url("Alice"))) as alice,
+            running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
+        ):
+            await alice.sees("Bob")
+            got = []
+            for burst in range(3):
+                for number in range(50):
+                    alice.courier.send("Bob", str(50 * burst + number))
+                got += await bob.receive(burst)  # so that it is killed before and amid the delivery
+                await asyncio.to_thread(server.restart, empty=empty)
+            got += await bob.receive(150 - len(got))
+            assert bodies(got) == numbers(150)
+            await all_are(alice, State.STORED)
+            for message in got:
+                bob.inject(message)
+            await all_are(alice, State.INJECTED)
+            assert bob.messages.empty()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_broker_forgot_is_published_again(home: Home, far: Home, server: Broker) -> None:
+    """It had acknowledged mail for a receiver that was away, and comes back empty."""
+    server.start()
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            async with running(Agent(far, "Bob", url=server.url("Bob"))):
+                await alice.sees("Bob")
+            await alice.sees("Bob", online=False)
+            for number in range(50):
+                alice.courier.send("Bob", str(number))
+            await all_are(alice, State.SENT)
+            await asyncio.to_thread(server.restart, empty=True)
+            async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
+                assert bodies(await bob.receive(50)) == numbers(50)
+                await all_are(alice, State.STORED)
+                assert bob.messages.empty()
+
+    asyncio.run(scenario())
+
+
+def test_receiver_and_broker_killed_together(home: Home, far: Home, server: Broker) -> None:
+    """No will is published then, and the kept announcement, if there is one, says that Bob is there."""
+    server.start()
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            async with program(far, "Bob", server.url("Bob")) as receiver:
+                await alice.sees("Bob")
+                await asyncio.to_thread(server.kill)
+                await receiver.kill()
+            for number in range(50):
+                alice.courier.send("Bob", str(number))
+            await asyncio.to_thread(server.start)
+            await alice.status("connected")
+            async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
+                assert bodies(await bob.receive(50)) == numbers(50)
+                await all_are(alice, State.STORED)
+                assert bob.messages.empty()
+
+    asyncio.run(scenario())
+
+
+def test_sessions_start_and_queue_while_it_is_away(home: Home, far: Home, server: Broker) -> None:
+    introduce(home, "Bob")
+
+    async def scenario() -> None:
+        alice = Agent(home, "Alice", url=server.url("Alice"))
+        bob = Agent(far, "Bob", url=server.url("Bob"))
+        async with running(alice, connected=False), running(bob, connected=False):
+            text = await alice.status("no connection to the broker")
+            assert f"127.0.0.1:{server.port}" in text
+            assert "@" not in text, "no credentials"
+            for number in range(20):
+                alice.courier.send("Bob", str(number))
+            await all_are(alice, State.QUEUED)
+            await asyncio.to_thread(server.start)
+            await alice.status("connected")
+            assert bodies(await bob.receive(20)) == numbers(20)
+
+    asyncio.run(scenario())
+
+
+def test_duplicates_and_any_order_are_sorted_out(far: Home, server: Broker) -> None:
+    server.start()
+
+    async def scenario() -> None:
+        async with (
+            running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
+            plain(server, "Alice") as alice,
+        ):
+            for number in (3, 3, 1, 2, 1, 5, 2, 4, 5, 6):
+                await alice.publish(TO_BOB, parcel(number, str(number)), qos=1)
+            assert bodies(await bob.receive(6)) == ["1", "2", "3", "4", "5", "6"]
+            assert bob.messages.empty()
+            assert bob.courier.ignored == 0
+
+    asyncio.run(scenario())
+
+
+def test_foreign_payloads_are_counted_and_passed_over(far: Home, server: Broker) -> None:
+    server.start()
+    genuine = json.loads(parcel(1, "genuine"))
+    foreign = [
+        b"",
+        b"\x00\xff" * 100,
+        b"hello",
+        b"[" * 10_000,
+        b'{"v": 1}',
+        json.dumps({**genuine, "v": 99}).encode(),
+        json.dumps({**genuine, "from": "Carol"}).encode(),
+        json.dumps({**genuine, "to": "Carol"}).encode(),
+        json.dumps({**genuine, "seq": -1}).encode(),
+        json.dumps({**genuine, "body": "x" * (MAX_BODY + 1)}).encode(),
+        b"x" * 450_000,
+    ]
+
+    async def scenario() -> None:
+        async with (
+            running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
+            plain(server, "Alice") as alice,
+        ):
+            for payload in foreign:
+                await alice.publish(TO_BOB, payload, qos=1)
+            await alice.publish(topics.presence("default", "Alice"), b"not an announcement", qos=1)
+            await alice.publish(TO_BOB, parcel(1, "genuine"), qos=1)
+            assert bodies(await bob.receive()) == ["genuine"]
+            await eventually(lambda: bob.courier.ignored == len(foreign) + 1)
+            assert bob.messages.empty()
+            assert bob.faults == []
+
+    asyncio.run(scenario())
+
+
+def test_what_was_delivered_and_not_acknowledged_arrives(home: Home, far: Home, server: Broker) -> None:
+    """Also where the broker does not deliver it again, or not soon; and it is typed once."""
+    server.start()
+    mailbox = broker.credentials(far, "default", "Bob").client_id
+
+    async def scenario() -> None:
+        introduce(home, "Bob")
+        async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            with contextlib.suppress(aiomqtt.MqttError):
+                async with plain(server, "Bob", mailbox, acknowledge=False) as breaking_off:
+                    await breaking_off.subscribe(topics.inbox_filter("default", "Bob"), 1)
+                    for number in range(10):
+                        alice.courier.send("Bob", str(number))
+                    await all_are(alice, State.SENT)
+                    assert await anext(aiter(breaking_off.messages))
+            async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
+                assert bodies(await bob.receive(10)) == numbers(10)
+                await all_are(alice, State.STORED)
+                assert bob.messages.empty()
+
+    asyncio.run(scenario())
+
+
+def test_presence_comes_goes_and_grows_stale(home: Home, far: Home, server: Broker) -> None:
+    server.start()
+    topic = topics.presence("default", "Bob")
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            async with running(Agent(far, "Bob", url=server.url("Bob"))):
+                await alice.sees("Bob")
+            await alice.sees("Bob", online=False)  # its goodbye
+            async with program(far, "Bob", server.url("Bob")):
+                await alice.sees("Bob")
+            await alice.sees("Bob", online=False)  # its will
+        # The host of an agent has died, and its broker with it: nobody ever published a will.
+        async with plain(server, "Bob") as ghost:
+            await ghost.subscribe(topics.presence_filter("default"), 0)
+            kept = {}
+            while topic not in kept:
+                message = await anext(aiter(ghost.messages))
+                kept[str(message.topic)] = json.loads(message.payload)
+            stale = {**kept[topic], "online": True, "time": kept[topic]["time"] - 3600}
+            await ghost.publish(topic, json.dumps(stale), qos=1, retain=True)
+        async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            await eventually(lambda: alice.courier.informed)
+            await alice.sees("Bob", online=False)
+
+    asyncio.run(scenario())
+
+
+async def kept_under_kill(server: Broker) -> Keeps:
+    """What the broker has, by itself, after kill -9 and a start with the same data."""
+    server.start()
+    async with plain(server, "Bob", "mailbox") as bob:
+        await bob.subscribe(topics.inbox_filter("default", "Bob"), 1)
+    async with plain(server, "Alice") as alice:
+        await alice.publish(topics.presence("default", "Alice"), "kept", qos=1, retain=True)
+        for number in range(10):
+            await alice.publish(TO_BOB, str(number), qos=1)
+    await asyncio.to_thread(server.settle)
+    await asyncio.to_thread(server.restart)
+    found: list[str] = []
+    async with plain(server, "Alice") as alice, plain(server, "Bob", "mailbox") as bob:
+        # Before it has subscribed again, so that only a session that was kept brings this, after all else.
+        await alice.publish(TO_BOB, "by the session", qos=1)
+        await bob.subscribe(topics.inbox_filter("default", "Bob"), 1)
+        await alice.publish(TO_BOB, "end", qos=1)
+        async for message in bob.messages:
+            if message.payload == b"end":
+                break
+            found.append(bytes(message.payload).decode())
+        await bob.subscribe(topics.presence_filter("default"), 1)
+        await alice.publish(topics.presence("default", "Alice"), "end", qos=1)
+        async for message in bob.messages:
+            if message.payload == b"end":
+                break
+            found.append(bytes(message.payload).decode())
+    return Keeps(mail=found[:10] == numbers(10), sessions="by the session" in found, retained="kept" in found)
+
+
+@pytest.mark.parametrize("kind", [Embedded, Mosquitto, DebianMosquitto, Amqtt])
+def test_the_docs_say_what_it_keeps(kind: type[Broker], tmp_path: Path) -> None:
+    (measured,) = (asyncio.run(kept_under_kill(server)) for server in _served(kind, tmp_path))
+    assert measured == kind.keeps
+    table = re.search(r"<!-- kept: .* -->\n(.*?)<!-- end -->", DOCS.read_text(), re.DOTALL)
+    assert table is not None
+    kept = ("yes" if each else "no" for each in (measured.mail, measured.sessions, measured.retained))
+    assert f"| {kind.title} | {' | '.join(kept)} | {kind.saves} |" in table[1]
+
+
+def test_the_shipped_configuration_saves_as_often_as_the_docs_say() -> None:
+    settings = SHIPPED_MOSQUITTO.read_text().splitlines()
+    assert Mosquitto.saves == "every 10 s"
+    assert {"persistence true", "autosave_interval 10", "autosave_on_changes false"} <= set(settings)
