@@ -22,9 +22,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from relay import names
-from relay.bus import broker, presence, topics
+from relay.bus import broker, claims, presence, topics
 from relay.bus.broker import Endpoint
-from relay.bus.claims import claim_name, is_present
+from relay.bus.claims import Claim, claim_name, contend, is_present
 from relay.bus.credentials import Login, for_endpoint
 from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
 from relay.bus.ledger import Ledger
@@ -35,7 +35,7 @@ from relay.bus.publisher import Publisher
 from relay.bus.runaway import Limits
 from relay.bus.substitutes import Substitutes
 from relay.bus.transport import IN_FLIGHT, ConnectionLost, Identity, Inbound, MqttTransport, Transport
-from relay.errors import LedgerError, RelayError
+from relay.errors import LedgerError, NameInUse, RelayError
 from relay.home import Home
 
 FIRST_RECONNECT = 0.2
@@ -95,6 +95,7 @@ class Courier:
         self._on_fault = on_fault
         self._session = secrets.token_hex(8)
         self._boot = ""  # of the present connection
+        self._held = False  # whether other homes have ever let us have the name
         self._roster = Roster()
         self._ledger = Ledger(home.ledger)
         self._publisher: Publisher | None = None
@@ -114,9 +115,14 @@ class Courier:
                 stack.enter_context(broker.use(self._home))
             self._ledger.inbox.recover(self.team, self.name)
             self._ledger.prune()
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._sweep())
-                tasks.create_task(self._stay_connected())
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._sweep())
+                    tasks.create_task(self._stay_connected())
+            except ExceptionGroup as group:
+                if (refused := group.subgroup(NameInUse)) is None:
+                    raise
+                raise _first(refused) from None
 
     async def _stay_connected(self) -> None:
         failures = 0
@@ -124,6 +130,8 @@ class Courier:
             started = time.monotonic()
             try:
                 await self._once()
+            except* NameInUse:
+                raise
             except* RelayError as group:
                 self._status(str(_first(group)))
             # A connection that held for a while was a good one: begin anew.
@@ -260,6 +268,8 @@ class Courier:
         """One connection, from start to loss; always ends with an exception."""
         endpoint, login = await asyncio.to_thread(self._admit, self.name)
         self._boot = secrets.token_hex(8)
+        if self._external is not None:  # the embedded one has only this home, and that has a lock
+            await self._contend()
         transport = MqttTransport(
             endpoint,
             Identity(
@@ -289,6 +299,16 @@ class Courier:
             self._publisher = self._substitutes = None
             await self._leave(transport)
 
+    async def _contend(self) -> None:
+        """Have the name, whatever sessions there are on other homes. Raises NameInUse and ConnectionLost."""
+        claim = Claim(self.name, self._session, socket.gethostname(), self._held)
+        transport = await self._connect_as(self.name)
+        try:
+            await contend(transport, self.team, claim, self._announcement(online=True)[1])
+        finally:
+            transport.close()
+        self._held = True
+
     def _admit(self, name: str) -> tuple[Endpoint, Login]:
         """Where the broker is, and how `name` logs in there."""
         if self._external is None:
@@ -298,7 +318,7 @@ class Courier:
         return endpoint, for_endpoint(endpoint, credentials)
 
     async def _connect_as(self, sender: str) -> Transport:
-        """A connection with the rights of an absent sender of this home, beside its mailbox's own."""
+        """A connection with the rights of an agent of this home, beside its mailbox's own."""
         endpoint, login = await asyncio.to_thread(self._admit, sender)
         identity = Identity(
             f"relay-{secrets.token_hex(16)}",
@@ -368,14 +388,15 @@ class Courier:
         self._receipts.set()
 
     def _hear(self, inbound: Inbound, level: str) -> None:
-        heard = presence.decode(inbound.payload, level)
+        heard = presence.decode(inbound.payload, level) or claims.decode(inbound.payload, level)
         if heard is None:
-            raise ForeignPayload("not an announcement")
+            raise ForeignPayload("neither an announcement nor a claim")
+        if isinstance(heard, Claim):
+            if names.same(heard.name, self.name) and heard.session != self._session:
+                self._reannounce.set()  # an objection
+            return
         if names.same(heard.name, self.name):
-            if heard.boot == self._boot and heard.online:
-                self._roster.hear(heard, retained=False)
-            else:
-                self._reannounce.set()  # the will of an earlier connection came late
+            self._hear_own_name(heard, retained=inbound.retained)
             return
         self._note_seen(heard.name, time.time() if heard.online and not inbound.retained else heard.seen)
         # A will says what was so when its agent connected, and whoever listened knows better.
@@ -386,6 +407,15 @@ class Courier:
             self._tell_outcomes()
             if self._publisher is not None:
                 self._publisher.wake()
+
+    def _hear_own_name(self, heard: Presence, *, retained: bool) -> None:
+        if heard.boot == self._boot and heard.online:
+            if not retained:  # what `informed` waits for; the one kept is from before we subscribed
+                self._roster.hear(heard, retained=False)
+        elif self._external is not None and heard.online and not retained and heard.session < self._session:
+            raise ConnectionLost(f"another session calls itself {self.name}; claiming the name again.")
+        else:
+            self._reannounce.set()  # the will of an earlier connection came late, or the other must give way
 
     def _note_seen(self, name: str, seen: float) -> None:
         """Keep in the ledger who was here when, to the hour."""
