@@ -98,6 +98,8 @@ class Receipts:
                 watch.changed.set()
         if message.state is State.EXPIRED:
             self._held.discard(names.key(message.to))  # it may have been the held one, which was dropped
+        if message.state is State.EXPIRED and message.channel is not None:
+            return  # what an absent member of a channel misses is no reason to wake the sender
         if message.state in {State.REJECTED, State.UNCERTAIN, State.EXPIRED}:
             for notice in self._notices.values():
                 if names.same(notice.message.to, message.to) and notice.message.state is message.state:

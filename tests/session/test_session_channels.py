@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from relay.bus.message import Message, State
+from relay.errors import InvalidName, UsageError
+from relay.home import Home
+from relay.injection.injection import Injection
+from relay.session.directory import call, socket_of
+from relay.session.receipts import Receipts
 from session.puppet import Puppet, messages, project, settings
 from support import Relay, wait_until
 
@@ -119,10 +126,6 @@ def test_a_person_in_a_channel_is_told_what_agents_say_there(relay: Relay) -> No
 
 @pytest.mark.parametrize("operation", ["join", "leave"])
 def test_a_request_without_a_channel_is_refused(relay: Relay, operation: str) -> None:
-    from relay.errors import InvalidName, UsageError
-    from relay.home import Home
-    from relay.session.directory import call, socket_of
-
     Puppet(relay, "Alice").wrap()
     socket = socket_of(Home.from_env({"RELAY_HOME": str(relay.home)}), "default", "Alice")
     with pytest.raises(UsageError):
@@ -130,3 +133,19 @@ def test_a_request_without_a_channel_is_refused(relay: Relay, operation: str) ->
     with pytest.raises(InvalidName):
         call(socket, {"op": operation, "channel": "a b"})
     assert members(relay) == {}
+
+
+def test_a_sender_is_not_woken_for_what_an_absent_member_misses() -> None:
+    told: list[str] = []
+
+    def tell(text: str, *, wakes: bool) -> Injection:
+        told.append(text)
+        return Injection("1", text, "relay", kind="notice", wakes=wakes)
+
+    receipts = Receipts(tell, told.append)
+    missed = Message("a", "Alice", "Bob", "hello", 0.0, State.EXPIRED, channel="ops", detail="left out")
+    receipts.settled(missed)
+    assert told == []
+    receipts.settled(replace(missed, state=State.REJECTED))
+    receipts.settled(replace(missed, channel=None))
+    assert len(told) == 2
