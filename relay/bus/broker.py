@@ -122,6 +122,12 @@ def credentials(home: Home, team: str, name: str) -> Credentials:
         return _store(home).get(team, name)
 
 
+def known_credentials(home: Home, team: str, name: str) -> Credentials | None:
+    """The credentials of `name` in `team`, if this home has any."""
+    with _election(home):
+        return _store(home).find(team, name)
+
+
 def everybody(home: Home, team: str | None = None) -> list[Credentials]:
     """The credentials that are kept in `home`, of everybody in `team` or in all teams."""
     with _election(home):

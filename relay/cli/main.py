@@ -18,10 +18,10 @@ from relay.names import suggest
 
 GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "answer", "stop"),
-    "Talk": ("send", "messages", "retry", "drop", "join", "leave", "channels"),
+    "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("explain", "events", "inspect", "agents"),
-    "Set up": ("trust", "hook", "broker", "demo"),
+    "Set up": ("trust", "hook", "broker", "doctor", "demo"),
 }
 
 _EPILOG = """\

