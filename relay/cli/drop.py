@@ -1,37 +1,61 @@
-"""Give up a message.
+"""Give up messages.
 
-ID is the beginning of an id that `relay messages` shows. A message that waits is not delivered any more
-(one that the broker took for an agent on another machine may still arrive, and its state then says so). One
-that has come to an end is no longer listed.
+ID is the beginning of an id that `relay messages` shows. A message that waits, or is held, is not delivered
+any more (one that the broker took for an agent on another machine may still arrive, and its state then says
+so). One that has come to an end is no longer listed. --held gives up everything that is held, or, with --from
+and --to, what is held of one agent or for one.
+
+  relay drop 3f9a
+  relay drop --held --from Alice
 """
 
 from __future__ import annotations
 
 import argparse
 
-from relay.bus.ledger import Ledger
+from relay.bus.ledger import Entry, Ledger
 from relay.bus.message import State
+from relay.errors import UsageError
 from relay.home import Home
 from relay.session.directory import have_carried
-from relay.session.guard import own_only
+from relay.session.guard import own_only, person_only
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="the message's id, or its beginning")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="a message's id, or its beginning")
+    parser.add_argument("--held", action="store_true", help="everything that is held")
+    parser.add_argument("--from", dest="sender", metavar="NAME", help="with --held: only of NAME")
+    parser.add_argument("--to", metavar="NAME", help="with --held: only for NAME")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
+    if args.held == bool(args.ids) or (not args.held and (args.sender or args.to)):
+        raise UsageError("name the messages by their ids, or say --held (with --from NAME or --to NAME).")
     with Ledger(home.ledger) as ledger:
-        entry = ledger.find(args.id)
-        own_only(home, "drop", entry.message.sender, entry.team)
-        dropped = ledger.drop(entry.message.id)
-    have_carried(home, entry.team, dropped.sender)  # what stood behind it need not wait for it
-    name = dropped.id[:8]
-    if dropped.state.final:
-        print(f"{name} ({dropped.state}) is no longer listed.")
-    elif dropped.state is State.SENT:
-        print(f"{name} is given up; if the receiver has it already, it still arrives.")
-    else:
-        print(f"{name} is given up.")
+        if args.held:
+            person_only(
+                home, "drop", "held messages wait for the person; an agent drops its own, by their ids."
+            )
+            entries = ledger.lookup(ledger.held(sender=args.sender, to=args.to))
+        else:
+            entries = [ledger.find(id) for id in args.ids]
+            for entry in entries:
+                own_only(home, "drop", entry.message.sender, entry.team)
+        for entry in entries:
+            ledger.drop(entry.message.id)
+            print(_sentence(entry))
+    for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
+        have_carried(home, team, sender)  # what stood behind them need not wait for them
+    if not entries:
+        print("Nothing is held.")
     return 0
+
+
+def _sentence(entry: Entry) -> str:
+    name, state = entry.message.id[:8], entry.message.state
+    if state.final:
+        return f"{name} ({state}) is no longer listed."
+    if state is State.SENT:
+        return f"{name} is given up; if the receiver has it already, it still arrives."
+    return f"{name} is given up."

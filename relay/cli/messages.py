@@ -1,5 +1,7 @@
 """Show the messages of this home and what became of each.
 
+  held       written down, and kept for you: it looks like a part of a runaway; `relay release`
+             lets it go, `relay drop` gives it up
   queued     written down, not yet taken by the broker
   sent       taken by the broker; the receiver's relay has not confirmed it
   stored     at the receiver, waiting until it is safe to type
@@ -8,6 +10,10 @@
              `relay retry` or `relay drop`
   rejected   could not be typed
   expired    given up
+
+In brackets stand: urgent or low, the channel, the message that it answers, and why it is not injected. With
+--json there are the whole texts, and `reply_to`, `thread`, `priority`, `channel`, `depth` (how many messages
+led to it since a person spoke) and `expires`.
 
 Inside a wrapped agent the list holds that agent's own messages.
 """
@@ -18,16 +24,17 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 
 from relay.bus.ledger import Entry, Ledger
+from relay.bus.message import Message, Priority, State
 from relay.home import Home
 from relay.session import guard
 from relay.text import count, one_line, printable_json
 
 _SHOWN = 50
-_FOLLOWED = 500  # the latest messages whose changes are followed
+_FOLLOWED = 500  # messages that are looked at again, beside all since the oldest that is not settled
 _POLL = 0.2
 
 
@@ -35,6 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="NAME", help="only those to NAME ('you': to the person)")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="only those from NAME")
     parser.add_argument("-t", "--team", help="only those of this team (default: RELAY_TEAM, else all teams)")
+    parser.add_argument(
+        "--state", choices=[*State], metavar="STATE", help="only those that are held, stored, ..."
+    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "-n", "--limit", type=positive, metavar="N", help=f"the latest N (default: {_SHOWN}, with --json all)"
@@ -56,9 +66,10 @@ def run(args: argparse.Namespace) -> int:
             sender=args.sender,
             between=own.name if own else None,
         )
+        wanted = set(State) if args.state is None else {State(args.state)}
         if args.follow:
-            return _follow(ledger, select, args)
-        found = select()
+            return _follow(ledger, select, wanted, args)
+        found = [entry for entry in select() if entry.message.state in wanted]
     entries = _latest(found, args)
     if args.json:
         print(printable_json([_public(entry) for entry in entries], indent=2))
@@ -79,26 +90,34 @@ def _latest(entries: list[Entry], args: argparse.Namespace) -> list[Entry]:
     return entries[max(len(entries) - limit, 0) :]
 
 
-def _follow(ledger: Ledger, select: Callable[..., list[Entry]], args: argparse.Namespace) -> int:
-    seen: dict[str, str] | None = None
+def _follow(
+    ledger: Ledger, select: Callable[..., list[Entry]], wanted: Container[State], args: argparse.Namespace
+) -> int:
+    seen: dict[str, State] | None = None
     version = None
     try:
         while True:
             if version != (now := ledger.version()):
                 version = now
-                entries = select(limit=None if seen is None else _FOLLOWED)
-                states = {entry.message.id: entry.message.state.value for entry in entries}
+                entries = select(limit=None if seen is None else _FOLLOWED + _unsettled(seen))
+                states = {entry.message.id: entry.message.state for entry in entries}
                 if seen is None:
-                    fresh = _latest(entries, args)
+                    fresh = _latest([e for e in entries if e.message.state in wanted], args)
                     seen = {}
                 else:
                     fresh = [e for e in entries if seen.get(e.message.id) != states[e.message.id]]
+                    fresh = [e for e in fresh if e.message.state in wanted]
                 seen.update(states)
                 for line in (printable_json(_public(e)) for e in fresh) if args.json else _table(fresh):
                     print(line, flush=True)
             time.sleep(_POLL)
     except KeyboardInterrupt:
         return 130
+
+
+def _unsettled(seen: dict[str, State]) -> int:
+    """How many messages came since the oldest of those in `seen`, in their order, whose state may change."""
+    return next((len(seen) - n for n, state in enumerate(seen.values()) if not state.final), 0)
 
 
 def _public(entry: Entry) -> dict[str, object]:
@@ -111,13 +130,24 @@ def _table(entries: Iterable[Entry]) -> list[str]:
         message = entry.message
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(message.time))
         who = f"{one_line(message.sender, 20)} → {one_line(message.to, 20)}"
-        detail = f"  [{one_line(message.detail, 60)}]" if message.detail else ""
-        rows.append((when, message.id[:8], message.state.value, who, one_line(message.body, 60) + detail))
+        remarks = "".join(f"  [{remark}]" for remark in _remarks(message))
+        rows.append((when, message.id[:8], message.state.value, who, one_line(message.body, 60) + remarks))
     widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
         for row in rows
     ]
+
+
+def _remarks(message: Message) -> Iterator[str]:
+    if message.priority is not Priority.NORMAL:
+        yield message.priority.value
+    if message.channel:
+        yield f"#{one_line(message.channel, 20)}"
+    if message.reply_to:
+        yield f"in reply to {one_line(message.reply_to, 8)}"
+    if message.detail:
+        yield one_line(message.detail, 60)
 
 
 def positive(text: str) -> int:

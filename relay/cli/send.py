@@ -1,12 +1,17 @@
 """Send a message to an agent.
 
 The message is written down first and then carried to the agent, which gets it as soon as text can be typed
-into it safely. TO is an agent's name, or '*' for everybody in the team. A message '-' is read from standard
-input. Outside of an agent the message is yours; inside a wrapped agent it is that agent's.
+into it safely. TO is an agent's name, '#channel', or '*' for everybody in the team. A message '-' is read
+from standard input. Outside of an agent the message is yours; inside a wrapped agent it is that agent's.
 
   relay send Alice Please review the last commit
   git diff | relay send Alice -
   relay send --wait 30 Bob Are you done?
+  relay send --urgent Bob Stop, the tests delete the database
+  relay send --reply-to 3f9a Alice Yes
+
+With --wait every step is printed. The exit code is 0 when all receivers got it (injected), and 1 when one did
+not: it was rejected, has expired, is uncertain or held, or still waited when the time was over.
 """
 
 from __future__ import annotations
@@ -15,16 +20,19 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from relay import names
 from relay.bus.ledger import Ledger
-from relay.bus.message import MAX_BODY, State
+from relay.bus.message import MAX_BODY, Priority, State
 from relay.bus.posting import post
 from relay.errors import MessageRefused
 from relay.home import Home
 from relay.session import guard
 from relay.session.directory import have_carried
+from relay.session.limits import limits_here
 from relay.text import one_line, printable_json, visible
 
 _GLANCE = 0.5  # seconds for which an answer is waited for without --wait, to say where the message is
@@ -33,6 +41,7 @@ _POLL = 0.01
 Row = dict[str, Any]
 
 _SAYS = {
+    State.HELD: "to {to} is held, and goes on with `relay release`",
     State.QUEUED: "is queued",
     State.SENT: "is on its way; it waits until {to} is there",
     State.STORED: "has arrived, and is typed when that is safe: `relay explain {to}`",
@@ -46,12 +55,35 @@ _SAYS = {
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="sender", metavar="NAME", help="send as NAME (not inside an agent)")
     parser.add_argument("-t", "--team", help="the receiver's team (default: RELAY_TEAM, else 'default')")
-    parser.add_argument("--thread", help="what the message belongs to: the id of an earlier one, or any word")
+    priority = parser.add_mutually_exclusive_group()
+    priority.add_argument(
+        "--urgent",
+        dest="priority",
+        action="store_const",
+        const=Priority.URGENT,
+        help="before all other messages, also in the middle of the agent's turn where its hooks can carry it",
+    )
+    priority.add_argument(
+        "--low",
+        dest="priority",
+        action="store_const",
+        const=Priority.LOW,
+        help="once the agent has been idle for a while (idle_seconds in relay.toml)",
+    )
+    parser.add_argument(
+        "--reply-to", metavar="ID", help="the message that it answers: its id, or the beginning"
+    )
+    parser.add_argument(
+        "--thread", help="what the message belongs to, a word (default: as the one it answers)"
+    )
+    parser.add_argument(
+        "--expires", type=seconds, metavar="SECONDS", help="give it up if it has not arrived by then"
+    )
     parser.add_argument(
         "--wait",
         type=seconds,
         metavar="SECONDS",
-        help="wait until the receiver got it; exit code 1 if it did not within SECONDS",
+        help="wait until the receiver got it, and print each step; exit code 1 if it did not within SECONDS",
     )
     parser.add_argument("--json", action="store_true", help="print the messages as a JSON list")
     parser.add_argument("to", metavar="TO", help="an agent's name, or '*' for everybody")
@@ -69,49 +101,107 @@ def run(args: argparse.Namespace) -> int:
         advice="an agent sends as itself only, within its own team. Leave out --from and --team.",
     )
     alone = False
-    if own is not None:
-        request = {"op": "send", "to": args.to, "body": body, "thread": args.thread}
-        rows: list[Row] = own.ask(request)["messages"]
-    else:
-        rows, alone = _send_as_person(home, args, body)
     with Ledger(home.ledger) as ledger:
-        rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait)
+        letter = _letter(ledger, args)
+        if own is not None:
+            rows: list[Row] = own.ask({"op": "send", "to": args.to, "body": body, **letter.public()})[
+                "messages"
+            ]
+        else:
+            rows, alone = _send_as_person(home, ledger, args, body, letter)
+
+        def tell(row: Row) -> None:
+            print(_sentence(row, alone=alone), flush=True)
+
+        steps = tell if args.wait is not None and not args.json else None
+        rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait, steps)
     if args.json:
         print(printable_json(rows, indent=2))
-    else:
+    elif steps is None:
         for row in rows:
-            print(_sentence(row, alone=alone))
+            tell(row)
     if args.wait is None:
         return 0
+    if steps is not None and any(not _ended(row) for row in rows):
+        print(f"Not there after {args.wait:g} s. `relay messages` shows what becomes of it.", file=sys.stderr)
     return 0 if all(row["state"] == State.INJECTED for row in rows) else 1
 
 
-def _send_as_person(home: Home, args: argparse.Namespace, body: str) -> tuple[list[Row], bool]:
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """What a message has beside its text. ttl: seconds."""
+
+    thread: str | None
+    reply_to: str | None
+    priority: Priority
+    ttl: float | None
+
+    def public(self) -> Row:
+        """As a session is asked to send it."""
+        return {"thread": self.thread, "reply_to": self.reply_to, "priority": self.priority, "ttl": self.ttl}
+
+
+def _letter(ledger: Ledger, args: argparse.Namespace) -> _Letter:
+    priority = args.priority or Priority.NORMAL
+    if args.reply_to is None:
+        return _Letter(args.thread, None, priority, args.expires)
+    answered = ledger.find(args.reply_to).message
+    return _Letter(args.thread or answered.thread or answered.id, answered.id, priority, args.expires)
+
+
+def _send_as_person(
+    home: Home, ledger: Ledger, args: argparse.Namespace, body: str, letter: _Letter
+) -> tuple[list[Row], bool]:
     """Commit the message and have a session of the team carry it; whether there was none."""
     team = names.validate(args.team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
     sender = names.PERSON
     if args.sender is not None and not names.same(args.sender, names.PERSON):
         sender = names.validate(args.sender)
-    with Ledger(home.ledger) as ledger:
-        messages = post(ledger, team, sender, args.to, body, args.thread)
+    messages = post(
+        ledger,
+        team,
+        sender,
+        args.to,
+        body,
+        letter.thread,
+        reply_to=letter.reply_to,
+        priority=letter.priority,
+        ttl=letter.ttl,
+        limits=limits_here(home),
+    )
     return [message.public() for message in messages], not have_carried(home, team, sender)
 
 
-def _follow(ledger: Ledger, rows: list[Row], wait: float | None) -> list[Row]:
-    """The rows with their latest states, once these are final (or, without --wait, say where they are)."""
+def _follow(
+    ledger: Ledger, rows: list[Row], wait: float | None, tell: Callable[[Row], None] | None
+) -> list[Row]:
+    """The rows with their latest states, once these have ended (or, without --wait, say where they are).
+
+    tell: is told of each row, and again when its state has changed.
+    """
     deadline = time.monotonic() + (_GLANCE if wait is None else wait)
     seen = None
+    told: dict[str, str] = {}
     while True:
         if seen != (version := ledger.version()) or seen is None:
             seen = version
             states = {entry.message.id: entry.message for entry in ledger.lookup(row["id"] for row in rows)}
             rows = [states[row["id"]].public() if row["id"] in states else row for row in rows]
-        reached = [State(row["state"]) for row in rows]
-        if all(state.final or (wait is None and state is State.STORED) for state in reached):
+        for row in rows:
+            if tell is not None and told.get(row["id"]) != row["state"]:
+                told[row["id"]] = row["state"]
+                tell(row)
+        if all(_ended(row) or (wait is None and row["state"] == State.STORED) for row in rows):
             return rows
         if time.monotonic() >= deadline:
             return rows
         time.sleep(_POLL)
+
+
+def _ended(row: Row) -> bool:
+    """Whether nothing more becomes of it by itself."""
+    state = State(row["state"])
+    return state.final or state is State.HELD
 
 
 def _sentence(row: Row, *, alone: bool) -> str:

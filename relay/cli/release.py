@@ -1,0 +1,65 @@
+"""Let messages go that are held.
+
+relay holds what looks like a runaway: agents that answer each other for ever, a storm of broadcasts. The
+limits are in relay.toml: runaway_depth, runaway_rate, runaway_broadcasts. `relay messages --state held` lists
+what is held, and why. What is released travels in the order in which it was sent, and counts as your own
+word: the agents may send as much again before they are held. `relay drop` gives held messages up instead.
+
+  relay release 3f9a
+  relay release --from Alice --to Bob
+  relay release --all
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from relay.bus.ledger import Entry, Ledger
+from relay.bus.message import State
+from relay.errors import LedgerError, UsageError
+from relay.home import Home
+from relay.session import guard
+from relay.session.directory import have_carried
+from relay.text import count
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", metavar="ID", nargs="*", help="a message's id, or its beginning")
+    parser.add_argument("--all", action="store_true", help="everything that is held")
+    parser.add_argument("--from", dest="sender", metavar="NAME", help="what is held of NAME")
+    parser.add_argument("--to", metavar="NAME", help="what is held for NAME")
+    parser.add_argument("-t", "--team", help="of this team only (default: all teams)")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env().ensure()
+    guard.person_only(home, "release", "held messages wait for the person; an agent cannot release them.")
+    with Ledger(home.ledger) as ledger:
+        entries = _held(ledger, args)
+        released = ledger.outbox.release(entry.message.id for entry in entries)
+    carried = True
+    for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
+        carried = have_carried(home, team, sender) and carried
+    if not released:
+        print("Nothing is held.")
+        return 0
+    said = f"{count(len(released), 'message')} released"
+    print(said + ("." if carried else "; no session of its team runs here, and it travels when one starts."))
+    return 0
+
+
+def _held(ledger: Ledger, args: argparse.Namespace) -> list[Entry]:
+    """What the ids or the options choose. Raises UsageError, and LedgerError for what is not held."""
+    chosen = bool(args.all or args.sender or args.to)
+    if chosen == bool(args.ids):
+        raise UsageError("name the messages by their ids, or say --all, --from NAME or --to NAME.")
+    if chosen:
+        return ledger.lookup(ledger.held(team=args.team, sender=args.sender, to=args.to))
+    entries = [ledger.find(id) for id in args.ids]
+    for entry in entries:
+        if entry.message.state is not State.HELD:
+            raise LedgerError(
+                f"message {entry.message.id[:8]} is not held: it is {entry.message.state}. "
+                "`relay messages --state held` lists what is."
+            )
+    return entries

@@ -1,0 +1,105 @@
+"""Runaways between real sessions: noticed, held for the person, released or dropped."""
+
+from __future__ import annotations
+
+import json
+
+from session.puppet import Puppet, messages, settings
+from support import Relay, wait_until
+
+
+def states(relay: Relay) -> list[str]:
+    return [message["state"] for message in messages(relay)]
+
+
+def echoes(relay: Relay, pattern: str = "from ") -> tuple[Puppet, Puppet]:
+    """Two agents that answer each other for ever, whatever text with `pattern` they are given."""
+    alice = Puppet(relay, "Alice").wrap("--reply", pattern, "@relay:Bob ping\n")
+    bob = Puppet(relay, "Bob").wrap("--reply", pattern, "@relay:Alice pong\n")
+    return alice, bob
+
+
+def settled(relay: Relay, count: int) -> bool:
+    """Whether there are `count` messages, of which the last is held, and the others have arrived."""
+    return states(relay) == ["injected"] * (count - 1) + ["held"]
+
+
+def at_rest(puppet: Puppet) -> bool:
+    """Whether nothing is to be given to it."""
+    return bool(json.loads(puppet.relay("explain", "--json", puppet.name).stdout)["waiting"] == 0)
+
+
+def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released(relay: Relay) -> None:
+    settings(relay, "runaway_depth = 6\n")
+    alice, bob = echoes(relay)
+    alice.say("@relay:Bob ping")
+    wait_until(lambda: settled(relay, 7), message=alice.log)
+    assert [message["depth"] for message in messages(relay)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [message["reply_to"] for message in messages(relay)][1:] == [m["id"] for m in messages(relay)][:-1]
+    assert len({message["thread"] for message in messages(relay)[1:]}) == 1
+    alice.hears(
+        "messages to Bob are held: 7 messages led to it since a person last spoke. The person decides."
+    )
+    alice.told("Alice's messages to Bob are held")
+    assert "`relay release --all`" in alice.told("`relay drop ID`")
+
+    assert "1 message released" in relay("release", "--all").stdout
+    wait_until(lambda: settled(relay, 14), message=alice.log)
+    assert [message["depth"] for message in messages(relay)[6:]] == [0, *range(1, 8)]
+
+    held = messages(relay, "--state", "held")
+    assert [message["state"] for message in held] == ["held"]
+    assert "is given up" in relay("drop", held[0]["id"]).stdout
+    (bob if held[0]["from"] == "Bob" else alice).hears("dropped by the person")
+    wait_until(lambda: "held" not in states(relay))
+
+
+def test_agents_that_answer_even_relays_own_notices_come_to_rest(relay: Relay) -> None:
+    settings(relay, "runaway_depth = 3\n")
+    alice, bob = echoes(relay, "relay")
+    alice.say("@relay:Bob ping")
+    wait_until(lambda: states(relay) == ["injected"] * 3 + ["held"] * 2, message=alice.log)
+    wait_until(lambda: at_rest(alice) and at_rest(bob))
+    assert "2 messages" in relay("release", "--all").stdout
+    wait_until(
+        lambda: states(relay).count("held") >= 2 and at_rest(alice) and at_rest(bob), message=alice.log
+    )
+    assert set(states(relay)) == {"injected", "held"}
+
+
+def test_the_person_begins_a_new_chain(relay: Relay) -> None:
+    settings(relay, "runaway_depth = 4\n")
+    alice, bob = echoes(relay)
+    for round in range(1, 3):
+        relay("send", "Bob", "go on")
+        wait_until(lambda n=round: states(relay).count("held") == 1, message=alice.log)  # type: ignore[misc]
+        assert [m["depth"] for m in messages(relay)] == [0, 1, 2, 3, 4, 5] * round
+        (held,) = messages(relay, "--state", "held")
+        relay("drop", held["id"])
+        wait_until(lambda: "held" not in states(relay))
+        (alice if held["from"] == "Alice" else bob).hears("dropped by the person")
+
+
+def test_a_directive_in_a_loop_is_held_by_its_rate_in_its_order(relay: Relay) -> None:
+    settings(relay, "runaway_rate = 5\n")
+    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice.say("\n".join(f"@relay:Bob number {n}" for n in range(12)))
+    wait_until(lambda: states(relay) == ["injected"] * 5 + ["held"] * 7, message=alice.log)
+    assert len([e for e in alice.events("notice") if "are held" in e["text"]]) == 1
+    alice.hears("Your messages to Bob are held")
+    assert alice.heard.count("are held") == 1
+    assert "5 messages released" in relay("release", *[m["id"] for m in messages(relay)[5:10]]).stdout
+    bob.hears("number 9")
+    assert "2 messages" in relay("release", "--from", "alice", "--to", "bob").stdout
+    bob.hears("number 11")
+    assert [text for _, text in bob.texts()] == [f"number {n}" for n in range(12)]
+
+
+def test_only_the_person_releases(relay: Relay) -> None:
+    inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Alice"}
+    for arguments in (("release", "--all"), ("drop", "--held")):
+        done = relay(*arguments, env=inside, check=False)
+        assert (done.returncode, "wait for the person" in done.stderr) == (1, True)
+    assert "Nothing is held." in relay("release", "--all").stdout
+    assert "Nothing is held." in relay("drop", "--held").stdout
+    assert "say --all" in relay("release", check=False).stderr
