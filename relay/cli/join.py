@@ -11,6 +11,7 @@ is away, up to 100 messages of it. Inside a wrapped agent it is that agent. `rel
 from __future__ import annotations
 
 import argparse
+import sys
 
 from relay import names
 from relay.home import Home
@@ -27,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
     joined = change(Home.from_env().ensure(), "join", args.channel, name=args.name, team=args.team)
     channel = next(each for each in joined.channels if names.same(each, names.channel(args.channel)))
     print(f"{who(joined)} in #{channel} {'now' if joined.changed else 'already'}.")
+    if joined.notice:
+        print(joined.notice, file=sys.stderr)
     return 0
 
 

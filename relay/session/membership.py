@@ -20,12 +20,17 @@ Operation = Literal["join", "leave"]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What came of it. name: the member. changed: whether it was otherwise before. channels: all it is in."""
+    """What came of it.
+
+    name: the member. changed: whether it was otherwise before. channels: all it is in. notice: what the
+    person should know, or nothing.
+    """
 
     name: str
     team: str
     changed: bool
     channels: tuple[str, ...]
+    notice: str = ""
 
 
 def change(
@@ -58,12 +63,21 @@ def change(
 
 def _write(home: Home, operation: Operation, channel: str, name: str, team: str) -> Membership:
     with Ledger(home.ledger) as ledger:
-        changed = True
+        changed, notice = True, ""
         if operation == "join":
             changed = ledger.channels.join(team, channel, name)
+            notice = _never_seen(name, team, ledger.registry.known(team))
         else:
             ledger.channels.leave(team, channel, name)
-        return Membership(name, team, changed, tuple(ledger.channels.of(team, name)))
+        return Membership(name, team, changed, tuple(ledger.channels.of(team, name)), notice)
+
+
+def _never_seen(name: str, team: str, known: list[str]) -> str:
+    """A name may be on its way, or a slip of the pen."""
+    if any(names.same(name, each) for each in (*known, names.PERSON)):
+        return ""
+    meant = names.suggest(name, known)
+    return f"Nobody called {name} was ever in team {team}" + (f"; did you mean {meant}?" if meant else ".")
 
 
 def _membership(answer: dict[str, Any]) -> Membership:

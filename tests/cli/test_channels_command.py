@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from relay.bus.ledger import Ledger
+from relay.home import Home
 from support import Relay
 
 AGENT = {"RELAY_NAME": "Alice", "RELAY_TEAM": "default"}
@@ -23,6 +26,16 @@ def test_a_person_joins_has_agents_join_and_leaves(relay: Relay) -> None:
     assert relay("leave", "ops").stdout == "You are no longer in #ops.\n"
     assert relay("leave", "--name", "bob", "Ops").stdout == "bob is no longer in #Ops.\n"
     assert json.loads(relay("channels", "--json").stdout) == []
+
+
+def test_a_name_that_nobody_has_yet_may_join_and_it_is_said(home: Path, relay: Relay) -> None:
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
+        ledger.registry.register("default", "Bob")
+    assert relay("join", "-n", "bob", "ops").stderr == ""
+    said = relay("join", "-n", "Bbo", "ops")
+    assert said.stdout == "Bbo is in #ops now.\n"
+    assert said.stderr == "Nobody called Bbo was ever in team default; did you mean Bob?\n"
+    assert json.loads(relay("channels", "--json").stdout)[0]["members"] == ["Bbo", "Bob"]
 
 
 def test_teams_are_told_apart(relay: Relay) -> None:
