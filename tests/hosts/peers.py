@@ -112,6 +112,20 @@ class Peer:
 
         return wait_until(such, timeout=SECONDS, message=lambda: f"no such {event} in {self.events}")[0]
 
+    def ends_refused(self) -> bool:
+        """Whether it was refused its name; False once it is connected instead."""
+
+        def known() -> bool | None:
+            for event in self.events:
+                if event["event"] == "refused":
+                    return True
+                if event["event"] == "status" and "connected" in event["text"]:
+                    return False
+            return None
+
+        wait_until(lambda: known() is not None, timeout=SECONDS, message=lambda: f"neither: {self.events}")
+        return bool(known())
+
     def connected(self, after: int = 0) -> Peer:
         """Return when it is on the bus, told since event number `after`."""
         self.expect("status", lambda event: "connected" in event["text"], after)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -53,3 +55,73 @@ def test_a_slow_and_lossy_link_loses_and_reorders_nothing(network: Networks, mos
     alice.receives(bob, numbered("back", 300))
     alice.learns(bob, 300)
     bob.learns(alice, 300)
+
+
+def test_what_is_sent_while_a_host_is_cut_off_arrives_when_it_is_not(
+    network: Networks, mosquitto: Brokers
+) -> None:
+    """Cut for so long that both ends give the connection up; longer with RELAY_LONG=1, below."""
+    net = network(3)
+    broker = mosquitto(net.hosts[0])
+    broker.start()
+    alice = Peer(net.hosts[1], "Alice", broker, keepalive=2).connected()
+    bob = Peer(net.hosts[2], "Bob", broker, keepalive=2).connected()
+    alice.sees(bob)
+    bob.sees(alice)
+    partition(net, alice, bob, cut_off=lambda: alice.sees())
+
+
+@pytest.mark.skipif("RELAY_LONG" not in os.environ, reason="a host cut off for a minute: set RELAY_LONG=1")
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_host_may_be_cut_off_for_a_minute(network: Networks, mosquitto: Brokers) -> None:
+    net = network(3)
+    broker = mosquitto(net.hosts[0])
+    broker.start()
+    alice = Peer(net.hosts[1], "Alice", broker).connected()
+    bob = Peer(net.hosts[2], "Bob", broker).connected()
+    alice.sees(bob)
+    bob.sees(alice)
+    partition(net, alice, bob, cut_off=lambda: threading.Event().wait(60))
+
+
+def partition(net: Network, alice: Peer, bob: Peer, *, cut_off: Callable[[], object]) -> None:
+    """Cut Bob's host off in the midst of a talk until `cut_off` returns; nothing is lost, nothing twice."""
+    there, back = numbered("there", 120), numbered("back", 120)
+    alice.send(bob, there[:40])
+    bob.send(alice, back[:40])
+    net.cut(net.hosts[2])
+    alice.send(bob, there[40:80])
+    bob.send(alice, back[40:80])
+    cut_off()
+    alice.send(bob, there[80:])
+    net.heal()
+    bob.send(alice, back[80:])
+    bob.receives(alice, there)
+    alice.receives(bob, back)
+    alice.learns(bob, 120)
+    bob.learns(alice, 120)
+    alice.sees(bob)
+    bob.sees(alice)
+    # What is published again for want of a receipt must not be typed again.
+    assert bob.bodies(alice) == there
+    assert alice.bodies(bob) == back
+
+
+def test_sessions_start_and_queue_while_the_brokers_host_is_away(
+    network: Networks, mosquitto: Brokers
+) -> None:
+    net = network(3)
+    broker = mosquitto(net.hosts[0])
+    broker.start()
+    alice, bob = Peer(net.hosts[1], "Alice", broker).connected(), Peer(net.hosts[2], "Bob", broker)
+    alice.sees(bob)
+    alice.kill()
+    broker.kill()
+    alice = Peer(net.hosts[1], "Alice", broker)
+    alice.expect("status", lambda event: "no connection to the broker" in event["text"])
+    alice.send(bob, ["queued"])
+    assert alice.expect("sent")["state"] == "queued"
+    broker.start()
+    bob.receives(alice, ["queued"])
+    alice.learns(bob, 1)
