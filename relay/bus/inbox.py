@@ -15,6 +15,12 @@ from relay.bus.message import Message, State
 from relay.bus.outbox import advance
 from relay.errors import LedgerError, MessageRefused
 
+KEEP_DAYS = 30
+"""Days for which settled messages are remembered, and with them the ids that are not taken twice."""
+
+_OLD = KEEP_DAYS * 86400 / 2
+"""Seconds; what was sent longer ago may have been forgotten. Half of them: the clocks of two hosts differ."""
+
 
 class InboxFull(LedgerError):
     """Too much waits for a receiver; its senders keep the rest, and try again."""
@@ -30,7 +36,8 @@ class Inbox:
         One that overtook another has no receipt before its turn has come, so that its sender goes on to
         publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is
         known already is not stored again, but its receipt is sent again: the sender seems to lack it.  One
-        that its sender dropped meanwhile is not taken.
+        that its sender dropped meanwhile is not taken, and one that may have been forgotten here (`prune`)
+        is uncertain.
 
         Raises InboxFull when `most` wait for the receiver: the message stays with its sender.
         """
@@ -42,11 +49,16 @@ class Inbox:
             dropped = db.execute(
                 f"SELECT 1 FROM outbox WHERE {same} AND state = 'expired'", (message.id, *pair)
             ).fetchone()
+            forgotten = False
             if dropped is None:
-                if most and _is_full(db, pair[:2], most) and not _is_known(db, message.id, pair):
-                    raise InboxFull(
-                        f"{most} messages wait for {message.to}; further ones stay with their senders."
-                    )
+                if not _is_known(db, message.id, pair):
+                    turn = _turn(db, (*pair, parcel.origin))
+                    forgotten = parcel.sequence < turn and message.time < self._db.now() - _OLD
+                    # What others wait for is refused only if these have their turn already.
+                    if most and _is_full(db, pair[:2], most, all=parcel.sequence > max(turn, parcel.base)):
+                        raise InboxFull(
+                            f"{most} messages wait for {message.to}; further ones stay with their senders."
+                        )
                 db.execute(
                     "INSERT INTO inbox (id, team, sender, sender_key, recipient, to_key, body, time, thread, "
                     "origin, sequence, reply_to, priority, channel, depth, expires, accepted, state) "
@@ -58,6 +70,11 @@ class Inbox:
                         *(message.priority.rank, message.channel, message.depth, expires, self._db.now()),
                     ),
                 )
+            if forgotten:
+                detail = "it came again, and may have been given to its receiver long ago"
+                where = (message.id, *pair)
+                db.execute(f"UPDATE inbox SET state = 'uncertain', detail = ? WHERE {same}", (detail, *where))
+                advance(db, same, where, State.UNCERTAIN, detail)
             released = _release(db, (*pair, parcel.origin), parcel.base)
             for each in released:
                 advance(db, same, (each.id, *pair), State.STORED)
@@ -176,14 +193,22 @@ class Inbox:
             )
 
 
-def _is_full(db: sqlite3.Connection, receiver: tuple[str, ...], most: int) -> bool:
-    """Whether `most` messages wait for (team, name)."""
+def _is_full(db: sqlite3.Connection, receiver: tuple[str, ...], most: int, *, all: bool) -> bool:
+    """Whether `most` messages wait for (team, name); all: also those whose turn has not come."""
     (waiting,) = db.execute(
-        "SELECT count(*) FROM "
-        "(SELECT 1 FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' LIMIT ?)",
-        (*receiver, most),
+        "SELECT count(*) FROM (SELECT 1 FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
+        "AND (? OR place IS NOT NULL) LIMIT ?)",
+        (*receiver, all, most),
     ).fetchone()
     return int(waiting) >= most
+
+
+def _turn(db: sqlite3.Connection, stream: tuple[str, str, str, str]) -> int:
+    """The sequence in (team, receiver, sender, origin) below which all have had their turn."""
+    row = db.execute(
+        "SELECT next FROM pairs WHERE team = ? AND to_key = ? AND sender_key = ? AND origin = ?", stream
+    ).fetchone()
+    return int(row[0]) if row else 1
 
 
 def _is_known(db: sqlite3.Connection, id: str, pair: tuple[str, str, str]) -> bool:
@@ -196,13 +221,13 @@ def _is_known(db: sqlite3.Connection, id: str, pair: tuple[str, str, str]) -> bo
 def _release(db: sqlite3.Connection, stream: tuple[str, str, str, str], base: int) -> list[Message]:
     """Give places to the messages of a stream that nothing before them holds back any more."""
     which = "team = ? AND to_key = ? AND sender_key = ? AND origin = ?"
-    row = db.execute(f"SELECT next FROM pairs WHERE {which}", stream).fetchone()
-    following = max(base, row[0] if row else 1)
+    turn = _turn(db, stream)
+    following = max(base, turn)
     while db.execute(
         f"SELECT 1 FROM inbox WHERE {which} AND sequence = ? LIMIT 1", (*stream, following)
     ).fetchone():
         following += 1
-    if row is None or following != row[0]:
+    if following != turn:
         db.execute(
             "INSERT INTO pairs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next",
             (*stream, following),

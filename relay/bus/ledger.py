@@ -16,14 +16,11 @@ from pathlib import Path
 from relay import names
 from relay.bus.channels import Channels
 from relay.bus.database import COLUMNS, Database, message_of
-from relay.bus.inbox import Inbox
+from relay.bus.inbox import KEEP_DAYS, Inbox
 from relay.bus.message import Message, State
 from relay.bus.outbox import Outbox, advance, unblock
 from relay.bus.registry import Registry
 from relay.errors import LedgerError
-
-KEEP_DAYS = 30
-"""Days for which settled messages are remembered, and with them the ids that are not taken twice."""
 
 
 @dataclass(frozen=True, slots=True)
