@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-agents check format bench clean
+.PHONY: help demo test test-agents check format bench bench-fleet clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -50,6 +50,9 @@ format: $(VENV)/.stamp  ## rewrite the code in the project's format
 
 bench: $(VENV)/.stamp  ## relay's speed, side by side with other programs
 	@$(BIN)/python -m benchmarks
+
+bench-fleet: $(VENV)/.stamp  ## how it grows: 10 to 500 simulated agents, 50 sessions, a soak; some six minutes
+	@$(BIN)/python -m benchmarks.fleet
 
 clean:  ## remove the virtual environments and caches
 	rm -rf $(VENV) .cache dist build

@@ -22,12 +22,12 @@ _IMPORTS = "import asyncio, sqlite3, aiomqtt, relay.session.process, time; print
 def memory(bench: Bench) -> list[Figure]:
     """Memory (PSS) of a session's process, with three of them running"""
     with idle_sessions(bench) as pids:
-        sizes = [_pss(pid) for pid in pids]
+        sizes = [pss(pid) for pid in pids]
     imports = subprocess.Popen([sys.executable, "-c", _IMPORTS], stdout=subprocess.PIPE)
     with imports:
         assert imports.stdout is not None
         imports.stdout.readline()
-        alone = _pss(imports.pid)
+        alone = pss(imports.pid)
         imports.kill()
     middle = statistics.median(sizes)
     return [
@@ -72,7 +72,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _pss(pid: int) -> float:
+def pss(pid: int) -> float:
     """Megabytes of memory, those shared with others in proportion (proc_pid_smaps_rollup(5))."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
         name, _, value = line.partition(":")

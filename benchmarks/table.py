@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 HEADINGS = ("what", "goal", "relay", "beside it", "ratio", "")
 
 
@@ -47,14 +46,15 @@ def markdown(figures: Sequence[Figure], machine: str) -> str:
     return "\n".join([*lines, "", f"{machine} Made by `make bench`."])
 
 
-def write(path: Path, block: str) -> None:
-    """Replace what stands between the markers in `path`; ValueError if they are not there."""
+def write(path: Path, block: str, name: str = "bench") -> None:
+    """Replace what stands between the markers of `name` in `path`; ValueError if they are not there."""
+    opening, closing = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     text = path.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise ValueError(f"{path} has no {BEGIN} ... {END}; put the two where the table is to stand.")
-    path.write_text(f"{before}{BEGIN}\n{block}\n{END}{after}", encoding="utf-8")
+        raise ValueError(f"{path} has no {opening} ... {closing}; put the two where the table is to stand.")
+    path.write_text(f"{before}{opening}\n{block}\n{closing}{after}", encoding="utf-8")
 
 
 def machine() -> str:

@@ -1,0 +1,149 @@
+"""What a fleet of one size is put through, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.bench import Bench
+from benchmarks.fleet.swarm import FILES_PER_AGENT, Swarm
+from benchmarks.footprint import cpu_seconds, pss
+
+CHAT_RATE = 100.0
+"""Messages a second of the whole fleet, so that sizes differ in size alone."""
+
+CHAT, BURST = 500, 2000
+"""Messages in all: at that rate, and as fast as everybody can."""
+
+IDLE_SECONDS = 6.0
+STORM_SECONDS = 90.0
+"""The longest that anything may take; a machine that is slower has too many agents on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Messages that were sent and injected: how many, seconds of each, how long all took, processor time."""
+
+    count: int
+    p50: float
+    p99: float
+    seconds: float
+    cpu: float
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.count / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """One size. Times in seconds, memory in megabytes (PSS), processor time in seconds of one core."""
+
+    size: int
+    connected: float
+    presence: float  # until everybody had heard of everybody
+    announced: int  # announcements that were heard until then, by all
+    idle_announced: float  # a second, by all
+    idle_cpu: float  # a second, of all with the broker
+    chat: Phase
+    burst: Phase
+    broadcast: Phase
+    agent_memory: float
+    broker_memory: float
+
+
+def measure(bench: Bench, size: int) -> Fleet:
+    """Put `size` agents through everything. TimeoutError when the machine is too slow for them."""
+    check_limits(size)
+    with Swarm(bench.env, size) as swarm:
+        swarm.ready(STORM_SECONDS)
+        broker = broker_pid(bench)
+        begun = time.monotonic()
+        connected = swarm.ask("connect", seconds=STORM_SECONDS)
+        seen = swarm.ask("see", seconds=STORM_SECONDS)
+        announced = _heard(swarm)
+        idle, idle_announced = _idle(swarm, broker)
+        per_agent = max(2, CHAT // size)
+        chat = _phase(swarm, broker, lambda: swarm.ask("chat", per_agent, CHAT_RATE / size, seconds=60))
+        per_agent = max(4, BURST // size)
+        burst = _phase(swarm, broker, lambda: swarm.ask("chat", per_agent, 1000, seconds=60))
+        broadcast = _phase(swarm, broker, lambda: [swarm.ask_first("broadcast", seconds=60)])
+        return Fleet(
+            size=size,
+            connected=max(map(max, connected)) - begun,
+            presence=max(map(max, seen)) - begun,
+            announced=announced,
+            idle_announced=idle_announced,
+            idle_cpu=idle,
+            chat=chat,
+            burst=burst,
+            broadcast=broadcast,
+            agent_memory=sum(map(pss, swarm.pids)) / size,
+            broker_memory=pss(broker),
+        )
+
+
+def check_limits(size: int) -> None:
+    """RuntimeError with what to do when a process here may not open enough files for `size` agents."""
+    needed = FILES_PER_AGENT * size + 100  # the broker's, who has them all, are fewer
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < needed:
+        raise RuntimeError(
+            f"{size} agents need {needed} open files, and a process may have {most}. "
+            f"Raise the limit (`ulimit -Hn {needed}` as root), or choose smaller fleets with --size."
+        )
+
+
+def broker_pid(bench: Bench) -> int:
+    """The process of the embedded broker in the bench's home."""
+    return int(json.loads(bench.relay("broker", "status", "--json"))["pid"])
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that `share` of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def _heard(swarm: Swarm) -> int:
+    return sum(swarm.ask("heard", seconds=STORM_SECONDS))
+
+
+def _cpu(swarm: Swarm, broker: int) -> float:
+    return sum(map(cpu_seconds, [*swarm.pids, broker]))
+
+
+def _idle(swarm: Swarm, broker: int) -> tuple[float, float]:
+    """Processor time and announcements, a second, while nothing is asked of anybody."""
+    heard, cpu, begun = _heard(swarm), _cpu(swarm, broker), time.monotonic()
+    time.sleep(IDLE_SECONDS)
+    seconds = time.monotonic() - begun
+    return (_cpu(swarm, broker) - cpu) / seconds, (_heard(swarm) - heard) / seconds
+
+
+def _phase(swarm: Swarm, broker: int, send: Callable[[], list[Any]]) -> Phase:
+    """What becomes of the messages that `send` sends; every one must be injected, once."""
+    cpu = _cpu(swarm, broker)
+    sent = send()
+    count = sum(accepted for _, accepted in sent)
+    deadline = time.monotonic() + STORM_SECONDS
+    while (injected := sum(swarm.ask("injected", seconds=STORM_SECONDS))) < count:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{count - injected} of {count} messages were not injected in time")
+        time.sleep(0.05)
+    taken = [each for worker in swarm.ask("take", seconds=STORM_SECONDS) for each in worker]
+    if len(taken) != count:
+        raise AssertionError(f"{count} messages were sent, and {len(taken)} injected")
+    delays = [delay for delay, _ in taken]
+    return Phase(
+        count=count,
+        p50=percentile(delays, 0.5),
+        p99=percentile(delays, 0.99),
+        seconds=max(at for _, at in taken) - min(begun for begun, _ in sent),
+        cpu=(_cpu(swarm, broker) - cpu) / count,
+    )

@@ -1,0 +1,100 @@
+"""Real sessions without a terminal: `relay wrap -d` of a line agent, all of which talk to all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.bench import Bench
+from benchmarks.fleet.phases import IDLE_SECONDS, STORM_SECONDS, broker_pid, percentile
+from benchmarks.footprint import cpu_seconds, pss
+
+_PACE = 0.015  # seconds between two directives, of different agents
+_LINE = re.compile(rb"^(\d+) .*number (\d+) said (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Times in seconds, memory in megabytes (PSS), processor time in seconds of one core."""
+
+    size: int
+    started: float  # all of them, one after the other
+    memory: float  # of a session's process
+    broker_memory: float
+    idle_cpu: float  # of a session, a second
+    count: int  # directives, from each to each other
+    p50: float  # from the directive on one's output to the line on the other's input
+    p99: float
+    seconds: float
+    cpu: float  # of all sessions and the broker, a directive
+
+
+def measure(bench: Bench, size: int, rounds: int) -> Sessions:
+    """Start `size` sessions, let them be idle, then talk: each to the next `rounds` ones."""
+    names = [f"s{number}" for number in range(size)]
+    begun = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        told = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        told.bind(str(bench.directory / "told"))
+        told.settimeout(STORM_SECONDS)
+        stack.callback(bench.relay, "stop", "--all", timeout=STORM_SECONDS)
+        for name in names:
+            bench.start(name, bench.program("agent", _orders(bench, name), bench.directory / "told"))
+        started = time.monotonic() - begun
+        pids = [int(each["pid"]) for each in json.loads(bench.relay("ps", "--json"))]
+        broker = broker_pid(bench)
+        time.sleep(2)  # the last ones have heard of all the others
+        before, begun = sum(map(cpu_seconds, pids)), time.monotonic()
+        time.sleep(IDLE_SECONDS)
+        idle = (sum(map(cpu_seconds, pids)) - before) / (time.monotonic() - begun) / size
+        before = sum(map(cpu_seconds, [*pids, broker]))
+        delays, seconds = _talk(bench, names, told, rounds)
+        used = sum(map(cpu_seconds, [*pids, broker])) - before
+        return Sessions(
+            size=size,
+            started=started,
+            memory=sum(map(pss, pids)) / size,
+            broker_memory=pss(broker),
+            idle_cpu=idle,
+            count=len(delays),
+            p50=percentile(delays, 0.5),
+            p99=percentile(delays, 0.99),
+            seconds=seconds,
+            cpu=used / len(delays),
+        )
+
+
+def _orders(bench: Bench, name: str) -> Path:
+    return bench.directory / f"{name}.orders"
+
+
+def _talk(bench: Bench, names: list[str], told: socket.socket, rounds: int) -> tuple[list[float], float]:
+    """Seconds of each message, and of all. AssertionError when one comes twice or not at all."""
+    expected = rounds * len(names)
+
+    def speak() -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as orders:
+            for number in range(expected):
+                one, step = number % len(names), number // len(names) + 1
+                text = f"@relay:{names[(one + step) % len(names)]} number {number} said {{now}}\n"
+                orders.sendto(text.encode(), str(_orders(bench, names[one])))
+                time.sleep(_PACE)
+
+    begun = time.monotonic()
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    delays: dict[int, float] = {}
+    while len(delays) < expected:
+        if found := _LINE.match(told.recv(1 << 16)):
+            read, number, said = map(int, found.groups())
+            if number in delays:
+                raise AssertionError(f"message {number} was read twice")
+            delays[number] = (read - said) / 1e9
+    speaker.join()
+    return list(delays.values()), time.monotonic() - begun
