@@ -10,10 +10,11 @@ from urllib.parse import quote
 import pytest
 from couriers import Agent, eventually, running
 
-from relay.bus import broker, courier, presence, topics
+from relay.bus import broker, courier, presence, publisher, substitutes, topics
 from relay.bus.channels import CATCH_UP
 from relay.bus.ledger import Ledger
 from relay.bus.message import State
+from relay.bus.posting import post
 from relay.bus.transport import Inbound
 from relay.home import Home
 
@@ -108,5 +109,32 @@ def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives
             async with running(Agent(home, "Bob")) as bob:
                 assert [m.body for m in await bob.receive(CATCH_UP)] == many[7:]
                 assert len(bob.courier.waiting()) == CATCH_UP
+
+    asyncio.run(scenario())
+
+
+def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person has no session: others of the home publish, and hear that the member is back."""
+    monkeypatch.setattr(substitutes, "LOOK", 3600.0)
+    monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
+
+    async def scenario() -> None:
+        bobs = url(home, "Bob")
+        with Ledger(home.ledger) as ledger:
+            async with running(Agent(home, "Alice")) as alice:
+                async with running(Agent(far, "Bob", url=bobs)) as bob:
+                    bob.courier.join("ops")
+                    await alice.sees("Bob")
+                    await eventually(lambda: ledger.channels.of("default", "Bob") == ["ops"])
+                    post(ledger, "default", "you", "#ops", "one")
+                    alice.courier.drain()
+                    assert [m.body for m in await bob.receive()] == ["one"]
+                await alice.sees("Bob", online=False)
+                post(ledger, "default", "you", "#ops", "two")
+                alice.courier.drain()
+                async with running(Agent(far, "Bob", url=bobs)) as bob:
+                    assert [m.body for m in await bob.receive()] == ["two"]
 
     asyncio.run(scenario())
