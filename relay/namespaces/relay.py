@@ -1,4 +1,4 @@
-"""`@relay:Bob text` and `@relay:* text`: messages to other agents."""
+"""`@relay:Bob text`, `@relay:#ops text` and `@relay:* text`: messages to other agents."""
 
 from __future__ import annotations
 
