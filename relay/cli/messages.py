@@ -145,7 +145,7 @@ def _remarks(message: Message) -> Iterator[str]:
     if message.channel:
         yield f"#{one_line(message.channel, 20)}"
     if message.reply_to:
-        yield f"in reply to {one_line(message.reply_to, 8)}"
+        yield f"in reply to {one_line(message.reply_to[:8], 8)}"
     if message.detail:
         yield one_line(message.detail, 60)
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from injection.ptyagent import fake, running
+from injection.ptyagent import PtyAgent, fake, running
 from relay.bus.courier import Courier
 from relay.bus.ledger import Ledger
-from relay.bus.message import Message
+from relay.bus.message import Message, Priority
 from relay.home import Home
+from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
 from relay.journal import Journal
-from relay.session.mail import Mail
+from relay.session.mail import WINDOW, Mail
 from session.puppet import Puppet, messages
 from support import Relay, wait_until
 
@@ -29,10 +31,6 @@ def asking(relay: Relay) -> Puppet:
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     return bob
-
-
-def notice(text: str, *, wakes: bool) -> Injection:
-    return Injection(text, text, "relay", "notice", wakes)
 
 
 def test_a_locked_ledger_delays_messages_and_changes_nothing_in_their_order(relay: Relay) -> None:
@@ -75,89 +73,174 @@ def test_how_a_message_reached_its_receiver_is_written_down(relay: Relay) -> Non
     assert (entry["route"], entry["role"], entry["verified"]) == ("typed", "user", "echo")
 
 
-def test_a_message_in_a_hooks_reply_is_settled_as_what_became_of_it(home: Path, tmp_path: Path) -> None:
-    """Not passed on: it waits again. Passed on: it is injected, natively. Neither is known: uncertain."""
+class Desk:
+    """Mail of an agent under a PTY, and the ledger behind it."""
+
+    def __init__(self, place: Home, agent: PtyAgent) -> None:
+        self.place = place
+        self.agent = agent
+        self.told: list[str] = []
+        self.courier = Courier(
+            place, "default", "Bob", on_message=print, on_outcome=print, on_status=self.told.append
+        )
+        self.received: list[events.Event] = []
+        self.mail = Mail(
+            self.courier,
+            agent.injector,
+            deque(),
+            Journal(place.journal, "id", "Bob", self.told.append),
+            fire=self.received.append,
+            tell_agent=lambda text, *, wakes: Injection(text, text, "relay", "notice", wakes),
+            tell_person=self.told.append,
+            tell_held=self.told.append,
+        )
+        agent.begin, agent.end_of = self.mail.typing, self.mail.typed
+
+    def arrive(self, *bodies: str, priority: Priority = Priority.NORMAL) -> list[Message]:
+        """Have them in the ledger, as another process would."""
+        with Ledger(self.place.ledger) as ledger:
+            for body in bodies:
+                ledger.outbox.send("default", "Alice", ["Bob"], body, priority=priority)
+            parcels = ledger.outbox.claim("default", "Alice", lambda *_: None, len(bodies))
+            return [message for parcel in parcels for message in ledger.inbox.store("default", parcel)]
+
+    def states(self) -> list[tuple[str, str | None, str | None]]:
+        with Ledger(self.place.ledger) as ledger:
+            found = [entry.message for entry in ledger.messages()]
+        return [(str(each.state), each.route, each.role) for each in found]
+
+    def alter(self, statement: str) -> None:
+        with sqlite3.connect(self.place.ledger) as other:
+            other.execute(statement)
+        other.close()
+
+    def carry(self) -> list[str]:
+        """Have the agent's hooks pass on what one reply takes."""
+        taken = self.agent.injector.take(9_000)
+        for injection in taken:
+            self.agent.injector.delivered(injection, Outcome(Result.INJECTED, role="system"))
+        return [injection.text for injection in taken]
+
+
+def at_desk(home: Path, tmp_path: Path, program: list[str], scene: Callable[[Desk], Awaitable[None]]) -> None:
+    """Run `scene` with an agent that runs `program`."""
     place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
 
     async def main() -> None:
-        courier = Courier(place, "default", "Bob", on_message=print, on_outcome=print, on_status=print)
-        async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
-            mail = Mail(
-                courier,
-                agent.injector,
-                deque(),
-                Journal(place.journal, "id", "Bob", print),
-                fire=lambda event: None,
-                tell_agent=notice,
-                tell_person=print,
-                tell_held=print,
-            )
-            agent.begin, agent.end_of = mail.typing, mail.typed
-            with Ledger(place.ledger) as ledger:
-                for body in ("one", "two"):
-                    ledger.outbox.send("default", "Alice", ["Bob"], body)
-                for parcel in ledger.outbox.claim("default", "Alice", lambda *_: None, 2):
-                    ledger.inbox.store("default", parcel)
-            mail.collect()
-            taken = agent.injector.take(1_000)
-            assert [each.text for each in taken] == ["one", "two"] and courier.waiting() == []
-            agent.injector.put_back(taken)
-            assert [message.body for message in courier.waiting()] == ["one", "two"]
-            one, two = agent.injector.take(1_000)
-            agent.injector.delivered(one, Outcome(Result.INJECTED, role="system"))
-            agent.injector.delivered(two, Outcome(Result.UNCERTAIN, "it died"))
-            with Ledger(place.ledger) as ledger:
-                known = [entry.message for entry in ledger.messages()]
-            assert [(each.state, each.route, each.role) for each in known] == [
-                ("injected", "native", "system"),
-                ("uncertain", "native", None),
-            ]
-            assert courier.waiting() == []
+        async with running(program, tmp_path) as agent:
+            await scene(Desk(place, agent))
 
     asyncio.run(main())
+
+
+DIALOG = fake("tui", "paste", "dialog")
+
+
+def test_a_message_in_a_hooks_reply_is_settled_as_what_became_of_it(home: Path, tmp_path: Path) -> None:
+    """Not passed on: it waits again. Passed on: it is injected, natively. Neither is known: uncertain."""
+
+    async def scene(desk: Desk) -> None:
+        injector, courier = desk.agent.injector, desk.courier
+        desk.arrive("one", "two")
+        desk.mail.collect()
+        taken = injector.take(1_000)
+        assert [each.text for each in taken] == ["one", "two"] and courier.waiting() == []
+        injector.put_back(taken)
+        assert [message.body for message in courier.waiting()] == ["one", "two"]
+        one, two = injector.take(1_000)
+        injector.delivered(one, Outcome(Result.INJECTED, role="system"))
+        injector.delivered(two, Outcome(Result.UNCERTAIN, "it died"))
+        assert desk.states() == [("injected", "native", "system"), ("uncertain", "native", None)]
+        assert courier.waiting() == []
+
+    at_desk(home, tmp_path, DIALOG, scene)
 
 
 def test_what_waits_is_collected_as_soon_as_the_ledger_can_be_read(home: Path, tmp_path: Path) -> None:
     """What comes meanwhile does not overtake it."""
-    place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
-    told: list[str] = []
 
-    def arrive(body: str) -> Message:
-        with Ledger(place.ledger) as ledger:
-            ledger.outbox.send("default", "Alice", ["Bob"], body)
-            (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
-            (message,) = ledger.inbox.store("default", parcel)
-        return message
+    async def scene(desk: Desk) -> None:
+        agent = desk.agent
+        desk.arrive("first")
+        desk.alter("ALTER TABLE inbox RENAME TO away")
+        desk.mail.collect()
+        assert "no such table" in desk.told[-1]
+        desk.alter("ALTER TABLE away RENAME TO inbox")
+        (second,) = desk.arrive("second")
+        desk.mail.arrived(second)
+        assert await agent.ended(2) == ["injected"] * 2
+        await agent.until(lambda: "second" in agent.received())
+        assert agent.received().index("first") < agent.received().index("second")
+        assert len(desk.told) == 1
+        assert desk.courier.waiting() == []
 
-    def alter(statement: str) -> None:
-        with sqlite3.connect(place.ledger) as other:
-            other.execute(statement)
-        other.close()
+    at_desk(home, tmp_path, fake("lines"), scene)
 
-    async def main() -> None:
-        courier = Courier(place, "default", "Bob", on_message=print, on_outcome=print, on_status=told.append)
-        async with running(fake("lines"), tmp_path) as agent:
-            mail = Mail(
-                courier,
-                agent.injector,
-                deque(),
-                Journal(place.journal, "id", "Bob", told.append),
-                fire=lambda event: None,
-                tell_agent=notice,
-                tell_person=told.append,
-                tell_held=told.append,
-            )
-            agent.begin, agent.end_of = mail.typing, mail.typed
-            arrive("first")
-            alter("ALTER TABLE inbox RENAME TO away")
-            mail.collect()
-            assert "no such table" in told[-1]
-            alter("ALTER TABLE away RENAME TO inbox")
-            mail.arrived(arrive("second"))
-            assert await agent.ended(2) == ["injected"] * 2
-            await agent.until(lambda: "second" in agent.received())
-            assert agent.received().index("first") < agent.received().index("second")
-            assert len(told) == 1
-            assert courier.waiting() == []
 
-    asyncio.run(main())
+def test_of_many_that_wait_the_injector_has_a_window_and_every_urgent_one(home: Path, tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        bodies = [f"{n}" for n in range(3 * WINDOW)]
+        desk.arrive(*bodies)
+        desk.mail.collect()
+        injector = desk.agent.injector
+        assert injector.pending == len(desk.received) == WINDOW
+        for message in desk.arrive("later", "last"):
+            desk.mail.arrived(message)
+        for message in desk.arrive("now", "and this", priority=Priority.URGENT):
+            desk.mail.arrived(message)
+        assert injector.pending == WINDOW + 2
+        carried: list[str] = []
+        while texts := desk.carry():
+            carried += texts
+            assert injector.pending <= WINDOW
+        assert carried == ["now", "and this", *bodies, "later", "last"]
+        assert len(desk.received) == len(carried)
+        assert set(desk.states()) == {("injected", "native", "system")}
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
+def test_what_nobody_told_of_is_found_in_its_order(home: Path, tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        desk.mail.look()
+        assert desk.agent.injector.pending == 0  # not before the session has begun
+        desk.mail.collect()
+        desk.arrive("behind its back", "and another")
+        desk.mail.look()
+        assert desk.carry() == ["behind its back", "and another"]
+        desk.arrive("forgotten")
+        for message in desk.arrive("told of"):
+            desk.mail.arrived(message)
+        assert desk.carry() == ["forgotten", "told of"]
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
+def test_an_end_that_the_ledger_did_not_take_is_noted_later(home: Path, tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        desk.arrive("one")
+        desk.mail.collect()
+        (taken,) = desk.agent.injector.take(1_000)
+        desk.alter("ALTER TABLE inbox RENAME TO away")
+        desk.agent.injector.delivered(taken, Outcome(Result.INJECTED, role="system"))
+        assert "is injected, and nobody learns it before" in desk.told[-1]
+        desk.mail.look()
+        desk.alter("ALTER TABLE away RENAME TO inbox")
+        assert desk.states() == [("stored", None, None)]
+        desk.mail.look()
+        assert desk.states() == [("injected", "native", "system")]
+        assert desk.agent.injector.pending == 0
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
+def test_an_idle_receiver_is_woken_for_what_appears_in_the_ledger(relay: Relay) -> None:
+    """As after a session that was killed between storing a message and giving it to its agent."""
+    bob = Puppet(relay, "Bob").wrap()
+    relay("send", "--wait", "20", "Bob", "hello")
+    with Ledger(Home.from_env(relay.environment).ledger) as ledger:
+        ledger.outbox.send("default", "Alice", ["Bob"], "behind its back")
+        for parcel in ledger.outbox.claim("default", "Alice", lambda *_: None, 1):
+            ledger.inbox.store("default", parcel)
+    bob.hears("behind its back")
+    wait_until(lambda: states(relay) == ["injected"] * 2)

@@ -1,0 +1,209 @@
+"""What became of a message: for whoever sent it, waits for it, or answers it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relay.bus.message import Message, State
+from relay.injection.injection import Injection
+from relay.session.receipts import Receipts
+from session.puppet import Puppet, messages, project
+from support import Relay, wait_until
+
+
+class Told:
+    """What the agent and the person were told."""
+
+    def __init__(self) -> None:
+        self.agent: list[Injection] = []
+        self.person: list[str] = []
+        self.receipts = Receipts(self._tell, self.person.append)
+
+    def _tell(self, text: str, *, wakes: bool) -> Injection:
+        injection = Injection(f"notice {len(self.agent)}", text, "relay", "notice", wakes)
+        self.agent.append(injection)
+        return injection
+
+    def texts(self) -> list[str]:
+        return [injection.text for injection in self.agent]
+
+
+numbers = itertools.count(1)
+
+
+def message(to: str = "Bob", state: State = State.SENT, detail: str | None = None, depth: int = 1) -> Message:
+    return Message(f"m{next(numbers)}", "Alice", to, "text", 0.0, state, detail=detail, depth=depth)
+
+
+def test_whoever_waits_learns_the_end_of_each() -> None:
+    async def main() -> None:
+        told = Told()
+        to_bob, to_carol, to_you = message(), message("Carol"), message("you", State.STORED)
+        waiting = asyncio.ensure_future(told.receipts.wait([to_bob, to_carol, to_you], 60))
+        await asyncio.sleep(0)
+        told.receipts.settled(replace(to_bob, state=State.STORED))
+        told.receipts.settled(replace(to_carol, state=State.REJECTED, detail="no text"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        told.receipts.settled(replace(to_bob, state=State.INJECTED))
+        assert [str(each.state) for each in await waiting] == ["injected", "rejected", "stored"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("state", "seconds"), [(State.HELD, 60.0), (State.STORED, 0.0)])
+def test_waiting_ends_when_the_person_must_decide_or_the_time_is_over(state: State, seconds: float) -> None:
+    one = message(state=state)
+    assert asyncio.run(Told().receipts.wait([one], seconds)) == [one]
+
+
+def test_what_does_not_arrive_is_told_and_more_of_it_is_gathered() -> None:
+    told = Told()
+    sent = [message(depth=n) for n in range(4)]
+    for each in sent:
+        told.receipts.settled(replace(each, state=State.EXPIRED, detail="its receiver did not come in time"))
+    told.receipts.settled(replace(message(), state=State.INJECTED))
+    told.receipts.settled(replace(message("Carol"), state=State.UNCERTAIN))
+    ids = [each.id for each in sent]
+    assert told.texts()[0] == f"Your message to Bob ({ids[0]}) is expired: its receiver did not come in time"
+    assert len(told.texts()) == 2
+    assert told.receipts.depth(told.agent[0]) == 0
+    told.receipts.given(told.agent[0])
+    assert told.texts()[2] == (
+        f"3 more of your messages to Bob are expired, the last of them {ids[3]}: "
+        "its receiver did not come in time"
+    )
+    assert told.receipts.depth(told.agent[2]) == 3
+    told.receipts.given(told.agent[2])
+    assert len(told.texts()) == 3 and told.receipts.depth(told.agent[2]) is None
+
+
+def test_what_is_held_is_told_once_for_each_receiver_until_one_goes_through() -> None:
+    told = Told()
+    held: Callable[[str], Message] = lambda to: message(to, State.HELD, "a storm")  # noqa: E731
+    told.receipts.sent([held("Bob")])
+    told.receipts.sent([held("Bob"), held("Carol")])
+    assert told.texts() == [
+        "Your messages to Bob are held: a storm. The person decides.",
+        "Your messages to Carol are held: a storm. The person decides.",
+    ]
+    assert len(told.person) == 2 and "`relay release --all`" in told.person[0]
+    assert not any(injection.wakes for injection in told.agent)
+    told.receipts.sent([message("Bob", State.QUEUED)])
+    told.receipts.sent([held(to) for to in ("Bob", "Carol", "Dan", "Eve", "Fay")])
+    assert (
+        told.texts()[2] == "Your messages to Bob, Dan, Eve and 1 other are held: a storm. The person decides."
+    )
+
+
+def test_each_step_is_printed_and_a_wait_that_is_over_says_so(relay: Relay) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    bob.say("Install? [Y/n] ", end="")
+    wait_until(lambda: bob.state() == "prompting")
+    done = relay("send", "--wait", "2", "Bob", "hello", check=False)
+    assert (done.returncode, "was given" in done.stdout) == (1, False)
+    assert "has arrived" in done.stdout.splitlines()[-1]
+    assert "Not there after 2 s." in done.stderr
+    bob.say("\nNo answer; going on.")
+    done = relay("send", "--wait", "20", "Bob", "again")
+    assert "was given to Bob." in done.stdout.splitlines()[-1] and done.stderr == ""
+    done = relay("send", "--wait", "20", "Bob", "\u200b", check=False)
+    assert (done.returncode, "could not be given to Bob" in done.stdout) == (1, True)
+
+
+def test_a_handler_waits_for_what_becomes_of_its_message(relay: Relay) -> None:
+    folder = project(
+        relay,
+        "from relay import pattern\n\n"
+        '@pattern("ask")\n'
+        "async def ask(target, message, ctx):\n"
+        "    (sent,) = await ctx.relay.send(target, message, wait=20, priority='urgent', thread='asked')\n"
+        '    return {"inject": f"{sent.to}: {sent.state} {sent.route} {sent.thread} {sent.priority}"}\n',
+    )
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    bob = Puppet(relay, "Bob").wrap()
+    alice.say("@ask:Bob are you there?")
+    alice.hears("Bob: injected typed asked urgent")
+    assert bob.texts() == [("Alice", "are you there?")]
+
+
+def test_an_answer_names_what_it_answers_and_keeps_its_thread(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    bob = Puppet(relay, "Bob").wrap()
+    relay("send", "--wait", "20", "--thread", "build", "Alice", "begin")
+    alice.say("@relay:Bob a question\n@relay:you it has begun")
+    bob.hears("a question")
+    bob.say("@relay:Alice an answer")
+    alice.hears("an answer")
+    by_body = {row["body"]: row for row in messages(relay)}
+    begin, question, answer, begun = (
+        by_body[body] for body in ("begin", "a question", "an answer", "it has begun")
+    )
+    assert (question["reply_to"], question["thread"]) == (None, None)
+    assert (answer["reply_to"], answer["thread"]) == (question["id"], question["id"])
+    assert (begun["reply_to"], begun["thread"]) == (begin["id"], "build")
+    relay("send", "--low", "--reply-to", answer["id"][:8], "--expires", "60", "Bob", "thanks")
+    thanks = messages(relay)[-1]
+    assert (thanks["reply_to"], thanks["thread"]) == (answer["id"], question["id"])
+    assert thanks["priority"] == "low" and thanks["expires"]
+    assert f"thanks  [low]  [in reply to {answer['id'][:8]}]" in relay("messages").stdout
+
+
+def test_the_urgent_goes_first_also_from_an_agents_shell(relay: Relay, tmp_path: Path) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    bob.say("Install? [Y/n] ", end="")
+    wait_until(lambda: bob.state() == "prompting")
+    relay("send", "Bob", "normal")
+    script = tmp_path / "agent.sh"
+    script.write_text(f"{sys.executable} -m relay send --urgent Bob stop > {tmp_path}/sent\nexec cat\n")
+    relay("wrap", "-d", "-n", "Alice", "sh", script)
+    wait_until(lambda: len(messages(relay, "--state", "stored")) == 2)
+    bob.say("\nNo answer; going on.")
+    bob.hears("normal")
+    assert bob.texts() == [("Alice", "stop"), ("the person", "normal")]
+
+
+def test_a_message_that_did_not_arrive_goes_to_another(relay: Relay) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    relay("stop", "Bob")
+    relay("send", "Bob", "read this")
+    robert = Puppet(relay, "Robert").wrap()
+    (lost,) = messages(relay)
+    done = relay("retry", lost["id"], "--to", "Robbert", check=False)
+    assert (done.returncode, "Did you mean Robert?" in done.stderr) == (1, True)
+    assert "is sent again to Robert as" in relay("retry", lost["id"], "--to", "robert").stdout
+    robert.hears("read this")
+    wait_until(lambda: [m["state"] for m in messages(relay)] == ["expired", "injected"])
+    (bob.folder / "strings").unlink()
+    bob.wrap()
+    relay("send", "--wait", "20", "Bob", "welcome back")
+    assert bob.texts() == [("the person", "welcome back")]
+
+
+def test_messages_are_followed_through_all_their_states(relay: Relay) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    bob.say("Install? [Y/n] ", end="")
+    wait_until(lambda: bob.state() == "prompting")
+    with subprocess.Popen(
+        [*relay.command, "messages", "-f", "--json", "--state", "injected"],
+        env=relay.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as follower:
+        assert follower.stdout is not None
+        try:
+            relay("send", "Bob", "followed")
+            bob.say("\nNo answer; going on.")
+            row = json.loads(follower.stdout.readline())
+            assert (row["body"], row["state"], row["reply_to"]) == ("followed", "injected", None)
+        finally:
+            follower.kill()
