@@ -34,8 +34,9 @@ ECHO_SECONDS = 10.0
 """Until the broker has brought a newcomer its own claim; otherwise the connection is of no use."""
 
 QUIET_SECONDS = 0.3
-"""How long a newcomer listens after that where the broker knows of no holder: at least, and three times what
-its own claim took to come back."""
+"""How long a newcomer listens where the broker knows of no holder, beside what its claim took to come back:
+long enough for another newcomer's answer over a link like its own.  Should that be slower, it hears the
+announcement instead."""
 
 OBJECTION_SECONDS = 10.0
 """How long it listens where the broker believes in a holder.  One that lives needs two passages: a second on
@@ -92,7 +93,7 @@ async def contend(transport: Transport, team: str, claim: Claim, announcement: b
     topic, payload = topics.presence(team, claim.name), encode(claim)
     now = asyncio.get_running_loop().time
     await transport.subscribe(topic, 1)
-    began, echoed, quiet = now(), None, QUIET_SECONDS
+    began, echoed, quiet = now(), None, 0.0
     holder: str | None = None  # the session that the broker believes to be there
     answered: set[str] = set()
     try:
@@ -106,7 +107,7 @@ async def contend(transport: Transport, team: str, claim: Claim, announcement: b
                     case Claim(session=claim.session):
                         if echoed is None:
                             echoed = now()
-                            quiet = max(quiet, 3 * (echoed - began))
+                            quiet = QUIET_SECONDS + echoed - began
                     case Claim() as rival:
                         if claim.yields_to(rival):
                             raise _in_use(team, claim.name, rival.host)

@@ -38,7 +38,7 @@ class Mosquitto:
             "persistence true\n"
             f"persistence_location {directory}/\n"
             "autosave_interval 1\nautosave_on_changes true\n"
-            "max_queued_messages 0\n"
+            "max_queued_messages 0\nset_tcp_nodelay true\n"
             "log_dest stderr\n" + (f"user {'root' if os.getuid() == 0 else ''}\n" if os.getuid() == 0 else "")
         )
 
