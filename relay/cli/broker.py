@@ -33,16 +33,16 @@ from relay.text import count
 
 _NEXT = {
     "mosquitto": """\
-Next, on the broker's host:
+Next, on the broker's host (config/mosquitto/mosquitto.conf of relay is a whole example):
   chown -R mosquitto: {directory}
   in mosquitto.conf:  allow_anonymous false
                       password_file {directory}/passwords
                       acl_file {directory}/acl
   kill -HUP the running mosquitto, which reads both files anew""",
     "nats": """\
-Next, on the broker's host:
-  in nats-server.conf:  include {directory}/relay.conf
-                        (and no other `authorization` or `accounts`; it needs server_name, jetstream and mqtt)
+Next, on the broker's host (config/nats/nats-server.conf of relay is a whole example):
+  in nats-server.conf:  include "relay.conf"
+                        with its path from that file's directory; and no other `authorization`
   nats-server --signal reload""",
 }
 

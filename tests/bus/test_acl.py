@@ -1,0 +1,228 @@
+"""The access lists that relay writes, and the rows that tell whether a broker's holds: on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from couriers import Agent, running
+
+from guarded import GuardedMosquitto
+from relay.bus import acl, broker
+from relay.bus.credentials import Credentials
+from relay.bus.probe import probe
+from relay.bus.verdict import CLAIMS, Verdict
+from relay.errors import BrokerError
+from relay.home import Home
+from support import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+ALICE = Credentials("default", "alice", "alice's password")
+BOB = Credentials("default", "bob~b", "bob's: password")
+CAROL = Credentials("web", "carol", "carol's password")
+TEAM = [ALICE, BOB, CAROL]
+PASSWORDS = acl.mosquitto_passwords(TEAM)
+
+
+def tried(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Verdict, str]]:
+    """What the rows say of the broker at `url`, by their keys."""
+    rows = asyncio.run(probe(broker.external(url), agents, native=native))
+    assert [row.key for row in rows] == [key for key in CLAIMS if key in {row.key for row in rows}]
+    return {row.key: (row.verdict, row.detail) for row in rows}
+
+
+def broken(rows: dict[str, tuple[Verdict, str]]) -> set[str]:
+    return {key for key, (verdict, _) in rows.items() if verdict is Verdict.BROKEN}
+
+
+def test_every_row_holds_on_mosquitto_with_our_list(tmp_path: Path) -> None:
+    with GuardedMosquitto(tmp_path, acl.mosquitto(TEAM), PASSWORDS) as mosquitto:
+        rows = tried(mosquitto.url)
+    assert {key: verdict for key, (verdict, _) in rows.items()} == dict.fromkeys(CLAIMS, Verdict.HOLDS), rows
+
+
+def test_agents_talk_under_our_list(home: Home, tmp_path: Path) -> None:
+    agents = [broker.credentials(home, "default", name) for name in ("Alice", "Bob.B")]
+    files = acl.mosquitto(agents), acl.mosquitto_passwords(agents)
+
+    async def scenario(url: str) -> None:
+        async with (
+            running(Agent(home, "Alice", url=url)) as alice,
+            running(Agent(home, "Bob.B", url=url)) as bob,
+        ):
+            await alice.sees("Bob.B")
+            alice.courier.send("Bob.B", "within our rights")
+            assert [m.body for m in await bob.receive()] == ["within our rights"]
+
+    with GuardedMosquitto(tmp_path / "mosquitto", *files) as mosquitto:
+        asyncio.run(scenario(mosquitto.url))
+
+
+def test_no_row_of_rights_holds_without_a_list(tmp_path: Path) -> None:
+    with GuardedMosquitto(tmp_path, None, PASSWORDS) as mosquitto:
+        rows = tried(mosquitto.url)
+    assert broken(rows) == {"publish", "inbox", "wildcard", "presence", "will", "team", "internals"}, rows
+    with GuardedMosquitto(tmp_path / "open", None, None) as mosquitto:
+        rows = tried(mosquitto.url)
+    assert {"anonymous", "publish", "inbox"} <= broken(rows)
+
+
+OWN_INBOX = "read relay/v1/default/agents/alice/inbox/+"
+AS_ALICE = "write relay/v1/default/agents/+/inbox/alice"
+
+# What is wrong with the list: a text of it, by what it is replaced, and the rows that tell of it.
+WEAKER = {
+    "writes under any name": (AS_ALICE, "write relay/v1/default/agents/+/inbox/+", {"publish", "will"}),
+    "writes as one other": (
+        AS_ALICE,
+        f"{AS_ALICE}\ntopic write relay/v1/default/agents/+/inbox/bob~b",
+        {"publish", "will"},
+    ),
+    "announces anybody": (
+        "write relay/v1/default/presence/alice",
+        "write relay/v1/default/presence/+",
+        {"presence", "will"},
+    ),
+    "reads another's inbox": (OWN_INBOX, "read relay/v1/default/agents/+/inbox/+", {"inbox", "wildcard"}),
+    "reads all of its team": (OWN_INBOX, "read relay/v1/default/#", {"inbox", "wildcard"}),
+    "sees the other team": (
+        "user web/carol\n",
+        "user web/carol\ntopic read relay/v1/default/presence/+\n",
+        {"team"},
+    ),
+    "writes to the other team": (
+        "user web/carol\n",
+        "user web/carol\ntopic write relay/v1/default/agents/+/inbox/carol\n",
+        {"team"},
+    ),
+    "reads the broker's own": (
+        "user default/alice\n",
+        "user default/alice\ntopic read $SYS/#\n",
+        {"internals"},
+    ),
+    "a line for everybody": (
+        "user default/alice\n",
+        "pattern readwrite relay/#\nuser default/alice\n",
+        {"publish", "inbox", "wildcard", "presence", "will", "team"},
+    ),
+}
+
+
+@pytest.mark.parametrize("weakness", WEAKER)
+def test_each_weakness_is_noticed_in_its_row(tmp_path: Path, weakness: str) -> None:
+    old, new, rows = WEAKER[weakness]
+    text = acl.mosquitto(TEAM)
+    assert text.count(old) == 1
+    with GuardedMosquitto(tmp_path, text.replace(old, new), PASSWORDS) as mosquitto:
+        found = tried(mosquitto.url)
+    assert broken(found) == rows, found
+
+
+def grants(user: str) -> list[str]:
+    block = acl.mosquitto(TEAM).partition(f"user {user}\n")[2]
+    return block.partition("\n\n")[0].splitlines()
+
+
+@pytest.mark.parametrize("line", grants("default/alice"))
+def test_each_right_that_is_missing_is_noticed(tmp_path: Path, line: str) -> None:
+    text = acl.mosquitto(TEAM)
+    assert line in text
+    with GuardedMosquitto(tmp_path, text.replace(line + "\n", "", 1), PASSWORDS) as mosquitto:
+        verdict, detail = tried(mosquitto.url)["own"]
+    assert verdict is Verdict.BROKEN
+    assert "alice" in detail
+
+
+def test_a_shared_login_is_said_to_hold_nothing(tmp_path: Path) -> None:
+    shared = Credentials("the", "team", "secret")
+    with GuardedMosquitto(tmp_path, None, acl.mosquitto_passwords([shared])) as mosquitto:
+        rows = tried(mosquitto.url.replace("//", "//the%2Fteam:secret@"), [])
+    assert {"publish", "inbox", "presence", "will", "session", "team"} <= broken(rows)
+    assert rows["publish"][1].startswith("all log in as the user in the URL")
+    assert rows["anonymous"][0] is Verdict.HOLDS
+
+
+def test_one_team_alone_cannot_tell_of_others(tmp_path: Path) -> None:
+    with GuardedMosquitto(tmp_path, acl.mosquitto(TEAM), PASSWORDS) as mosquitto:
+        rows = tried(mosquitto.url, [ALICE, BOB])
+    assert rows["team"][0] is Verdict.UNPROVED
+    assert not broken(rows)
+
+
+def test_a_login_that_is_refused_and_a_broker_that_is_away_are_said(tmp_path: Path) -> None:
+    with GuardedMosquitto(tmp_path, acl.mosquitto(TEAM), acl.mosquitto_passwords([ALICE])) as mosquitto:
+        with pytest.raises(BrokerError, match="refuses the login"):
+            tried(mosquitto.url)
+        url = mosquitto.url
+    with pytest.raises(BrokerError, match="no connection to the broker"):
+        tried(url)
+
+
+class NatsServer:
+    """An nats-server of somebody's own, that includes what relay writes."""
+
+    def __init__(self, directory: Path, users: str) -> None:
+        with contextlib.ExitStack() as stack:
+            probes = [stack.enter_context(socket.socket()) for _ in range(2)]
+            for probe_ in probes:
+                probe_.bind(("127.0.0.1", 0))
+            self.native, port = (int(probe_.getsockname()[1]) for probe_ in probes)
+        self.url = f"mqtt://127.0.0.1:{port}"
+        (directory / "relay.conf").write_text(users)
+        (directory / "nats-server.conf").write_text(
+            f"server_name: team\nhost: 127.0.0.1\nport: {self.native}\n"
+            f'jetstream: {{ store_dir: "{directory}/data" }}\n'
+            f"mqtt: {{ host: 127.0.0.1, port: {port} }}\ninclude relay.conf\n"
+        )
+        with open(directory / "log", "wb") as log:
+            self._process = subprocess.Popen(
+                [broker.binary(), "-c", directory / "nats-server.conf"], stderr=log, stdout=log
+            )
+        wait_until(lambda: b"Server is ready" in (directory / "log").read_bytes())
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[Callable[[str], NatsServer]]:
+    with contextlib.ExitStack() as stack:
+
+        def start(users: str) -> NatsServer:
+            server = NatsServer(tmp_path, users)
+            stack.callback(server.stop)
+            return server
+
+        yield start
+
+
+def test_every_row_holds_on_nats_with_our_users(nats: Callable[[str], NatsServer]) -> None:
+    server = nats(acl.nats(TEAM))
+    rows = tried(server.url, native=server.native)
+    assert {key: verdict for key, (verdict, _) in rows.items()} == dict.fromkeys(CLAIMS, Verdict.HOLDS), rows
+    assert "refuses them all" in rows["native"][1]
+
+
+def test_a_native_port_that_lets_agents_in_is_noticed(nats: Callable[[str], NatsServer]) -> None:
+    server = nats(re.sub(r'"allowed_connection_types": \[[^]]*\],', "", acl.nats(TEAM)))
+    assert broken(tried(server.url, native=server.native)) == {"native"}
+
+
+def test_the_examples_are_what_relay_writes() -> None:
+    """config/mosquitto/acl, config/mosquitto/passwords, config/nats/relay.conf."""
+    team = [Credentials("default", name, f"{name}'s password") for name in ("alice", "bob", "you")]
+    config = ROOT / "config"
+    assert (config / "mosquitto" / "acl").read_text() == acl.mosquitto(team)
+    assert (config / "nats" / "relay.conf").read_text() == acl.nats(team)
+    json.loads((config / "nats" / "relay.conf").read_text().partition("authorization: ")[2])
+    users = re.findall(r"^([^:]+):\$7\$\d+\$", (config / "mosquitto" / "passwords").read_text(), re.MULTILINE)
+    assert users == [each.user for each in team]
