@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -39,6 +40,12 @@ async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     await reader.read(1024)
     writer.write(b"\x20\x02\x00\x05")
     await reader.read()
+
+
+async def fickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Accept the login, and be gone."""
+    await reader.read(1024)
+    writer.write(b"\x20\x02\x00\x00")
 
 
 @contextlib.asynccontextmanager
@@ -80,6 +87,21 @@ def test_a_refused_login_is_said() -> None:
                 await MqttTransport(endpoint, NOBODY).connect()
 
     asyncio.run(scenario())
+
+
+def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_say() -> None:
+    """Which `quiet_event_loop` checks."""
+
+    async def scenario() -> None:
+        async with serving(fickle) as endpoint:
+            connection = MqttTransport(endpoint, NOBODY)
+            await connection.connect()
+            with pytest.raises(ConnectionLost):
+                await connection.subscribe("a", 0)
+            connection.close()
+
+    asyncio.run(scenario())
+    gc.collect()
 
 
 def test_a_port_where_nobody_listens_is_said() -> None:
