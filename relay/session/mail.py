@@ -201,6 +201,7 @@ class Mail:
             limit = WINDOW + len(self._given)
             waiting = self._courier.waiting(limit)
             self._behind = len(waiting) >= limit
+            first: Message | None = None
             for message in waiting:
                 if message.id in self._given or message.id in self._unsettled:
                     continue
@@ -208,6 +209,9 @@ class Mail:
                     self._behind = True
                     break
                 self._give(message)
+                first = first or message
+            if first is not None:
+                self._tell_why(first)
         except LedgerError as error:
             self._behind = True
             self._trouble(error)
@@ -244,6 +248,9 @@ class Mail:
                 priority=message.priority,
             )
         )
+
+    def _tell_why(self, message: Message) -> None:
+        """Tell the person why `message` waits, where it does until they do something about it."""
         verdict = self._injector.verdict
         if verdict.state is Readiness.UNSAFE and verdict.reason != self._told_why:
             self._told_why = verdict.reason
