@@ -36,7 +36,7 @@ class Host:
         self.address = f"{NETWORK}{number + 1}"
         self.home = home
         user = [] if os.getuid() == 0 else ["-U", "--preserve-credentials"]
-        self._enter = ["nsenter", "-t", str(pid), *user, "-n", "--"]
+        self._enter = ["nsenter", "-t", str(pid), *user, "-n", "-u", "--"]
         self._network = Path(f"/proc/{pid}/ns/net").readlink()
         self._holder = pid
         self._started: list[subprocess.Popen[str]] = []

@@ -1,7 +1,7 @@
 """A wire between hosts: network namespaces whose packets this program carries, late or not at all.
 
     host a ── TUN ──╮                        ╭── TUN ── host b       each a process in a namespace of its own
-                    ╰── this program ────────╯                       10.77.0.1, 10.77.0.2, ...
+                    ╰── this program ────────╯                       10.77.0.1, called host-1, ...
 
 Usage: python wire.py HOSTS SEED.  It prints `{"hosts": [pid, ...]}` once the hosts are up, pid being that of
 a process in the host's namespaces (for nsenter(1)), or `{"error": "..."}` where the system does not let it
@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 NETWORK = "10.77.0."
 
 # <sched.h>, <linux/if_tun.h>, <linux/if.h>, <linux/sockios.h>
-CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWNET = 0x04000000, 0x10000000, 0x40000000
 TUNSETIFF = 0x400454CA
 IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
 IFF_UP, IFF_RUNNING = 0x1, 0x40
@@ -123,7 +123,8 @@ def _be_host(number: int, control: socket.socket) -> None:
     """Set up the namespace, hand over the device, and keep the namespace alive; never returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _unshare(CLONE_NEWNET)
+        _unshare(CLONE_NEWNET | CLONE_NEWUTS)
+        socket.sethostname(f"host-{number + 1}")
         device = _open_tun(f"{NETWORK}{number + 1}")
         socket.send_fds(control, [b"up"], [device])
         os.close(device)

@@ -1,0 +1,52 @@
+"""Real sessions of `relay wrap` on several hosts, with a broker of their own choosing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peers import Mosquitto
+
+from hosts import Host, Network
+from relay.bus.ledger import Ledger
+from relay.home import Home
+from session.puppet import Puppet, messages
+from support import wait_until
+
+Networks = Callable[[int], Network]
+Brokers = Callable[[Host], Mosquitto]
+
+
+def wrap(host: Host, name: str, broker: Mosquitto) -> Puppet:
+    return Puppet(host.relay, name).wrap(options=("--broker", broker.url))
+
+
+def knows(host: Host, name: str) -> None:
+    """Return when that home has heard of an agent called so."""
+    with Ledger(Home.from_env(host.relay.environment).ledger) as ledger:
+        wait_until(lambda: name in ledger.registry.known("default"))
+
+
+def test_agents_on_two_hosts_exchange_directives(network: Networks, mosquitto: Brokers) -> None:
+    net = network(2)
+    broker = mosquitto(net.hosts[0])
+    broker.start()
+    alice, bob = wrap(net.hosts[0], "Alice", broker), wrap(net.hosts[1], "Bob", broker)
+    knows(net.hosts[0], "Bob")
+    alice.say("\n".join(f"@relay:Bob number {number}" for number in range(20)))
+    bob.hears("number 19")
+    assert bob.texts() == [("Alice", f"number {number}") for number in range(20)]
+    bob.say("@relay:Alice all here")
+    alice.hears("all here")
+    assert alice.texts() == [("Bob", "all here")]
+    for agent in (alice, bob):
+        wait_until(lambda: {m["state"] for m in messages(agent.relay)} == {"injected"})  # noqa: B023
+
+
+def test_a_second_session_of_a_name_on_another_host_is_told_so(network: Networks, mosquitto: Brokers) -> None:
+    net = network(2)
+    broker = mosquitto(net.hosts[0])
+    broker.start()
+    wrap(net.hosts[0], "Bob", broker)
+    other = wrap(net.hosts[1], "Bob", broker)
+    other.told("'Bob' is on the bus already, on host 'host-1'")
+    other.say("still here")
