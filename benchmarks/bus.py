@@ -24,6 +24,7 @@ from pathlib import Path
 from relay.bus import broker
 from relay.bus.courier import Courier
 from relay.bus.message import Message, State
+from relay.bus.runaway import Limits
 from relay.home import Home
 
 SINGLE = 500
@@ -62,6 +63,7 @@ async def measure(home: Home) -> dict[str, float]:
         home,
         "default",
         "Alice",
+        limits=Limits(rate=0),
         on_message=lambda _: None,
         on_outcome=outcome,
         on_status=lambda _: connected.set(),

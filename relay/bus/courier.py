@@ -88,6 +88,9 @@ class Courier:
         self._home = home
         self._external = None if broker_url is None else broker.external(broker_url)
         self._port = broker_port
+        # All that use the embedded broker share the ledger, which keeps what waits for who is away. A broker
+        # that kept it too could fill up, and would then take nothing more from anybody.
+        self._mailbox = self._external is not None
         self._limits = limits or Limits()
         self._on_message = on_message
         self._on_outcome = on_outcome
@@ -274,15 +277,19 @@ class Courier:
             endpoint,
             Identity(
                 login.client_id,
-                keep=True,
+                keep=self._mailbox,
                 user=login.user,
                 password=login.password,
                 farewell=self._announcement(online=False),
             ),
         )
         await transport.connect()
-        publisher = Publisher(self._ledger, transport, self.team, self.name, self._roster)
-        substitutes = Substitutes(self._home, self._ledger, self.team, self._connect_as, self._roster)
+        publisher = Publisher(
+            self._ledger, transport, self.team, self.name, self._roster, mailbox=self._mailbox
+        )
+        substitutes = Substitutes(
+            self._home, self._ledger, self.team, self._connect_as, self._roster, mailbox=self._mailbox
+        )
         try:
             await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
             # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
@@ -405,8 +412,7 @@ class Courier:
         if self._roster.hear(heard, retained=inbound.retained):
             self._ledger.outbox.appeared(self.team, heard.name, self.name, heard.home or None)
             self._tell_outcomes()
-            if self._publisher is not None:
-                self._publisher.wake()
+            self.drain()
 
     def _hear_own_name(self, heard: Presence, *, retained: bool) -> None:
         if heard.boot == self._boot and heard.online:

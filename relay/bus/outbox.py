@@ -150,6 +150,20 @@ class Outbox:
                 parcels.append(Parcel(message, origin, sequence, bases[stream], ttl))
         return parcels
 
+    def park(self, team: str, sender: str, present: Callable[[str], bool]) -> None:
+        """Let what is due for receivers that are not `present` wait, unpublished, until they appear."""
+        due = f"team = ? AND sender_key = ? AND {_PENDING} AND due <= ?"
+        values = (names.key(team), names.key(sender), self._db.now())
+        with self._db.reading() as db:
+            receivers = db.execute(f"SELECT DISTINCT recipient FROM outbox WHERE {due}", values).fetchall()
+        absent = [names.key(receiver) for (receiver,) in receivers if not present(receiver)]
+        if absent:
+            with self._db.transaction() as db:
+                db.executemany(
+                    f"UPDATE outbox SET due = NULL WHERE {due} AND to_key = ?",
+                    [(*values, to) for to in absent],
+                )
+
     def next_due(self, team: str, sender: str) -> float | None:
         """In how many seconds a message of `sender` is due, at the earliest 0; None if none is."""
         with self._db.reading() as db:

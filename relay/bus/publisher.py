@@ -35,15 +35,19 @@ def retry_delay(attempt: int) -> float:
 class Publisher:
     """For one sender over one transport.
 
-    roster: who is there; what went out to a receiver that is not waits until it appears.
+    roster:  who is there; what went out to a receiver that is not waits until it appears.
+    mailbox: whether the broker is to keep messages for receivers that are away; else they stay in the outbox.
     """
 
-    def __init__(self, ledger: Ledger, transport: Transport, team: str, sender: str, roster: Roster) -> None:
+    def __init__(
+        self, ledger: Ledger, transport: Transport, team: str, sender: str, roster: Roster, *, mailbox: bool
+    ) -> None:
         self._ledger = ledger
         self._transport = transport
         self._team = team
         self._sender = sender
         self._roster = roster
+        self._mailbox = mailbox
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -60,6 +64,8 @@ class Publisher:
 
     async def publish_due(self) -> bool:
         """Publish one batch; whether there was anything."""
+        if not self._mailbox:
+            self._ledger.outbox.park(self._team, self._sender, self._roster.online)
         parcels = self._ledger.outbox.claim(
             self._team, self._sender, self._delay, IN_FLIGHT, self._roster.home
         )

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Substitutes:
-    """connect: makes a connection with a sender's rights. roster: who is there."""
+    """connect: makes a connection with a sender's rights. roster, mailbox: as for Publisher."""
 
     def __init__(
         self,
@@ -43,12 +43,15 @@ class Substitutes:
         team: str,
         connect: Callable[[str], Awaitable[Transport]],
         roster: Roster,
+        *,
+        mailbox: bool,
     ) -> None:
         self._home = home
         self._ledger = ledger
         self._team = team
         self._connect = connect
         self._roster = roster
+        self._mailbox = mailbox
         self._wake = asyncio.Event()
         self._active: dict[str, Publisher | None] = {}
 
@@ -87,7 +90,9 @@ class Substitutes:
 
     async def _work(self, transport: Transport, sender: str, key: str) -> None:
         await transport.subscribe(topics.inbox_filter(self._team, sender), 1)
-        publisher = self._active[key] = Publisher(self._ledger, transport, self._team, sender, self._roster)
+        publisher = self._active[key] = Publisher(
+            self._ledger, transport, self._team, sender, self._roster, mailbox=self._mailbox
+        )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER), asyncio.TaskGroup() as tasks:
                 tasks.create_task(publisher.run())

@@ -129,7 +129,7 @@ def test_everybody_is_everybody_else(home: Home) -> None:
         ("Bob", "语" * 22000, MessageRefused, "66000 bytes"),
         ("Bob", "\udcff", MessageRefused, "not UTF-8"),
         ("alice", "hi", MessageRefused, "the sender itself"),
-        ("#general", "hi", MessageRefused, "is a channel"),
+        ("#general", "hi", UnknownRecipient, "is in #general"),
     ],
 )
 def test_what_cannot_be_sent_is_said(
@@ -234,6 +234,29 @@ def test_thousands_of_messages_wait_and_arrive_in_order(home: Home) -> None:
                 waiting = again.courier.waiting()
         assert [m.body for m in got] == [str(number) for number in range(400)]
         assert [m.body for m in waiting] == [str(number) for number in range(1000)]
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_for_somebody_away_never_fills_the_broker(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker whose store is full takes nothing more from anybody, not even a login."""
+    monkeypatch.setattr(broker, "_MAX_STORE", 1 << 20)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(Agent(home, "Bob")):
+                await alice.sees("Bob")
+            await alice.sees("Bob", online=False)
+            large = [f"{number} {'x' * 60_000}" for number in range(40)]
+            for body in large:
+                alice.courier.send("Bob", body)
+            async with running(Agent(home, "Carol")) as carol:
+                alice.courier.send("Carol", "hello")
+                assert [m.body for m in await carol.receive()] == ["hello"]
+            async with running(Agent(home, "Bob")) as bob:
+                assert [m.body for m in await bob.receive(40)] == large
 
     asyncio.run(scenario())
 
