@@ -1,165 +1,20 @@
-"""What the embedded broker stops: holders of one agent's credentials acting beyond that agent.
-
-The attacker is a plain MQTT client (and a plain NATS client, over a socket) with Alice's credentials.
-"""
+"""Credentials: made on first use, private, the same afterwards; and one mailbox for one agent."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import re
-import socket
-from collections.abc import AsyncIterator
+import stat
+from dataclasses import asdict
+from pathlib import Path
 
-import aiomqtt
-from couriers import Agent, eventually, running
+import pytest
 
-from relay.bus import broker, envelope, presence, topics
-from relay.bus.credentials import Credentials
-from relay.bus.envelope import Parcel, Receipt
-from relay.bus.message import Message, State
+from relay.bus import broker
+from relay.bus.credentials import Credentials, CredentialStore, for_endpoint, parse
+from relay.errors import BrokerError
 from relay.home import Home
 
-
-@contextlib.asynccontextmanager
-async def attacker(home: Home) -> AsyncIterator[aiomqtt.Client]:
-    endpoint, alices = await asyncio.to_thread(broker.admit, home, "default", "Alice")
-    client = aiomqtt.Client(
-        endpoint.host, endpoint.port, username=alices.user, password=alices.password, identifier="attacker"
-    )
-    async with client:
-        yield client
-
-
-def parcel(sender: str, to: str, body: str, sequence: int = 1) -> bytes:
-    return envelope.encode(
-        Parcel(Message(f"{sender}-{body}", sender, to, body, 1.0), "forged", sequence, sequence)
-    )
-
-
-def test_nobody_publishes_as_another(home: Home) -> None:
-    async def scenario() -> None:
-        async with running(Agent(home, "Bob")) as bob, attacker(home) as client:
-            carol = parcel("Carol", "Bob", "as Carol")
-            person = parcel("you", "Bob", "as the person")
-            await client.publish(topics.inbox("default", "Bob", "Carol"), carol, qos=1)
-            await client.publish(topics.inbox("default", "Bob", "you"), person, qos=1)
-            # Over the attacker's own topic the broker lets it through, and the receiver does not.
-            await client.publish(topics.inbox("default", "Bob", "Alice"), carol, qos=1)
-            await client.publish(
-                topics.inbox("default", "Bob", "Alice"), parcel("Alice", "Bob", "own"), qos=1
-            )
-            assert [m.body for m in await bob.receive()] == ["own"]
-            assert bob.messages.empty()
-            assert bob.courier.ignored == 1
-
-    asyncio.run(scenario())
-
-
-def test_nobody_hears_anothers_mail_or_everybodys(home: Home) -> None:
-    async def scenario() -> None:
-        async with running(Agent(home, "Bob")), attacker(home) as client:
-            for topic in (
-                topics.inbox_filter("default", "Bob"),
-                "relay/v1/default/agents/+/inbox/+",
-                "relay/v1/default/agents/bob/inbox/#",
-                topics.presence_filter("other"),
-                "#",
-                "$share/group/" + topics.inbox_filter("default", "Bob"),
-            ):
-                (granted,) = await client.subscribe(topic, qos=1)
-                assert getattr(granted, "value", granted) == 0x80, topic
-
-    asyncio.run(scenario())
-
-
-def test_nobody_forges_anothers_presence_or_will(home: Home) -> None:
-    async def scenario() -> None:
-        async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Carol")):
-            await bob.sees("Carol")
-            (boot,) = [p.boot for p in bob.courier.roster() if p.name == "Carol"]
-            gone = presence.encode("Carol", boot, 1e12, online=False)
-            topic = topics.presence("default", "Carol")
-            async with attacker(home) as client:
-                await client.publish(topic, gone, qos=1, retain=True)
-                own = presence.encode("Alice", "boot", 1.0, online=True)
-                await client.publish(topics.presence("default", "Alice"), own, qos=1)
-            await bob.sees("Alice")  # which was published after the forgery
-            assert [p.online for p in bob.courier.roster() if p.name == "Carol"] == [True]
-            endpoint, alices = await asyncio.to_thread(broker.admit, home, "default", "Alice")
-            will = aiomqtt.Will(topic, gone, 1, True)
-            with contextlib.suppress(aiomqtt.MqttError):  # refused here, or its will is not published
-                async with aiomqtt.Client(
-                    endpoint.host,
-                    endpoint.port,
-                    username=alices.user,
-                    password=alices.password,
-                    will=will,
-                ) as client:
-                    sock = client._client.socket()
-                    assert isinstance(sock, socket.socket)
-                    sock.shutdown(socket.SHUT_RDWR)
-                    await anext(client.messages)
-            async with attacker(home) as client:
-                later = presence.encode("Alice", "later", 1.0, online=True)
-                await client.publish(topics.presence("default", "Alice"), later, qos=1)
-            await eventually(lambda: any(p.boot == "later" for p in bob.courier.roster()))
-            assert [p.online for p in bob.courier.roster() if p.name == "Carol"] == [True]
-
-    asyncio.run(scenario())
-
-
-def test_nobody_settles_anothers_message(home: Home) -> None:
-    async def scenario() -> None:
-        async with running(Agent(home, "Bob")) as bob, attacker(home) as client:
-            away = Agent(home, "Carol")
-            away.courier._ledger.close()
-            (sent,) = bob.courier.send("Carol", "for Carol")
-            receipt = Receipt(sent.id, "Alice", "Bob", State.INJECTED)
-            await client.publish(topics.inbox("default", "Bob", "Alice"), envelope.encode(receipt), qos=1)
-            await client.publish(topics.inbox("default", "Bob", "Alice"), parcel("Alice", "Bob", "x"), qos=1)
-            await bob.receive()
-            assert bob.courier._ledger.find(sent.id).message.state in {State.QUEUED, State.SENT}
-
-    asyncio.run(scenario())
-
-
-def test_nobody_gets_in_without_credentials(home: Home) -> None:
-    endpoint, alices = broker.admit(home, "default", "Alice")
-
-    async def login(user: str | None, password: str | None) -> bool:
-        try:
-            async with aiomqtt.Client(endpoint.host, endpoint.port, username=user, password=password):
-                return True
-        except aiomqtt.MqttError:
-            return False
-
-    async def scenario() -> None:
-        assert await login(alices.user, alices.password)
-        assert not await login(None, None)
-        assert not await login(alices.user, "wrong")
-        assert not await login("nobody", "")
-
-    asyncio.run(scenario())
-
-
-def nats_login(port: int, credentials: Credentials) -> str:
-    """What nats-server answers to a NATS client (https://docs.nats.io/reference/nats-protocols)."""
-    with socket.create_connection(("127.0.0.1", port), 5) as sock:
-        info = sock.recv(4096).decode(errors="replace")
-        if not info.startswith("INFO"):
-            return "no NATS port"
-        login = {"user": credentials.user, "pass": credentials.password, "verbose": True}
-        sock.sendall(b"CONNECT " + json.dumps(login).encode() + b"\r\nPING\r\n")
-        return sock.recv(4096).decode(errors="replace")
-
-
-def test_the_port_for_nats_clients_admits_nobody(home: Home) -> None:
-    _, alices = broker.admit(home, "default", "Alice")
-    log = (home.broker / "broker.log").read_text()
-    (port,) = re.findall(r"client connections on 127\.0\.0\.1:(\d+)", log)
-    assert "Authorization Violation" in nats_login(int(port), alices)
+ALICE = Credentials("default", "alice", "secret")
 
 
 def test_credentials_differ_and_stay(home: Home) -> None:
@@ -167,6 +22,102 @@ def test_credentials_differ_and_stay(home: Home) -> None:
     bobs = broker.credentials(home, "default", "Bob")
     others = broker.credentials(home, "other", "Alice")
     assert broker.admit(home, "DEFAULT", "alice")[1] == alices
+    assert broker.known_credentials(home, "default", "ALICE") == alices
     assert len({c.password for c in (alices, bobs, others)}) == 3
     assert len({c.client_id for c in (alices, bobs, others)}) == 3
+    assert broker.everybody(home) == [alices, bobs, others]
+    assert broker.everybody(home, "other") == [others]
+
+
+def test_they_are_private_and_not_shown(home: Home) -> None:
+    alices = broker.credentials(home, "default", "Alice")
+    (path,) = (home.broker / "credentials").iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert alices.password not in repr(alices)
+    assert alices.password not in repr(for_endpoint(broker.external("mqtt://host"), alices))
+    assert alices.client_id not in repr(for_endpoint(broker.external("mqtt://host"), alices))
+
+
+def test_a_file_that_was_made_open_by_hand_stays_whole(tmp_path: Path) -> None:
+    """Written anew it is private again, and never half written."""
+    store = CredentialStore(tmp_path)
+    store.put(ALICE)
+    (path,) = tmp_path.iterdir()
+    path.chmod(0o644)
+    store.put(ALICE)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()] == [0o600]
+    assert store.get("default", "Alice") == ALICE
+
+
+def test_a_login_without_a_url_is_the_agents_own() -> None:
+    login = for_endpoint(broker.external("mqtts://host"), ALICE)
+    assert (login.user, login.password) == ("default/alice", "secret")
+    assert login.client_id == ALICE.client_id
+
+
+@pytest.mark.parametrize(
+    ("url", "password"), [("mqtt://team:shared@host", "shared"), ("mqtt://team@host", None)]
+)
+def test_a_login_in_the_url_is_taken_as_it_stands(url: str, password: str | None) -> None:
+    """Never an agent's own password beside somebody else's user."""
+    login = for_endpoint(broker.external(url), ALICE)
+    assert (login.user, login.password) == ("team", password)
+
+
+def test_an_agent_has_one_mailbox_for_one_login() -> None:
+    """On every home: what another home made for itself does not matter where the login is shared."""
+    shared, other = broker.external("mqtt://team:shared@host"), broker.external("mqtt://team:other@host")
+    elsewhere = Credentials("default", "alice", "made elsewhere")
+    bob = Credentials("default", "bob", "secret")
+    assert for_endpoint(shared, ALICE).client_id == for_endpoint(shared, elsewhere).client_id
+    ids = {
+        for_endpoint(shared, ALICE).client_id,
+        for_endpoint(other, ALICE).client_id,
+        for_endpoint(shared, bob).client_id,
+        ALICE.client_id,
+        elsewhere.client_id,
+    }
+    assert len(ids) == 5
+    assert not any(word in id for id in ids for word in ("alice", "secret", "shared"))
+
+
+def test_what_another_home_made_is_adopted_and_dismissed(home: Home) -> None:
+    broker.admit(home, "default", "Alice")
+    broker.adopt(home, ALICE)
+    assert broker.admit(home, "default", "Alice")[1] == ALICE
+    config = (home.broker / "broker.json").read_text()
+    assert json.loads(config)["authorization"]["users"][0]["password"] == "secret"
+    broker.dismiss(home, "default", "Alice")
+    assert broker.known_credentials(home, "default", "Alice") is None
+    assert "secret" not in (home.broker / "broker.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"team": "a/b"},
+        {"team": "a.b"},
+        {"name": "Alice"},
+        {"name": "a\nuser root"},
+        {"name": "../../x"},
+        {"name": ""},
+        {"name": 1},
+        {"password": ""},
+        {"password": None},
+    ],
+)
+def test_what_is_no_credentials_is_refused(change: dict[str, object]) -> None:
+    """They name a file and stand in access lists."""
+    value = asdict(ALICE)
+    assert parse(value) == ALICE
+    assert parse({**value, "user": "ignored", "client_id": "of an older relay"}) == ALICE
+    assert parse({**value, "name": "you"}).name == "you"
+    with pytest.raises(ValueError):
+        parse({**value, **change})
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "default.alice.json").write_text("{")
+    with pytest.raises(BrokerError, match=r"cannot be read .* Delete that file"):
+        CredentialStore(tmp_path).get("default", "Alice")

@@ -1,0 +1,554 @@
+"""What the embedded broker stops: holders of one agent's credentials acting beyond that agent.
+
+The attacker is Mallory, a member of the default team with real credentials of her own: a plain MQTT client
+or a socket.  The broker acknowledges what it drops, so that each attack is judged at its victim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiomqtt
+import pytest
+from couriers import Agent, eventually, running
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay import names
+from relay.bus import broker, envelope, presence, topics
+from relay.bus.broker import Endpoint
+from relay.bus.credentials import Credentials
+from relay.bus.envelope import Parcel, Receipt
+from relay.bus.message import Message, State
+from relay.errors import InvalidName
+from relay.home import Home
+
+FLOOD = 20_000
+
+
+def login(home: Home, name: str = "Mallory", team: str = "default") -> tuple[Endpoint, Credentials]:
+    return broker.admit(home, team, name)
+
+
+@contextlib.asynccontextmanager
+async def client(
+    home: Home,
+    name: str = "Mallory",
+    *,
+    team: str = "default",
+    identifier: str | None = None,
+    will: aiomqtt.Will | None = None,
+    clean_session: bool = True,
+) -> AsyncIterator[aiomqtt.Client]:
+    """A plain MQTT client with the credentials of `name`."""
+    endpoint, own = await asyncio.to_thread(login, home, name, team)
+    it = aiomqtt.Client(
+        endpoint.host,
+        endpoint.port,
+        username=own.user,
+        password=own.password,
+        identifier=identifier if identifier is not None else f"plain-{secrets.token_hex(8)}",
+        will=will,
+        clean_session=clean_session,
+        protocol=aiomqtt.ProtocolVersion.V311,
+    )
+    it.pending_calls_threshold = 1000
+    async with it:
+        yield it
+
+
+def parcel(sender: str, to: str, body: str, sequence: int = 1, *, origin: str = "forged") -> bytes:
+    return envelope.encode(
+        Parcel(Message(f"{sender}-{body}", sender, to, body, 1.0), origin, sequence, sequence)
+    )
+
+
+def own_word(to: str = "Bob", body: str = "own", sequence: int = 1) -> tuple[str, bytes]:
+    """What Mallory may say: once it has arrived, what she published before it would have arrived too."""
+    return topics.inbox("default", to, "Mallory"), parcel("Mallory", to, body, sequence)
+
+
+async def heard_of(agent: Agent, name: str) -> str:
+    """The boot id that `name` has announced, over the broker (the roster also knows who is of this home)."""
+    await eventually(lambda: any(p.boot for p in agent.courier.roster() if p.name == name))
+    assert agent.courier._roster.online(name)
+    return next(p.boot for p in agent.courier.roster() if p.name == name)
+
+
+def announced(name: str, boot: str, *, online: bool) -> bytes:
+    return presence.encode(name, boot, 1e12, online=online)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("retain", [False, True])
+def test_nobody_publishes_as_another(home: Home, qos: int, retain: bool) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")) as bob, client(home) as mallory:
+            for name in ("Alice", "you", "Bob", "alice", "+", "#"):
+                with contextlib.suppress(aiomqtt.MqttError, ValueError):  # paho refuses wildcards
+                    topic = topics.inbox("default", "Bob", name)
+                    await mallory.publish(topic, parcel(name, "Bob", f"as {name}"), qos=qos, retain=retain)
+            await mallory.publish(*own_word(), qos=1)
+            assert [m.body for m in await bob.receive()] == ["own"]
+            assert bob.messages.empty()
+            assert bob.courier.ignored == 0
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            alice.courier.send("Bob", "the first that was kept")  # nothing retained came with Bob's return
+            assert [m.body for m in await bob.receive()] == ["the first that was kept"]
+
+    asyncio.run(scenario())
+
+
+def test_an_envelope_that_names_another_sender_is_ignored_and_counted(home: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")) as bob, client(home) as mallory:
+            topic = topics.inbox("default", "Bob", "Mallory")
+            for name in ("Alice", "you", "Bob", "mallory2", "mallory\u2024", "\u217fallory"):
+                await mallory.publish(topic, parcel(name, "Bob", f"as {name}"), qos=1)
+            await mallory.publish(topic, parcel("Mallory", "Carol", "for another"), qos=1)
+            await mallory.publish(*own_word(), qos=1)
+            assert [m.body for m in await bob.receive()] == ["own"]
+            assert bob.messages.empty()
+            assert bob.courier.ignored == 7
+
+    asyncio.run(scenario())
+
+
+SECRET = b"for Bob's eyes"
+
+EAVESDROPPING = [
+    topics.inbox_filter("default", "Bob"),
+    topics.inbox("default", "Bob", "Carol"),
+    "relay/v1/default/agents/bob/inbox/#",
+    "relay/v1/default/agents/bob/#",
+    "relay/v1/default/agents/+/inbox/+",
+    "relay/v1/default/agents/+/inbox/mallory",
+    "relay/v1/default/#",
+    "relay/v1/#",
+    "relay/#",
+    "#",
+    "+/#",
+    "+/+/+/+/+/+/+",
+    "/#",
+    topics.presence_filter("other"),
+    "relay/v1/+/presence/+",
+    "$share/group/relay/v1/default/agents/bob/inbox/+",
+    "$share/group/relay/v1/default/agents/mallory/inbox/+",
+    "$queue/relay/v1/default/agents/bob/inbox/+",
+    "$MQTT/#",
+    "$MQTT/msgs/#",
+    "$MQTT/sess/#",
+    "$MQTT.>",
+    "$JS/API/#",
+    "$JS.API.>",
+    "$SYS/#",
+    "$SYS.>",
+    "_INBOX/#",
+    "_INBOX.>",
+    "relay.v1.default.agents.bob.inbox.*",
+    ">",
+    "*",
+]
+
+
+def test_nobody_hears_anothers_mail_or_another_team(home: Home) -> None:
+    async def scenario() -> None:
+        async with (
+            running(Agent(home, "Dave", team="other")),
+            client(home, "Bob") as bob,
+            client(home, "Carol") as carol,
+        ):
+            await bob.subscribe(topics.inbox_filter("default", "Bob"), qos=1)
+            heard: list[str] = []
+            for topic in EAVESDROPPING:
+                # A connection for each: this broker ends some.
+                with contextlib.suppress(aiomqtt.MqttError):
+                    async with client(home) as mallory:
+                        await mallory.subscribe(topics.inbox_filter("default", "Mallory"), qos=1)
+                        await mallory.subscribe(topic, qos=1)
+                        await carol.publish(topics.inbox("default", "Bob", "Carol"), SECRET, qos=1)
+                        await mallory.publish(topics.inbox("default", "Mallory", "Mallory"), b"end", qos=1)
+                        async for message in mallory.messages:
+                            if message.payload == b"end":
+                                break
+                            heard.append(f"{topic}: {message.topic}")
+            assert heard == []
+            assert bytes((await anext(bob.messages)).payload) == SECRET
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_nobody_forges_anothers_presence(home: Home, retain: bool) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Carol")):
+            boot = await heard_of(bob, "Carol")
+            async with client(home) as mallory:
+                for forged in (
+                    announced("Carol", boot, online=False),
+                    announced("Carol", "new", online=True),
+                    b"",
+                ):
+                    await mallory.publish(topics.presence("default", "Carol"), forged, qos=1, retain=retain)
+                ghost = announced("Ghost", "boot", online=True)
+                await mallory.publish(topics.presence("default", "Ghost"), ghost, qos=1, retain=retain)
+                # Her own topic lets her announce nobody but herself.
+                await mallory.publish(topics.presence("default", "Mallory"), ghost, qos=1)
+                own = announced("Mallory", "boot", online=True)
+                await mallory.publish(topics.presence("default", "Mallory"), own, qos=1)
+                await heard_of(bob, "Mallory")
+            assert await heard_of(bob, "Carol") == boot
+            assert "Ghost" not in {p.name for p in bob.courier.roster()}
+            assert bob.courier.ignored == 1
+            async with running(Agent(home, "Late")) as late:
+                assert await heard_of(late, "Carol") == boot
+                assert "Ghost" not in {p.name for p in late.courier.roster()}
+
+    asyncio.run(scenario())
+
+
+def test_nobody_leaves_a_will_as_another(home: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Carol")):
+            boot = await heard_of(bob, "Carol")
+            gone = announced("Carol", boot, online=False)
+            for retain in (False, True):
+                for topic, payload in (
+                    (topics.presence("default", "Carol"), gone),
+                    (topics.inbox("default", "Bob", "Carol"), parcel("Carol", "Bob", "last will")),
+                    (topics.inbox("other", "Bob", "Mallory"), parcel("Mallory", "Bob", "last will")),
+                ):
+                    will = aiomqtt.Will(topic, payload, 1, retain)
+                    with contextlib.suppress(aiomqtt.MqttError):  # refused here, or its will is not published
+                        async with client(home, will=will) as mallory:
+                            await lose(mallory)
+            # Her own will, made after those, is published after them.
+            own = aiomqtt.Will(*own_word(body="own will"), 1, False)
+            with contextlib.suppress(aiomqtt.MqttError):
+                async with client(home, will=own) as mallory:
+                    await lose(mallory)
+            assert [m.body for m in await bob.receive()] == ["own will"]
+            assert bob.messages.empty()
+            assert await heard_of(bob, "Carol") == boot
+
+    asyncio.run(scenario())
+
+
+async def lose(it: aiomqtt.Client) -> None:
+    """Break the connection, so that the broker publishes the will."""
+    sock = it._client.socket()
+    assert isinstance(sock, socket.socket)
+    sock.shutdown(socket.SHUT_RDWR)
+    await anext(it.messages)
+
+
+def test_nobody_settles_anothers_message(home: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")) as bob, client(home) as mallory:
+            away = Agent(home, "Carol")
+            away.courier._ledger.close()
+            (sent,) = bob.courier.send("Carol", "for Carol")
+            receipt = Receipt(sent.id, "Mallory", "Bob", State.INJECTED)
+            await mallory.publish(topics.inbox("default", "Bob", "Mallory"), envelope.encode(receipt), qos=1)
+            await mallory.publish(*own_word(), qos=1)
+            await bob.receive()
+            assert bob.courier._ledger.find(sent.id).message.state in {State.QUEUED, State.SENT}
+
+    asyncio.run(scenario())
+
+
+def test_nobody_writes_to_another_team(home: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Dave", team="other")) as dave, running(Agent(home, "Bob")) as bob:
+            async with client(home) as mallory:
+                for name in ("Mallory", "Dave", "you"):
+                    await mallory.publish(
+                        topics.inbox("other", "Dave", name), parcel(name, "Dave", "x"), qos=1
+                    )
+                online = announced("Mallory", "boot", online=True)
+                await mallory.publish(topics.presence("other", "Mallory"), online, qos=1, retain=True)
+                await mallory.publish(*own_word(), qos=1)
+                await bob.receive()
+            async with client(home, "Eve", team="other") as eve:
+                word = parcel("Eve", "Dave", "from the own team")
+                await eve.publish(topics.inbox("other", "Dave", "Eve"), word, qos=1)
+            assert [m.body for m in await dave.receive()] == ["from the own team"]
+            assert dave.courier.ignored == 0
+            assert {p.name for p in dave.courier.roster()} == {"Dave"}
+
+    asyncio.run(scenario())
+
+
+def test_nobody_gets_in_without_credentials(home: Home) -> None:
+    endpoint, own = login(home)
+
+    async def let_in(user: str | None, password: str | None) -> bool:
+        try:
+            async with aiomqtt.Client(endpoint.host, endpoint.port, username=user, password=password):
+                return True
+        except aiomqtt.MqttError:
+            return False
+
+    async def scenario() -> None:
+        assert await let_in(own.user, own.password)
+        assert not await let_in(None, None)
+        assert not await let_in(own.user, "wrong")
+        assert not await let_in(own.user, "")
+        assert not await let_in(own.user, None)
+        assert not await let_in("nobody", "")
+        assert not await let_in("default/bob", own.password)
+
+    asyncio.run(scenario())
+
+
+def nats(port: int, options: dict[str, object], *lines: str) -> str:
+    """What nats-server says to a NATS client until it ends the connection
+    (https://docs.nats.io/reference/reference-protocols/nats-protocol)."""
+    with socket.create_connection(("127.0.0.1", port), 5) as sock:
+        sock.settimeout(10)
+        said = sock.recv(4096)
+        assert said.startswith(b"INFO"), said
+        text = "".join(f"{line}\r\n" for line in (f"CONNECT {json.dumps(options)}", *lines, "PING"))
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(text.encode())
+            while got := sock.recv(4096):
+                said += got
+        return said.decode(errors="replace")
+
+
+def test_the_port_for_nats_clients_admits_nobody(home: Home) -> None:
+    _, own = login(home)
+    port = broker.native_port(home)
+    assert port is not None
+    login_of_her_own: dict[str, object] = {"user": own.user, "pass": own.password}
+    token: dict[str, object] = {"auth_token": own.password}
+    for options in (login_of_her_own, {}, {"user": "", "pass": ""}, token):
+        said = nats(port, {**options, "verbose": True}, "SUB > 1", "PUB relay.v1.default.x 0", "")
+        assert "Authorization Violation" in said
+        assert "PONG" not in said
+        assert "MSG" not in said
+
+
+def test_the_broker_listens_for_mqtt_and_nats_on_loopback_alone(home: Home) -> None:
+    endpoint, _ = login(home)
+    listening = sockets_of(endpoint.pid or 0)
+    assert listening == {("127.0.0.1", endpoint.port), ("127.0.0.1", broker.native_port(home))}
+
+
+def sockets_of(pid: int) -> set[tuple[str, int]]:
+    """Where the process listens for TCP (proc(5)): no monitoring, no websockets, no cluster."""
+    if not Path("/proc/net/tcp").exists():
+        pytest.skip("needs /proc to see where the broker listens")
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            inodes.add(os.readlink(entry).removeprefix("socket:[").removesuffix("]"))  # noqa: PTH115
+    found = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for row in (Path("/proc/net") / table).read_text().splitlines()[1:]:
+            _, local, _, state, *rest = row.split()
+            if state == "0A" and rest[5] in inodes:
+                address, _, port = local.partition(":")
+                packed = b"".join(
+                    bytes.fromhex(address[start : start + 8])[::-1] for start in range(0, len(address), 8)
+                )
+                found.add((socket.inet_ntop(family, packed), int(port, 16)))
+    return found
+
+
+def test_nobody_wipes_a_mailbox_or_the_brokers_store(home: Home) -> None:
+    """Bob is away, with mail waiting; what Mallory can know or guess does not touch it."""
+    _, bobs = login(home, "Bob")
+
+    async def scenario() -> None:
+        async with client(home, "Bob", identifier=bobs.client_id, clean_session=False) as bob:
+            await bob.subscribe(topics.inbox_filter("default", "Bob"), qos=1)
+        async with client(home, "Carol") as carol:
+            await carol.publish(topics.inbox("default", "Bob", "Carol"), b"waiting", qos=1)
+        guesses = [
+            "bob",
+            "Bob",
+            bobs.user,
+            "relay-bob",
+            "relay-default/bob",
+            f"{bobs.client_id[:-1]}*",
+            "*",
+            ">",
+        ]
+        for guess in guesses:
+            for clean in (True, False):
+                with contextlib.suppress(aiomqtt.MqttError):
+                    async with client(home, identifier=guess, clean_session=clean) as mallory:
+                        await mallory.unsubscribe(topics.inbox_filter("default", "Bob"))
+        async with client(home) as mallory:
+            for order in (
+                "STREAM/PURGE/$MQTT_msgs",
+                "STREAM/DELETE/$MQTT_sess",
+                "CONSUMER/DELETE/$MQTT_msgs/x",
+            ):
+                for topic in (f"$JS/API/{order}", f"$JS/API/{order}".replace("/", ".")):
+                    await mallory.publish(topic, b"", qos=1)
+        async with client(home, "Bob", identifier=bobs.client_id, clean_session=False) as bob:
+            assert bytes((await anext(bob.messages)).payload) == b"waiting"
+
+    asyncio.run(scenario())
+
+
+class Raw:
+    """A socket that speaks MQTT 3.1.1 as Mallory, and sends what no client library would."""
+
+    def __init__(self, home: Home) -> None:
+        endpoint, own = login(home)
+        self._socket = socket.create_connection((endpoint.host, endpoint.port), 10)
+        body = b"\x00\x04MQTT\x04\xc2\x00\x3c" + b"".join(
+            len(field).to_bytes(2) + field
+            for field in (secrets.token_hex(8).encode(), own.user.encode(), own.password.encode())
+        )
+        self._socket.sendall(b"\x10" + self._length(len(body)) + body)
+        assert self._socket.recv(4) == b"\x20\x02\x00\x00"
+
+    def publish(self, *packets: tuple[bytes, bytes]) -> None:
+        """With QoS 0, as fast as the broker takes them; it may end the connection."""
+        parts = []
+        for topic, payload in packets:
+            body = len(topic).to_bytes(2) + topic + payload
+            parts.append(b"\x30" + self._length(len(body)) + body)
+        with contextlib.suppress(ConnectionError):
+            self._socket.sendall(b"".join(parts))
+
+    def close(self) -> None:
+        self._socket.close()
+
+    @staticmethod
+    def _length(size: int) -> bytes:
+        encoded = bytearray()
+        while True:
+            size, digit = divmod(size, 128)
+            encoded.append(digit | (0x80 if size else 0))
+            if not size:
+                return bytes(encoded)
+
+
+MALFORMED = [
+    b"relay/v1/default/agents/bob/inbox/mallory\x00",
+    b"relay/v1/default/agents/bob/inbox/alice\x00mallory",
+    b"relay/v1/default/agents/bob/inbox/\xff\xfe",
+    b"relay/v1/default/agents/bob/inbox/+",
+    b"relay/v1/default/agents/bob/inbox/#",
+    b"relay/v1/default/agents/bob/inbox/*",
+    b"relay/v1/default/agents/bob/inbox/>",
+    b"relay/v1/default/agents/bob/inbox/",
+    b"relay/v1/default/agents/bob/inbox//mallory",
+    b"relay/v1/default/agents/bob/inbox/alice/mallory",
+    b"relay/v1/default/agents/bob/inbox/alice.mallory",
+    b"relay/v1/default/agents/bob.inbox.alice/inbox/mallory",
+    b"relay/v1/default/agents/bob inbox/mallory",
+    b"relay.v1.default.agents.bob.inbox.alice",
+    b"relay.v1.default.agents.bob.inbox.mallory",
+    b"/relay/v1/default/agents/bob/inbox/mallory",
+    b"relay/v1/default/agents/bob/inbox/mallory\r\nPUB relay.v1.default.agents.bob.inbox.alice 1\r\nx\r\n",
+    b"",
+    b"r" * 65535,
+]
+
+
+def test_malformed_topics_reach_nobody(home: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")) as bob:
+            for topic in MALFORMED:
+                raw = await asyncio.to_thread(Raw, home)
+                await asyncio.to_thread(raw.publish, (topic, parcel("Alice", "Bob", "x")))
+                await asyncio.to_thread(raw.close)
+            async with client(home) as mallory:
+                await mallory.publish(*own_word(), qos=1)
+            assert [m.body for m in await bob.receive()] == ["own"]
+            assert bob.messages.empty()
+            assert bob.courier.ignored == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_flood_of_garbage_is_counted_and_kept_nowhere(home: Home) -> None:
+    topic = topics.inbox("default", "Bob", "Mallory").encode()
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            raw = await asyncio.to_thread(Raw, home)
+            await asyncio.to_thread(raw.publish, *[(topic, b"x")] * FLOOD)
+            alice.courier.send("Bob", "is heard all the same")
+            assert [m.body for m in await bob.receive()] == ["is heard all the same"]
+            await eventually(lambda: bob.courier.ignored == FLOOD)
+            assert [e.message.body for e in bob.courier._ledger.messages()] == ["is heard all the same"]
+            await asyncio.to_thread(raw.close)
+
+    asyncio.run(scenario())
+
+
+def test_a_payload_that_is_too_large_harms_nobody(home: Home) -> None:
+    topic = topics.inbox("default", "Bob", "Mallory").encode()
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            for size, ignored in (
+                (envelope.MAX_PAYLOAD + 1, 1),
+                (3 << 20, 1),
+            ):  # the broker refuses the second
+                raw = await asyncio.to_thread(Raw, home)
+                await asyncio.to_thread(raw.publish, (topic, b" " * size))
+                alice.courier.send("Bob", f"after {size}")
+                assert [m.body for m in await bob.receive()] == [f"after {size}"]
+                await eventually(lambda expected=ignored: bob.courier.ignored == expected)
+                await asyncio.to_thread(raw.close)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_retained_in_an_inbox_comes_once(home: Home) -> None:
+    """A retained message is sent anew at every subscription; it has the id of one that was taken."""
+
+    async def scenario() -> None:
+        async with client(home) as mallory:
+            topic, word = own_word()
+            await mallory.publish(topic, word, qos=1, retain=True)
+        for _ in range(2):
+            async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+                alice.courier.send("Bob", "end")
+                while [m.body for m in await bob.receive()] != ["end"]:
+                    pass
+                bodies = [e.message.body for e in bob.courier._ledger.messages()]
+                assert bodies.count("own") <= 1
+
+    asyncio.run(scenario())
+
+
+valid_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9_])?", fullmatch=True)
+
+
+@settings(deadline=None)
+@given(valid_names, valid_names)
+def test_two_names_share_a_level_only_if_they_are_the_same(one: str, other: str) -> None:
+    assert (topics.level(one) == topics.level(other)) == names.same(one, other)
+    assert not set(topics.level(one)) & set("/+#.*> \0$")
+
+
+@settings(deadline=None)
+@given(st.text(max_size=12))
+def test_no_valid_name_holds_what_stands_for_a_dot(text: str) -> None:
+    with contextlib.suppress(InvalidName):
+        assert "~" not in names.validate(text)
+
+
+@settings(deadline=None)
+@given(*[valid_names] * 3)
+def test_a_topic_says_who_publishes(team: str, to: str, sender: str) -> None:
+    parsed = topics.parse(topics.inbox(team, to, sender))
+    assert parsed == topics.Inbox(topics.level(team), topics.level(to), topics.level(sender))
+    seen = topics.parse(topics.presence(team, sender))
+    assert seen == topics.PresenceTopic(topics.level(team), topics.level(sender))
