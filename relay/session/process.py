@@ -21,8 +21,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from relay.bus.message import Message, Priority
 from relay.detection.evidence import Evidence, reported
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, unescape
-from relay.errors import LedgerError, RelayError
+from relay.errors import RelayError
 from relay.home import Home
 from relay.hooks import config_file, events
 from relay.hooks.context import MAX_MESSAGES, MAX_OUTPUT, Context, MemoryService
@@ -54,6 +53,7 @@ from relay.session import lesson, notification
 from relay.session.absent import NoBus, NoMemory
 from relay.session.answers import Answers
 from relay.session.attention import Alert, Attention, NoAlert
+from relay.session.bus import Bus
 from relay.session.control import ControlServer
 from relay.session.escalation import Escalation
 from relay.session.limits import limits_of
@@ -85,12 +85,6 @@ AFTERTHOUGHT = 10.0
 
 ORDERED_WITH = {"broadcast": "relay"}
 """Namespaces whose directives keep one order: both send messages to the same receivers."""
-
-BUS_RETRY = 3.0
-"""Seconds between two tries to open a ledger that could not be used."""
-
-BUS_PATIENCE = 1.0
-"""Seconds without the broker after which the person hears of it."""
 
 CONFIG_LOOK = 2.0
 """Seconds between two looks at whether relay.config.py has changed."""
@@ -128,7 +122,6 @@ class Session:
         self._started = asyncio.Event()
         self._idle_since = 0.0
         self._look_again: asyncio.TimerHandle | None = None
-        self._bus_trouble = False
 
         self.journal = Journal(started.home.journal, self.id, claim.name, self._journal_failed)
         self.setup = setup = Setup.load(started.options, started.home, Path.cwd())
@@ -186,12 +179,15 @@ class Session:
         self._turns = Turns(self, Bridge(started.bridge, started.bridge_note))
         self._home = started.home
         self._broker_url = started.options.broker or setup.settings.broker or None
-        self.courier: Courier | NoBus
-        try:
-            self.courier = self._open_bus()
-        except RelayError as error:
-            self._notices.append(f"{error} The agent runs on without messages.")
-            self.courier = NoBus(error)
+        self._bus = Bus(
+            self._courier,
+            on_change=self._use,
+            tell_person=self.tell_person,
+            show=self.terminals.tell,
+            journal=self.journal,
+        )
+        if self._bus.problem is not None:
+            self._notices.append(f"{self._bus.problem} The agent runs on without messages.")
         self._memory = self._open_memory(started.home)
         self._lines: deque[str] = deque(maxlen=MAX_OUTPUT)
         self._unheard: deque[str] = deque(maxlen=MAX_OUTPUT)
@@ -250,7 +246,14 @@ class Session:
         except RelayError as error:
             self.tell_person(f"{to} was not told that {self.claim.name} asks: {error}")
 
-    def _open_bus(self) -> Courier:
+    @property
+    def courier(self) -> Courier | NoBus:
+        return self._bus.courier
+
+    def _use(self, courier: Courier | NoBus) -> None:
+        self.mail.use(courier)
+
+    def _courier(self, on_status: Callable[[str], None]) -> Courier:
         courier = Courier(
             self._home,
             self.claim.team,
@@ -259,7 +262,7 @@ class Session:
             limits=limits_of(self.settings),
             on_message=lambda message: self.mail.arrived(message),
             on_outcome=lambda message: self.mail.settled(message),
-            on_status=self._on_bus_status,
+            on_status=on_status,
             on_fault=self.tell_person,
         )
         for channel in self.setup.channels:
@@ -321,7 +324,7 @@ class Session:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # launch blocked it until now
         async with self._tasks:
             self.workers.spawn(control.run(), "the control socket")
-            self.workers.spawn(self._run_bus(), "the bus")
+            self.workers.spawn(self._bus.run(), "the bus")
             self.workers.spawn(self.mail.run(), "the mail")
             self.workers.spawn(self.injector.run(), "the injection queue")
             self.workers.spawn(self.native.run(), "the agent's transcript")
@@ -335,25 +338,6 @@ class Session:
             bridge.remove(self._bridge_dir)
         self.claim.release()
         return code
-
-    async def _run_bus(self) -> None:
-        """Be on the bus; while the ledger cannot be used, try again and again."""
-        while True:
-            try:
-                await self.courier.run()
-            except LedgerError as error:
-                self.tell_person(f"{error} Messages wait until then.")
-                self._use(NoBus(error))
-            if not (isinstance(self.courier, NoBus) and isinstance(self.courier.why, LedgerError)):
-                return
-            await asyncio.sleep(BUS_RETRY)
-            with suppress(LedgerError):
-                self._use(self._open_bus())
-                self.terminals.tell("The ledger can be used again; messages travel.")
-
-    def _use(self, courier: Courier | NoBus) -> None:
-        self.courier = courier
-        self.mail.use(courier)
 
     def _begin(self, client: TerminalClient) -> None:
         self.journal.write(
@@ -612,20 +596,6 @@ class Session:
         """Show one line to the person, now if that spoils no screen, and keep it in the journal."""
         self.journal.write("notice", text=text)
         self.terminals.tell(text)
-
-    def _on_bus_status(self, text: str) -> None:
-        """The person hears of trouble that lasts, once, and of its end."""
-        self.journal.write("bus", status=text)
-        if not self.courier.connected:
-            self.loop.call_later(BUS_PATIENCE, self._tell_bus_trouble, text)
-        elif self._bus_trouble:
-            self._bus_trouble = False
-            self.terminals.tell(f"{text}; messages travel again.")
-
-    def _tell_bus_trouble(self, text: str) -> None:
-        if not self.courier.connected and not self._bus_trouble:
-            self._bus_trouble = True
-            self.terminals.tell(text)
 
     def _on_held(self, text: str) -> None:
         """Messages are held: nobody but the person lets them go on."""

@@ -49,12 +49,13 @@ class Subject(Protocol):
     setup: Setup
     reader: AutoReader
     injector: Injector
-    courier: Courier | NoBus
     terminals: Terminals
     journal: Journal
     state: AgentState
     answers: Answers
 
+    @property
+    def courier(self) -> Courier | NoBus: ...
     @property
     def native(self) -> Hooked: ...
     @property
