@@ -29,7 +29,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -50,6 +50,7 @@ _STOP_SECONDS = supervisor.STOP_SECONDS + 3
 _RELOAD_SECONDS = 5.0
 _MAX_STORE = 1 << 30  # bytes of mail that the broker keeps for agents that are away
 _MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
+_USERS = '"users": ['
 _SCHEMES = {"mqtt": 1883, "mqtts": 8883}
 
 
@@ -109,17 +110,18 @@ def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: f
 
 def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple[Endpoint, Credentials]:
     """Like `ensure`, and the broker knows `name` of `team` and what it may do. Raises BrokerError."""
+    # Before the election, so that whoever makes the broker read them does it for all that wait here too.
+    credentials = _store(home).get(team, name)
     with _election(home):
-        credentials = _store(home).get(team, name)
         endpoint = _ensure(home, port, LINGER)
-        _reload(home, endpoint)
+        if not _is_admitted(home, endpoint.port, credentials):
+            _reload(home, endpoint)
         return endpoint, credentials
 
 
 def credentials(home: Home, team: str, name: str) -> Credentials:
     """The credentials of `name` in `team`, made on first use; the broker, if it runs, is not told."""
-    with _election(home):
-        return _store(home).get(team, name)
+    return _store(home).get(team, name)
 
 
 def known_credentials(home: Home, team: str, name: str) -> Credentials | None:
@@ -295,13 +297,14 @@ def _configure(home: Home, port: int, wanted: int | None) -> str:
             f"port {wanted} on {_HOST} is in use by another program. Choose another port, "
             "leave it out (relay then takes a free one), or end that program."
         )
-    text = _render(home, port)
+    text = _render(home, port, _store(home).all())
     write_private(_config(home), text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _render(home: Home, port: int) -> str:
-    users = acl.nats_users(_store(home).all())
+def _render(home: Home, port: int, agents: Iterable[Credentials]) -> str:
+    """The configuration in one line of JSON, which ends with the users."""
+    users = acl.nats_users(agents)
     # With no users at all nats-server would let everybody in and allow everything.
     nothing = {"deny": [">"]}
     nobody = {
@@ -323,15 +326,27 @@ def _render(home: Home, port: int) -> str:
                 "max_file_store": _MAX_STORE,
             },
             "authorization": {"users": users or [nobody]},
-        },
-        indent=1,
+        }
     )
+
+
+def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
+    """Whether the running broker has read what `agent` may do; found out without a look at all the others."""
+    found = _read_endpoint(home)
+    try:
+        text = _config(home).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    if found is None or found[1].get("config") != hashlib.sha256(text.encode()).hexdigest():
+        return False
+    settings, _, user = _render(home, port, [agent]).removesuffix("]}}").partition(_USERS)
+    return text.startswith(settings) and user in text
 
 
 def _reload(home: Home, endpoint: Endpoint) -> None:
     """Make the running broker know everybody who has credentials; under the election lock."""
     found = _read_endpoint(home)
-    text = _render(home, endpoint.port)
+    text = _render(home, endpoint.port, _store(home).all())
     digest = hashlib.sha256(text.encode()).hexdigest()
     if found is None or endpoint.pid is None or found[1].get("config") == digest:
         return

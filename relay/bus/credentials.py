@@ -7,11 +7,13 @@ has the same login, so that a broker keeps one mailbox for one agent, wherever i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -72,19 +74,19 @@ def for_endpoint(endpoint: HasLogin, credentials: Credentials) -> Login:
 
 
 class CredentialStore:
-    """The directory of credentials. Callers hold the broker's election lock while they change it."""
+    """The directory of credentials. Whoever changes or removes some holds the broker's election lock."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def get(self, team: str, name: str) -> Credentials:
-        """The credentials of `name` in `team`; made if there are none yet."""
+        """The credentials of `name` in `team`; made if there are none yet, by one of those who ask."""
         path = self._path(team, name)
-        if path.exists():
-            return _read(path)
-        made = Credentials(level(team), level(name), secrets.token_urlsafe(24))
-        self.put(made)
-        return made
+        if not path.exists():
+            made = Credentials(level(team), level(name), secrets.token_urlsafe(24))
+            with contextlib.suppress(FileExistsError), _explained(path):
+                write_private(path, json.dumps(asdict(made)), replace=False)
+        return _read(path)
 
     def find(self, team: str, name: str) -> Credentials | None:
         """The credentials of `name` in `team`, if there are any."""
@@ -94,12 +96,8 @@ class CredentialStore:
     def put(self, credentials: Credentials) -> None:
         """Keep `credentials`, in place of older ones of that agent."""
         path = self._path(credentials.team, credentials.name)
-        try:
+        with _explained(path):
             write_private(path, json.dumps(asdict(credentials)))
-        except OSError as error:
-            raise BrokerError(
-                f"cannot write credentials to {path}: {error.strerror}. Make room, or make it writable."
-            ) from None
 
     def remove(self, team: str, name: str) -> None:
         """Forget the credentials of `name` in `team`."""
@@ -114,18 +112,32 @@ class CredentialStore:
         return self._directory / f"{level(team)}.{level(name)}.json"
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write `text` to `path`, 0600, whole or not at all."""
+def write_private(path: Path, text: str, *, replace: bool = True) -> None:
+    """Write `text` to `path`, 0600, whole or not at all; FileExistsError if one is not to be replaced."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
-        new.replace(path)
-    except OSError:
+        if replace:
+            new.replace(path)
+        else:
+            path.hardlink_to(new)
+    finally:
         new.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
         raise
+    except OSError as error:
+        raise BrokerError(
+            f"cannot write credentials to {path}: {error.strerror}. Make room, or make it writable."
+        ) from None
 
 
 def parse(value: Any) -> Credentials:
