@@ -270,9 +270,12 @@ class Courier:
     async def _once(self) -> None:
         """One connection, from start to loss; always ends with an exception."""
         endpoint, login = await asyncio.to_thread(self._admit, self.name)
-        self._boot = secrets.token_hex(8)
         if self._external is not None:  # the embedded one has only this home, and that has a lock
+            self._boot = secrets.token_hex(8)
             await self._contend()
+        # Another than the one announced while contending: whoever has sent something since then must see us
+        # appear again, for the mailbox is made only now.
+        self._boot = secrets.token_hex(8)
         transport = MqttTransport(
             endpoint,
             Identity(

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from relay.bus import broker, publisher, substitutes
+from relay.bus import broker, claims, publisher, substitutes
 from relay.bus.courier import Courier
 from relay.bus.message import Message, State
 from relay.errors import MessageRefused
@@ -89,6 +89,7 @@ class Failpoint:
 _OUTBOX = "relay.bus.outbox:Outbox."
 _INBOX = "relay.bus.inbox:Inbox."
 _LEDGER = "relay.bus.ledger:Ledger."
+_CHANNELS = "relay.bus.channels:Channels."
 _REGISTRY = "relay.bus.registry:Registry."
 _MQTT = "relay.bus.transport:MqttTransport."
 _BROKER = "relay.bus.broker:"
@@ -99,6 +100,8 @@ TYPING = Point("failpoints:type_into", before=End(State.UNCERTAIN, 0), after=End
 STARTING = [
     Point(_REGISTRY + "register"),
     Point(_LEDGER + "prune"),
+    Point(_OUTBOX + "expire"),
+    Point(_INBOX + "expire"),
     Point(_BROKER + "admit"),
     Point(_BROKER + "_launch"),
     Point(_BROKER + "_reload"),
@@ -136,16 +139,26 @@ RECEIVING = [
 ]
 """The steps of a receiver's process."""
 
-PERSON = [Point(_LEDGER + "retry"), Point(_LEDGER + "drop")]
-"""What a person's command does to a message; each is done, or it is not."""
+ALONE = [
+    Point(_LEDGER + "retry"),
+    Point(_LEDGER + "drop"),
+    Point(_OUTBOX + "release"),
+    Point(_OUTBOX + "park"),
+    Point(_CHANNELS + "join"),
+    Point(_CHANNELS + "leave"),
+    Point(_CHANNELS + "heard"),
+    Point(_CHANNELS + "limit"),
+]
+"""What is done in one transaction, by a person's command or by chance; it is done, or it is not."""
 
-POINTS = [*STARTING, *SENDING, *RECEIVING, *PERSON]
+POINTS = [*STARTING, *SENDING, *RECEIVING, *ALONE]
 
 READING = {
     *(_REGISTRY + name for name in ("known",)),
     *(_OUTBOX + name for name in ("next_due", "senders_with_mail")),
     *(_INBOX + name for name in ("waiting", "receipts")),
-    *(_LEDGER + name for name in ("messages", "lookup", "find", "version", "close")),
+    *(_CHANNELS + name for name in ("of", "audience", "all")),
+    *(_LEDGER + name for name in ("messages", "lookup", "find", "held", "version", "close")),
 }
 """What of the ledger changes nothing: to die there is to die before the next step."""
 
@@ -286,6 +299,7 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> No
     """The actor's process."""
     # Seconds: what dies here is back at once.
     publisher.FIRST_RETRY = publisher._LOOK_AGAIN = substitutes.LOOK = 0.2
+    claims.OBJECTION_SECONDS = 0.5
     if failpoint is not None:
         arm(failpoint)
     asyncio.run(_act(actor, commands))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from couriers import Agent, running
+from failpoints import far_url
 
+from relay.bus import publisher
 from relay.bus.envelope import Parcel
 from relay.bus.inbox import KEEP_DAYS, InboxFull
 from relay.bus.ledger import Ledger
 from relay.bus.message import State
+from relay.home import Home
 
 TEAM = "default"
 
@@ -91,3 +96,23 @@ def test_a_full_inbox_takes_what_the_others_in_it_wait_for(ends: Ends) -> None:
     ends.type(others[0])
     ends.there.inbox.store(TEAM, replace(others[3], base=5), most=3)
     assert ends.waiting() == ["2", "3", "4"]
+
+
+def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bob is heard of before his mailbox is there; what is published in between is lost, and sent again."""
+    monkeypatch.setattr(publisher, "FIRST_RETRY", 1e6)
+    monkeypatch.setattr(publisher, "LAST_RETRY", 1e6)
+
+    async def scenario() -> None:
+        far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
+        url = await asyncio.to_thread(far_url, home, "Bob")
+        alice = Agent(home, "Alice")
+        alice.courier._ledger.registry.register(TEAM, "Bob")
+        async with running(alice):
+            alice.courier.send("Bob", "hello")
+            async with running(Agent(far, "Bob", url=url)) as bob:
+                assert [message.body for message in await bob.receive()] == ["hello"]
+
+    asyncio.run(scenario())
