@@ -24,10 +24,11 @@ from relay.errors import MessageRefused
 
 # From which states a receipt (or the sender's own progress) may move a row. An expired message may still have
 # been on its way, and one whose receiver has moved may have reached it: the truth from its receiver wins.
+# But a broker may bring an old receipt again after a newer one: *stored* never replaces *uncertain*.
 _UNTOLD = (State.QUEUED, State.SENT, State.EXPIRED)
 _BEFORE: dict[State, tuple[State, ...]] = {
     State.SENT: (State.QUEUED,),
-    State.STORED: (*_UNTOLD, State.UNCERTAIN),
+    State.STORED: _UNTOLD,
     State.INJECTED: (*_UNTOLD, State.STORED, State.UNCERTAIN),
     State.UNCERTAIN: (*_UNTOLD, State.STORED),
     State.REJECTED: (*_UNTOLD, State.STORED, State.UNCERTAIN),
@@ -188,12 +189,13 @@ class Outbox:
         uncertain: sent again, it might be given to it twice.
         """
         pair = (names.key(team), names.key(receiver))
+        pending = f"FROM outbox WHERE team = ? AND to_key = ? AND {_PENDING}"
+        with self._db.reading() as db:  # for most who appear nothing waits, and all sessions of the home look
+            if db.execute(f"SELECT 1 {pending} LIMIT 1", pair).fetchone() is None:
+                return
         with self._db.transaction() as db:
             if home is not None:
-                moved = db.execute(
-                    f"SELECT id FROM outbox WHERE team = ? AND to_key = ? AND {_PENDING} AND home <> ?",
-                    (*pair, home),
-                ).fetchall()
+                moved = db.execute(f"SELECT id {pending} AND home <> ?", (*pair, home)).fetchall()
                 detail = f"{receiver} was on another host, and may have got it there"
                 for (id,) in moved:
                     advance(db, "id = ?", (id,), State.UNCERTAIN, detail)
@@ -222,6 +224,16 @@ class Outbox:
                 receipt.detail,
                 receipt.route,
                 receipt.role,
+            )
+            # What was tried before and is the first of its stream now may be held back at the receiver by
+            # those that it need not wait for any more (see `Parcel.base`): tell it now, not at the next try.
+            db.execute(
+                "UPDATE outbox SET due = ? WHERE attempts > 1 AND state = 'sent' AND place = ("
+                "SELECT behind.place FROM outbox AS arrived JOIN outbox AS behind USING "
+                "(team, sender_key, to_key, priority) "
+                "WHERE arrived.id = ? AND behind.state IN ('queued', 'sent') "
+                "ORDER BY behind.sequence LIMIT 1)",
+                (self._db.now(), receipt.id),
             )
 
     def outcomes(self, team: str, sender: str) -> list[Message]:

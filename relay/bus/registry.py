@@ -5,6 +5,9 @@ from __future__ import annotations
 from relay import names
 from relay.bus.database import Database
 
+RECENT = 60.0
+"""Seconds: the ledger need not know more exactly when somebody was there."""
+
 
 class Registry:
     def __init__(self, db: Database) -> None:
@@ -13,11 +16,18 @@ class Registry:
     def register(self, team: str, name: str, seen: float | None = None) -> None:
         """Note that `name` was in `team` at `seen` (default: now); its latest spelling is kept."""
         now = self._db.now()
+        row = (names.key(team), names.key(name), name, now if seen is None else min(seen, now))
+        with self._db.reading() as db:  # all sessions of a home hear of everybody, and one of them writes
+            if db.execute(
+                "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND seen >= ?",
+                (*row[:3], row[3] - RECENT),
+            ).fetchone():
+                return
         with self._db.transaction() as db:
             db.execute(
                 "INSERT INTO registry VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET name = excluded.name, "
                 "seen = max(seen, excluded.seen)",
-                (names.key(team), names.key(name), name, now if seen is None else min(seen, now)),
+                row,
             )
 
     def known(self, team: str, within: float | None = None) -> list[str]:
