@@ -22,6 +22,8 @@ from relay.bus.outbox import Outbox, advance, unblock
 from relay.bus.registry import Registry
 from relay.errors import LedgerError
 
+_KEEP = KEEP_DAYS * 86400.0  # seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -211,9 +213,17 @@ class Ledger:
         return [id for (id,) in rows]
 
     def prune(self) -> None:
-        """Forget what was settled more than KEEP_DAYS ago."""
-        before = self._db.now() - KEEP_DAYS * 86400
+        """Forget what an earlier call found settled more than KEEP_DAYS ago.
+
+        Not what was accepted so long ago: its end may be news, even if that came with a jump of the clock.
+        """
+        now = self._db.now()
         final = ", ".join(f"'{state}'" for state in State if state.final)
         with self._db.transaction() as db:
             for table in ("outbox", "inbox"):
-                db.execute(f"DELETE FROM {table} WHERE state IN ({final}) AND accepted < ?", (before,))
+                db.execute(f"DELETE FROM {table} WHERE state IN ({final}) AND settled < ?", (now - _KEEP,))
+                db.execute(
+                    f"UPDATE {table} SET settled = iif(state IN ({final}), ?, NULL) "
+                    f"WHERE (settled IS NULL) = (state IN ({final}))",
+                    (now,),
+                )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relay.errors import LedgerError
 
-VERSION = 3
+VERSION = 4
 """PRAGMA user_version of a ledger with these tables."""
 
 _TABLES = """
@@ -33,7 +33,8 @@ CREATE TABLE outbox (
     expires REAL,
     accepted REAL NOT NULL DEFAULT 0,  -- when it was committed
     fanout TEXT,                       -- the same for all that one broadcast became
-    home TEXT                          -- the receiver's, which may have got it
+    home TEXT,                         -- the receiver's, which may have got it
+    settled REAL                       -- when `prune` first found it settled
 );
 CREATE INDEX outbox_untold ON outbox (team, sender_key) WHERE told IS NOT state;
 CREATE TABLE inbox (
@@ -52,6 +53,7 @@ CREATE TABLE inbox (
     reply_to TEXT, priority INTEGER NOT NULL DEFAULT 1, channel TEXT, depth INTEGER NOT NULL DEFAULT 0,
     expires REAL,
     accepted REAL NOT NULL DEFAULT 0,  -- when it was committed here
+    settled REAL,                      -- when `prune` first found it settled
     UNIQUE (team, to_key, sender_key, id));
 CREATE INDEX inbox_unreceipted ON inbox (team, to_key) WHERE receipted IS NOT state;
 CREATE INDEX inbox_sequence ON inbox (team, to_key, sender_key, origin, sequence);
@@ -118,6 +120,7 @@ _STEPS = {
         "INSERT INTO streams SELECT team, sender_key, to_key, 1, last FROM sequences",
         "DROP TABLE sequences",
     ],
+    3: [f"ALTER TABLE {table} ADD COLUMN settled REAL" for table in ("outbox", "inbox")],
 }
 """What makes tables of one version those of the next."""
 

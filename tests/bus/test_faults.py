@@ -61,6 +61,7 @@ def test_a_copy_that_comes_when_the_first_is_forgotten_is_uncertain(ends: Ends) 
     (parcel,) = ends.parcels(1)
     ends.there.inbox.store(TEAM, parcel)
     ends.type(parcel)
+    ends.there.prune()
     ends.now += (KEEP_DAYS + 1) * 86400
     ends.there.prune()
     assert ends.there.messages() == []

@@ -380,7 +380,11 @@ def test_ids_are_found_by_their_beginning(ledger: Ledger) -> None:
 
 def test_old_settled_messages_are_forgotten_and_others_never(ledger: Ledger, clock: Clock) -> None:
     done, open_ = (ledger.outbox.send(TEAM, "Alice", ["Bob"], body)[0] for body in ("done", "open"))
+    clock.now += (KEEP_DAYS + 1) * 86400
+    ledger.prune()
     ledger.outbox.receipt(TEAM, Receipt(done.id, "Bob", "Alice", State.INJECTED))
+    ledger.prune()  # that it was settled is news
+    assert [entry.message.id for entry in ledger.messages()] == [done.id, open_.id]
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()
     assert [entry.message.id for entry in ledger.messages()] == [open_.id]

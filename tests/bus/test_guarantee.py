@@ -1,0 +1,389 @@
+"""The guarantee, over real ledgers and a network that loses, repeats and reorders whatever it is handed.
+
+Three agents on two homes send, die and come again at any moment, while a person drops and retries and clocks
+jump.  Whatever happens: nothing is typed twice, what one agent sent another is typed in order, every message
+that was accepted can be seen, and its state is true.  Once all is well again, everything moves on.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from relay.bus import topics
+from relay.bus.envelope import Parcel, Receipt, decode, encode
+from relay.bus.ledger import KEEP_DAYS, Ledger
+from relay.bus.message import Message, Priority, State
+from relay.bus.runaway import Limits
+from relay.errors import LedgerError
+
+LONG = bool(os.environ.get("RELAY_LONG"))
+
+TEAM = "default"
+HOMES = {"Alice": "here", "Carol": "here", "Bob": "there"}
+PAIRS = [("Alice", "Bob"), ("Alice", "Carol"), ("Bob", "Alice")]
+TTL = 600.0
+DAY = 86400.0
+
+RETRY = 5.0  # seconds until a receiver that is there is sent a message again
+ROUNDS = 60  # in which everything that may move on must have
+
+agents = st.sampled_from(sorted(HOMES))
+pairs = st.sampled_from(PAIRS)
+picks = st.integers(min_value=0, max_value=1 << 16)
+
+
+@dataclass(slots=True)
+class Process:
+    """One agent's session: its connection to its home's ledger, and what is in its memory only."""
+
+    ledger: Ledger
+    typing: Message | None = None
+    typed: bool = False
+
+
+@dataclass(slots=True)
+class Fate:
+    """What a message was sent as, and what has happened to it that may keep it from being typed once."""
+
+    pair: tuple[str, str]
+    priority: Priority
+    turn: int  # among all that was sent, or released
+    seen: State = State.QUEUED
+    hidden: bool = False
+    excuses: set[str] = field(default_factory=set)
+
+
+class Network(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(prefix="guarantee-")
+        self.now = time.time()
+        self.processes: dict[str, Process] = {}
+        self.flying: list[tuple[str, str, bytes]] = []  # (to, from, payload), as a broker has them
+        self.fates: dict[str, Fate] = {}
+        self.log: list[str] = []  # ids, as the agents were given them
+        self.turns = 0
+
+    def teardown(self) -> None:
+        try:
+            if self.processes:
+                self.heal()
+        finally:
+            for process in self.processes.values():
+                process.ledger.close()
+            self.folder.cleanup()
+
+    # What can be done, and can happen.
+
+    @initialize()
+    def everybody_comes(self) -> None:
+        for name in HOMES:
+            self.begin(name)
+
+    @rule(pair=pairs, priority=st.sampled_from(Priority), depth=st.sampled_from([0, 0, 0, 9]))
+    def send(self, pair: tuple[str, str], priority: Priority, depth: int) -> None:
+        if process := self.processes.get(pair[0]):
+            (message,) = process.ledger.outbox.send(
+                TEAM, pair[0], [pair[1]], "hello", priority=priority, depth=depth, ttl=TTL,
+                limits=Limits(depth=8),
+            )  # fmt: skip
+            self.accepted(message)
+
+    @rule(name=agents, there=st.booleans(), outcome=st.sampled_from(["taken", "refused", "dies"]))
+    def publish(self, name: str, there: bool, outcome: str) -> None:
+        """there: whether receivers are known to be. outcome: the broker's, or one's own end."""
+        if process := self.processes.get(name):
+            parcels = process.ledger.outbox.claim(
+                TEAM, name, lambda receiver, attempt: RETRY if there else None, 3, self.home_of
+            )
+            self.flying += [(each.message.to, name, encode(each)) for each in parcels]
+            if outcome == "taken":
+                process.ledger.outbox.sent(each.message.id for each in parcels)
+            elif outcome == "dies":
+                self.die(name)
+
+    @rule(name=agents, outcome=st.sampled_from(["taken", "refused", "dies"]))
+    def publish_receipts(self, name: str, outcome: str) -> None:
+        if process := self.processes.get(name):
+            receipts = process.ledger.inbox.receipts(TEAM, name, 3)
+            self.flying += [(each.sender, name, encode(each)) for each in receipts]
+            if outcome == "taken":
+                process.ledger.inbox.receipted(TEAM, receipts)
+            elif outcome == "dies":
+                self.die(name)
+
+    @precondition(lambda self: self.flying)
+    @rule(pick=picks, again=st.booleans())
+    def deliver(self, pick: int, again: bool) -> None:
+        """Any of the payloads under way arrives; `again`: and stays under way."""
+        place = pick % len(self.flying)
+        to, sender, payload = self.flying[place]
+        if to in self.processes:
+            if not again:
+                del self.flying[place]
+            self.arrive(to, sender, payload)
+
+    @precondition(lambda self: self.flying)
+    @rule(pick=picks)
+    def lose(self, pick: int) -> None:
+        """The broker forgets a payload that it may have acknowledged."""
+        to, sender, payload = self.flying.pop(pick % len(self.flying))
+        item = decode(payload, topics.Inbox(TEAM, topics.level(to), topics.level(sender)))
+        if isinstance(item, Receipt) and HOMES[to] != HOMES[sender] and item.id in self.fates:
+            self.fates[item.id].excuses.add("receipt lost")
+
+    @rule(name=agents)
+    def begin_typing(self, name: str) -> None:
+        process = self.processes.get(name)
+        if process is None or process.typing is not None:
+            return
+        for message in process.ledger.inbox.waiting(TEAM, name)[:1]:
+            process.ledger.inbox.injecting(TEAM, name, message.id)
+            process.typing, process.typed = message, False
+
+    @rule(name=agents)
+    def type(self, name: str) -> None:
+        process = self.processes.get(name)
+        if process is not None and process.typing is not None and not process.typed:
+            process.typed = True
+            self.log.append(process.typing.id)
+
+    @rule(name=agents, doubt=st.booleans())
+    def settle(self, name: str, doubt: bool) -> None:
+        """It was typed and seen to be taken, or not; or it was not, and waits again or never will be."""
+        process = self.processes.get(name)
+        if process is None or process.typing is None:
+            return
+        message, process.typing = process.typing, None
+        if process.typed:
+            state = State.UNCERTAIN if doubt else State.INJECTED
+        else:
+            state = State.REJECTED if doubt else State.STORED
+        if doubt:
+            self.fates[message.id].excuses.add(str(state))
+        process.ledger.inbox.settle(TEAM, name, message.id, state)
+
+    @rule(name=agents, again=st.booleans())
+    def work(self, name: str, again: bool) -> None:
+        """All goes well for a while; `again`: and the broker will repeat everything."""
+        for to, sender, payload in self.flying:
+            if to == name and name in self.processes:
+                self.arrive(to, sender, payload)
+        if not again:
+            self.flying = [each for each in self.flying if each[0] != name or name not in self.processes]
+        for _ in range(3):
+            self.begin_typing(name)
+            self.type(name)
+            self.settle(name, doubt=False)
+        self.publish(name, there=True, outcome="taken")
+        self.publish_receipts(name, outcome="taken")
+
+    @rule(name=agents)
+    def die(self, name: str) -> None:
+        if process := self.processes.pop(name, None):
+            if process.typing is not None:
+                self.fates[process.typing.id].excuses.add("died while typing")
+            process.ledger.close()
+
+    @rule(name=agents)
+    def begin(self, name: str) -> None:
+        """What a session does at its start."""
+        if name in self.processes:
+            return
+        ledger = Ledger(Path(self.folder.name) / f"{HOMES[name]}.db", clock=lambda: self.now)
+        self.processes[name] = Process(ledger)
+        ledger.registry.register(TEAM, name)
+        ledger.inbox.recover(TEAM, name)
+        ledger.prune()
+        ledger.outbox.resume(TEAM, name)
+
+    @rule(name=agents)
+    def prune(self, name: str) -> None:
+        if process := self.processes.get(name):
+            process.ledger.prune()
+
+    @rule(pair=pairs)
+    def hear(self, pair: tuple[str, str]) -> None:
+        """The sender hears that the receiver has appeared."""
+        sender, receiver = pair
+        if (process := self.processes.get(sender)) and receiver in self.processes:
+            process.ledger.outbox.appeared(TEAM, receiver, sender, self.home_of(receiver))
+
+    @rule(seconds=st.sampled_from([1.0, RETRY, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
+    def time_goes_by(self, seconds: float) -> None:
+        """Or jumps: back too, as after a start of the machine with a wrong clock."""
+        self.now += seconds
+        self.expire()
+
+    @precondition(lambda self: self.fates)
+    @rule(pick=picks, action=st.sampled_from(["drop", "retry", "release"]))
+    def person(self, pick: int, action: str) -> None:
+        id = list(self.fates)[pick % len(self.fates)]  # ids are random, their order is not
+        fate = self.fates[id]
+        process = self.processes.get(fate.pair[0])
+        if process is None:
+            return
+        ledger = process.ledger
+        try:
+            if action == "drop":
+                fate.hidden |= ledger.drop(id).state.final
+                fate.excuses.add("dropped")
+            elif action == "retry":
+                again = ledger.retry(id)
+                if again.id != id:
+                    self.accepted(again)
+            else:
+                for message in ledger.outbox.release([id]):
+                    self.fates[message.id].turn = self.next_turn()
+        except LedgerError:
+            assert not self.open_to(ledger, id, action)
+
+    # What is always true.
+
+    @invariant()
+    def nothing_is_typed_twice(self) -> None:
+        assert len(set(self.log)) == len(self.log)
+
+    @invariant()
+    def the_order_is_kept(self) -> None:
+        streams: dict[object, int] = {}
+        for id in self.log:
+            fate = self.fates[id]
+            stream = (fate.pair, fate.priority)
+            assert streams.get(stream, 0) < fate.turn, "it overtook another"
+            streams[stream] = fate.turn
+
+    @invariant()
+    def everything_is_seen_and_every_state_is_true(self) -> None:
+        for name in ("Alice", "Bob"):
+            if process := self.processes.get(name):
+                shown = {entry.message.id: entry.message for entry in process.ledger.messages(sender=name)}
+                for id, fate in self.fates.items():
+                    if fate.pair[0] == name:
+                        self.check(id, fate, shown.get(id))
+
+    def check(self, id: str, fate: Fate, message: Message | None) -> None:
+        if message is None:
+            assert fate.hidden or fate.seen.final, "it is seen nowhere"
+            return
+        typed = self.log.count(id)
+        assert message.state is not State.INJECTED or typed, "it is said to be typed, and is not"
+        assert message.state is not State.REJECTED or not typed, "it is said to be rejected, and was typed"
+        assert message.state is not State.HELD or fate.seen in {State.HELD, State.QUEUED}
+        if fate.seen in {State.INJECTED, State.REJECTED}:
+            assert message.state is fate.seen, "an end has changed"
+        if message.state is State.EXPIRED:
+            fate.excuses.add("expired")
+        fate.seen = message.state
+
+    # The machinery.
+
+    def accepted(self, message: Message) -> None:
+        self.fates[message.id] = Fate((message.sender, message.to), message.priority, self.next_turn())
+
+    def next_turn(self) -> int:
+        self.turns += 1
+        return self.turns
+
+    def home_of(self, name: str) -> str | None:
+        return self.processes[name].ledger.origin if name in self.processes else None
+
+    def arrive(self, to: str, sender: str, payload: bytes) -> None:
+        ledger = self.processes[to].ledger
+        item = decode(payload, topics.Inbox(TEAM, topics.level(to), topics.level(sender)))
+        if isinstance(item, Parcel):
+            ledger.inbox.store(TEAM, item)
+        else:
+            ledger.outbox.receipt(TEAM, item)
+            ledger.outbox.outcomes(TEAM, to)
+
+    def expire(self) -> None:
+        for name, process in self.processes.items():
+            process.ledger.outbox.expire()
+            process.ledger.inbox.expire(TEAM, name)
+
+    def open_to(self, ledger: Ledger, id: str, action: str) -> bool:
+        """Whether a person may expect that `action` on a message is possible; there is always a way on."""
+        shown = {entry.message.id: entry.message for entry in ledger.messages()}
+        if id not in shown:
+            return False
+        being_typed = any(each.typing and each.typing.id == id for each in self.processes.values())
+        state = shown[id].state
+        if action == "drop":
+            # What died while it was typed is uncertain as soon as its receiver is back.
+            return not being_typed and self.fates[id].pair[1] in self.processes
+        return state not in {State.STORED, State.HELD}
+
+    def heal(self) -> None:
+        """All is well again: everybody is there, everything arrives, and every agent is ready."""
+        for name in HOMES:
+            self.begin(name)
+        for name in HOMES:
+            self.settle(name, doubt=False)
+        for pair in PAIRS:
+            self.hear(pair)
+        for _ in range(ROUNDS):
+            self.now += RETRY
+            self.expire()
+            for name, process in self.processes.items():
+                while self.moves(name, process):
+                    pass
+            flying, self.flying = self.flying, []
+            for payload in flying:
+                self.arrive(*payload)
+        self.everything_is_seen_and_every_state_is_true()
+        for id, fate in self.fates.items():
+            self.explain(id, fate)
+
+    def moves(self, name: str, process: Process) -> bool:
+        """Take one step of `name`; whether there was one."""
+        self.begin_typing(name)
+        typing = process.typing is not None
+        self.type(name)
+        self.settle(name, doubt=False)
+        self.publish_receipts(name, "taken")
+        self.publish(name, True, "taken")
+        return typing
+
+    def explain(self, id: str, fate: Fate) -> None:
+        typed = self.log.count(id)
+        match fate.seen:
+            case State.INJECTED:
+                assert typed == 1
+            case State.HELD:
+                pass
+            case State.UNCERTAIN | State.REJECTED | State.EXPIRED:
+                assert fate.excuses, f"it is {fate.seen}, and nothing has happened to it"
+                assert fate.seen is State.UNCERTAIN or not typed or "receipt lost" in fate.excuses
+            case State.STORED:
+                assert "receipt lost" in fate.excuses, "it stays stored for ever"
+            case _:
+                raise AssertionError(f"it stays {fate.seen} for ever")
+
+
+def _profile() -> settings:
+    """A few seconds' worth; RELAY_LONG=1 looks on for minutes, and elsewhere each time."""
+    return settings(
+        max_examples=3000 if LONG else 100,
+        stateful_step_count=60,
+        derandomize=not LONG,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+pytestmark = pytest.mark.timeout(3600 if LONG else 120)
+
+TestGuarantee: Callable[[], None] = Network.TestCase
+TestGuarantee.settings = _profile()  # type: ignore[attr-defined]
