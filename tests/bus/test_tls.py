@@ -1,0 +1,99 @@
+"""TLS to a broker, verified: what is wrong with a certificate is said, and an impostor gets no password."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from guarded import GuardedMosquitto, make_certificate
+from relay.bus import acl, broker
+from relay.bus.credentials import Credentials
+from relay.bus.probe import probe
+from relay.bus.transport import ConnectionLost, Identity, MqttTransport
+from relay.bus.verdict import CLAIMS, Verdict
+
+AGENTS = [
+    Credentials("default", "alice", "a"),
+    Credentials("default", "bob", "b"),
+    Credentials("web", "eve", "e"),
+]
+
+
+def encrypted(directory: Path) -> GuardedMosquitto:
+    extra = f"certfile {directory}/cert.pem\nkeyfile {directory}/key.pem"
+    rights = acl.mosquitto(AGENTS), acl.mosquitto_passwords(AGENTS)
+    return GuardedMosquitto(directory, *rights, extra, tls=True)
+
+
+def connect(url: str) -> None:
+    async def scenario() -> None:
+        alice = AGENTS[0]
+        transport = MqttTransport(
+            broker.external(url), Identity("test", keep=False, user=alice.user, password=alice.password)
+        )
+        await transport.connect()
+        transport.close()
+
+    asyncio.run(scenario())
+
+
+def expired(directory: Path) -> None:
+    """A certificate whose last day was in the year 2000; `openssl ca` alone sets a date in the past."""
+    make_certificate(directory)
+    (directory / "index").touch()
+    (directory / "ca.cnf").write_text(
+        f"[ca]\ndefault_ca=it\n[it]\ndatabase={directory}/index\nnew_certs_dir={directory}\n"
+        "rand_serial=yes\npolicy=any\ndefault_md=sha256\nx509_extensions=names\n"
+        "[any]\ncommonName=optional\n[names]\nsubjectAltName=IP:127.0.0.1\n"
+    )
+    new = ("openssl", "req", "-new", "-key", "key.pem", "-subj", "/CN=relay", "-out", "request.pem")
+    sign = ("openssl", "ca", "-batch", "-config", "ca.cnf", "-selfsign", "-keyfile", "key.pem")
+    dates = ("-startdate", "20000101000000Z", "-enddate", "20000102000000Z")
+    for command in (new, (*sign, *dates, "-in", "request.pem", "-out", "cert.pem", "-notext")):
+        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # paho's, after a refusal
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("self-signed", "self-signed certificate"),
+        ("another host's", "not valid for '127.0.0.1'"),
+        ("expired", "certificate has expired"),
+    ],
+)
+def test_a_wrong_certificate_is_refused_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, says: str
+) -> None:
+    if kind == "expired" and shutil.which("openssl") is not None:
+        expired(tmp_path)
+    else:
+        make_certificate(tmp_path, host="DNS:other.example" if kind == "another host's" else "IP:127.0.0.1")
+    if kind != "self-signed":
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    with encrypted(tmp_path) as mosquitto:
+        with pytest.raises(ConnectionLost, match="is not accepted") as refused:
+            connect(mosquitto.url)
+        with pytest.raises(ConnectionLost, match="certificate"):
+            asyncio.run(probe(broker.external(mosquitto.url), AGENTS))
+        assert "default/alice" not in (tmp_path / "log").read_text(), "it never came to a login"
+    assert says in str(refused.value)
+    assert "SSL_CERT_FILE" in str(refused.value)
+    gc.collect()  # while the warning is ignored
+
+
+def test_a_private_authority_is_trusted_when_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    with encrypted(tmp_path) as mosquitto:
+        connect(mosquitto.url)
+        rows = asyncio.run(probe(broker.external(mosquitto.url), AGENTS, native=1))
+    assert {row.key: row.verdict for row in rows} == dict.fromkeys(CLAIMS, Verdict.HOLDS), rows
+    assert "certificate was verified" in next(row.detail for row in rows if row.key == "tls")
