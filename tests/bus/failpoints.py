@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -364,3 +365,11 @@ def far_url(home: Home, name: str) -> str:
     endpoint, rights = broker.admit(home, TEAM, name)
     user = rights.user.replace("/", "%2F")
     return f"mqtt://{user}:{rights.password}@{endpoint.host}:{endpoint.port}"
+
+
+if __name__ == "__main__":  # failpoints.py TARGET WHEN ARGUMENT...: `relay ARGUMENT...`, which dies there
+    from relay.__main__ import main
+
+    target, moment, *arguments = sys.argv[1:]
+    arm(Failpoint(Point(target), When(moment)))
+    sys.exit(main(arguments))

@@ -1,0 +1,136 @@
+"""Real sessions that are killed around typing: each message is typed once, or its state is honest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from session.puppet import Puppet, messages, ps
+from support import Relay, processes_of, wait_until
+
+FAILPOINTS = Path(__file__).parents[1] / "bus" / "failpoints.py"
+
+TYPING = [
+    # where the receiver dies, and what may have become of the message
+    ("relay.bus.inbox:Inbox.store", "before", {("injected", 1)}),
+    ("relay.bus.inbox:Inbox.store", "after", {("injected", 1)}),
+    ("relay.bus.inbox:Inbox.injecting", "before", {("injected", 1)}),
+    ("relay.bus.inbox:Inbox.injecting", "after", {("uncertain", 0)}),
+    ("relay.injection.typist:Typist.type", "before", {("uncertain", 0)}),
+    # An agent whose terminal goes away may not have read what was in it.
+    ("relay.terminal.forward:Forwarder._write_child", "before", {("uncertain", 0)}),
+    ("relay.terminal.forward:Forwarder._write_child", "after", {("uncertain", 0), ("uncertain", 1)}),
+    ("relay.injection.typist:Typist.type", "after", {("uncertain", 0), ("uncertain", 1)}),
+    ("relay.bus.inbox:Inbox.settle", "before", {("uncertain", 0), ("uncertain", 1)}),
+    ("relay.bus.inbox:Inbox.settle", "after", {("injected", 0), ("injected", 1)}),
+]
+
+SENDING = [
+    ("relay.bus.outbox:Outbox.send", "before", 0),
+    ("relay.bus.outbox:Outbox.send", "after", 1),
+    ("relay.bus.transport:MqttTransport.publish", "after", 0),  # its first is of its presence
+    ("relay.bus.outbox:Outbox.sent", "before", 1),
+    ("relay.bus.outbox:Outbox.receipt", "before", 1),
+]
+
+
+def name(value: object) -> str | None:
+    return value.rpartition(":")[2] if isinstance(value, str) else None
+
+
+def wrap_dying(puppet: Puppet, target: str, when: str) -> None:
+    """Start its session so that it dies there."""
+    puppet.relay = Relay(puppet.relay.home)
+    puppet.relay.command = [sys.executable, str(FAILPOINTS), target, when]
+    try:
+        puppet.wrap()
+    finally:
+        puppet.relay = Relay(puppet.relay.home)
+
+
+def dead(puppet: Puppet) -> None:
+    """Return when its session has died, and the agent with it."""
+    wait_until(
+        lambda: not any(str(puppet.folder) in line for line in processes_of(puppet.relay.home).values()),
+        message=lambda: f"{ps(puppet.relay)}\n{puppet.log()}",
+    )
+    (puppet.folder / "strings").unlink()
+
+
+def ends(relay: Relay, bob: Puppet) -> list[tuple[str, str, int]]:
+    """What became of each message: (body, state, how often Bob's agent has it), once all have an end."""
+    listed = wait_until(
+        lambda: (
+            (found := messages(relay))
+            and all(m["state"] in {"injected", "uncertain"} for m in found)
+            and found
+        ),
+        message=lambda: f"{messages(relay)}\n{bob.log()}",
+    )
+    typed = [body for _, body in bob.texts()]
+    return [(m["body"], m["state"], typed.count(m["body"])) for m in listed]
+
+
+@pytest.mark.parametrize(("target", "when", "allowed"), TYPING, ids=name)
+def test_a_receiver_that_is_killed_while_it_types(
+    relay: Relay, target: str, when: str, allowed: set[tuple[str, int]]
+) -> None:
+    """R88: what was being typed is uncertain, what waits behind it is typed; and there is a way on."""
+    bob = Puppet(relay, "Bob")
+    wrap_dying(bob, target, when)
+    relay("send", "Bob", "first")
+    relay("send", "Bob", "second")
+    dead(bob)
+    bob.wrap()
+    bob.hears("second")
+    (first, *end), second = ends(relay, bob)
+    assert first == "first"
+    assert tuple(end) in allowed
+    assert second == ("second", "injected", 1)
+    if end[0] == "uncertain":
+        id = messages(relay)[0]["id"]
+        relay("retry", id)
+        wait_until(lambda: [body for _, body in bob.texts()].count("first") == end[1] + 1)
+        relay("drop", id)
+        assert id not in {m["id"] for m in messages(relay)}
+
+
+@pytest.mark.parametrize(("target", "when", "accepted"), SENDING, ids=name)
+def test_a_sender_that_is_killed_while_it_sends(relay: Relay, target: str, when: str, accepted: int) -> None:
+    """R88: what its directive committed arrives once, when any session of the home is there."""
+    bob = Puppet(relay, "Bob").wrap()
+    alice = Puppet(relay, "Alice")
+    wrap_dying(alice, target, when)
+    if accepted or "publish" not in target:
+        alice.say("@relay:Bob from her agent")
+    dead(alice)
+    alice.wrap()
+    relay("send", "--wait", "30", "Bob", "from a person")
+    found = ends(relay, bob)
+    assert len(found) == accepted + 1
+    assert {end[1:] for end in found} == {("injected", 1)}
+
+
+def test_both_sessions_and_the_broker_are_killed_at_once(relay: Relay) -> None:
+    """R88."""
+    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice.say("\n".join(f"@relay:Bob number {n}" for n in range(50)))
+    bob.hears("number 3")
+    for pid, line in processes_of(relay.home).items():
+        if "nats-server -c" in line or "relay wrap" in line:
+            os.kill(pid, signal.SIGKILL)
+    dead(alice)
+    dead(bob)
+    accepted = len(messages(relay))
+    bob.wrap()
+    alice.wrap()
+    found = ends(relay, bob)
+    assert len(found) == accepted
+    doubtful = [end for end in found if end[1:] != ("injected", 1)]
+    assert len(doubtful) <= 1
+    assert all(state == "uncertain" and typed <= 1 for _, state, typed in doubtful)
+    assert [body for _, body in bob.texts()] == [body for body, _, typed in found if typed]
