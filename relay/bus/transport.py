@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import logging
 import math
+import re
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +26,10 @@ from relay.errors import BrokerError
 
 CONNECT_SECONDS = 5.0
 PUBLISH_SECONDS = 10.0
+"""How long a broker from which nothing comes may take for an answer."""
+
+LONGEST_SECONDS = 60.0
+"""How long one may take from which much else comes before the answer."""
 KEEPALIVE_SECONDS = 20
 IN_FLIGHT = 64
 """Publishes that await the broker's acknowledgement at one time."""
@@ -109,6 +114,8 @@ class MqttTransport:
         self._client.pending_calls_threshold = 10 * IN_FLIGHT
         # A connection that is lost at once says so here, and aiomqtt forgets it when the login is through.
         self._lost_at_once = self._client._disconnected
+        self._limits: dict[asyncio.Timeout, float] = {}  # of what is being waited for: until when, at most
+        self._extended = 0.0
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._client._client.on_socket_register_write = self._register_write
 
@@ -130,9 +137,8 @@ class MqttTransport:
             raise
 
     async def subscribe(self, topic: str, qos: int) -> None:
-        with self._bounded("subscribe"):
-            async with asyncio.timeout(CONNECT_SECONDS):
-                granted = await self._client.subscribe(topic, qos, timeout=math.inf)
+        async with self._bounded("subscribe"):
+            granted = await self._client.subscribe(topic, qos, timeout=math.inf)
         if any((code if isinstance(code, int) else code.value) >= 0x80 for code in granted):
             # MQTT 3.1.1 section 3.9.3
             raise BrokerError(
@@ -140,15 +146,13 @@ class MqttTransport:
             )
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        with self._bounded("publish"):
-            # A publish that a dying broker cuts off would otherwise wait for ever.  Not by the library's own
-            # time limit: asyncio.wait_for swallows a cancellation now and then (before Python 3.12).
-            async with asyncio.timeout(PUBLISH_SECONDS):
-                await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
+        async with self._bounded("publish"):
+            await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
 
     async def arriving(self) -> AsyncIterator[Inbound]:
         try:
             async for message in self._client.messages:
+                self._extend()
                 yield Inbound(str(message.topic), bytes(message.payload), message.retain)
         except aiomqtt.MqttError as error:
             raise ConnectionLost(self._explain(error)) from None
@@ -157,16 +161,35 @@ class MqttTransport:
         # Not by the library's __aexit__: it waits, and may swallow the cancellation that led here.
         self._end()
 
-    @contextlib.contextmanager
-    def _bounded(self, what: str) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def _bounded(self, what: str) -> AsyncIterator[None]:
+        """Wait no longer than a broker that works may take: what a dying one cuts off would never end.
+
+        Not by the library's own time limit: asyncio.wait_for swallows a cancellation now and then (before
+        Python 3.12).
+        """
         try:
-            yield
+            async with asyncio.timeout(PUBLISH_SECONDS) as limit:
+                self._limits[limit] = self._loop.time() + LONGEST_SECONDS
+                try:
+                    yield
+                finally:
+                    del self._limits[limit]
         except TimeoutError:
             raise ConnectionLost(
                 f"the broker at {self._endpoint.url} does not answer to a {what}; connecting again."
             ) from None
         except aiomqtt.MqttError as error:
             raise ConnectionLost(self._explain(error)) from None
+
+    def _extend(self) -> None:
+        """Something came: the broker works."""
+        now = self._loop.time()
+        if now - self._extended > PUBLISH_SECONDS / 10:
+            self._extended = now
+            for limit, latest in self._limits.items():
+                if not limit.expired():
+                    limit.reschedule(min(now + PUBLISH_SECONDS, latest))
 
     def _forget(self, connecting: asyncio.Task[aiomqtt.Client]) -> None:
         """Nobody waits for this login any more."""
@@ -212,5 +235,10 @@ class MqttTransport:
             return (
                 f"what listens at {url} does not answer like an MQTT broker within "
                 f"{CONNECT_SECONDS:.0f} s. Check host and port."
+            )
+        if refused := re.search(r"certificate verify failed: .+?(?=\.? \(_ssl)", text):
+            return (
+                f"the certificate of the broker at {url} is not accepted ({refused[0]}). It has to be valid "
+                "for that host; for a private authority, name its certificate in SSL_CERT_FILE."
             )
         return f"no connection to the broker at {url} ({text})."

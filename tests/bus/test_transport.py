@@ -104,6 +104,39 @@ def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_
     gc.collect()
 
 
+def test_an_answer_may_come_after_much_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that has hundreds of announcements to tell first is late, not dead."""
+    monkeypatch.setattr(transport, "PUBLISH_SECONDS", 0.5)
+
+    async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        writer.write(b"\x20\x02\x00\x00")
+        await reader.read(1024)
+        for _ in range(10):
+            await asyncio.sleep(0.1)  # what it takes is the matter of this test
+            writer.write(b"\x30\x04\x00\x01ax")  # QoS 0, topic `a`
+        writer.write(b"\x40\x02\x00\x01")  # PUBACK
+        await reader.read()
+
+    async def scenario() -> None:
+        async with serving(busy) as endpoint:
+            connection = MqttTransport(endpoint, NOBODY)
+            await connection.connect()
+
+            async def hear() -> None:
+                async for _ in connection.arriving():
+                    pass
+
+            hearing = asyncio.create_task(hear())
+            await connection.publish("b", b"")
+            hearing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await hearing
+            connection.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_port_where_nobody_listens_is_said() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
