@@ -383,7 +383,8 @@ class Courier:
                         raise ForeignPayload("not a topic of ours")
             except ForeignPayload as why:
                 self.ignored += 1
-                _log.warning("ignored a payload on %r: %s", inbound.topic, why)
+                if self.ignored.bit_count() == 1:  # the 1st, 2nd, 4th, ...: a flood fills no log
+                    _log.warning("ignored %d payloads; now one on %r: %s", self.ignored, inbound.topic, why)
             except LedgerError as error:
                 # Its sender gets no receipt and will publish it again.
                 self._status(str(error))

@@ -484,7 +484,7 @@ def test_malformed_topics_reach_nobody(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_a_flood_of_garbage_is_counted_and_kept_nowhere(home: Home) -> None:
+def test_a_flood_of_garbage_is_counted_and_kept_nowhere(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     topic = topics.inbox("default", "Bob", "Mallory").encode()
 
     async def scenario() -> None:
@@ -495,6 +495,7 @@ def test_a_flood_of_garbage_is_counted_and_kept_nowhere(home: Home) -> None:
             assert [m.body for m in await bob.receive()] == ["is heard all the same"]
             await eventually(lambda: bob.courier.ignored == FLOOD)
             assert [e.message.body for e in bob.courier._ledger.messages()] == ["is heard all the same"]
+            assert len(caplog.records) < 100, "a session's log is a file"
             await asyncio.to_thread(raw.close)
 
     asyncio.run(scenario())
