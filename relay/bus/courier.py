@@ -34,7 +34,15 @@ from relay.bus.presence import Presence, Roster
 from relay.bus.publisher import Publisher
 from relay.bus.runaway import Limits
 from relay.bus.substitutes import Substitutes
-from relay.bus.transport import IN_FLIGHT, ConnectionLost, Identity, Inbound, MqttTransport, Transport
+from relay.bus.transport import (
+    IN_FLIGHT,
+    ConnectionLost,
+    Identity,
+    Inbound,
+    LoginRefused,
+    MqttTransport,
+    Transport,
+)
 from relay.errors import LedgerError, NameInUse, RelayError
 from relay.home import Home
 
@@ -49,6 +57,8 @@ SEEN_EVERY = 3600.0
 """Seconds between two notes in the ledger that somebody is still there."""
 
 _GOODBYE_SECONDS = 1.0
+_LOGINS = 5
+_CROWD_SECONDS = 3.0  # after connecting: whoever appears so soon may have subscribed too late to hear of us
 
 _log = logging.getLogger(__name__)
 
@@ -107,6 +117,7 @@ class Courier:
         self._reannounce = asyncio.Event()
         self._seen: dict[str, float] = {}  # when the ledger last heard of whom
         self._last_status = ""
+        self._crowd_until = 0.0  # seconds of the loop's clock
         self._ledger.registry.register(self.team, self.name)
 
     async def run(self) -> None:
@@ -276,7 +287,7 @@ class Courier:
         # Another than the one announced while contending: whoever has sent something since then must see us
         # appear again, for the mailbox is made only now.
         self._boot = secrets.token_hex(8)
-        transport = MqttTransport(
+        transport = await self._log_in(
             endpoint,
             Identity(
                 login.client_id,
@@ -286,7 +297,6 @@ class Courier:
                 farewell=self._announcement(online=False),
             ),
         )
-        await transport.connect()
         publisher = Publisher(
             self._ledger, transport, self.team, self.name, self._roster, mailbox=self._mailbox
         )
@@ -298,6 +308,7 @@ class Courier:
             # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
             await transport.subscribe(topics.presence_filter(self.team), 0)
             self._publisher, self._substitutes = publisher, substitutes
+            self._crowd_until = asyncio.get_running_loop().time() + _CROWD_SECONDS
             self._status(f"connected to {endpoint.url}")
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._announce(transport))
@@ -336,9 +347,25 @@ class Courier:
             user=login.user,
             password=login.password,
         )
-        transport = MqttTransport(endpoint, identity)
-        await transport.connect()
-        return transport
+        return await self._log_in(endpoint, identity)
+
+    async def _log_in(self, endpoint: Endpoint, identity: Identity) -> Transport:
+        """A connection. Raises BrokerError.
+
+        The embedded broker knows all whom it was told of, but nats-server also refuses those who come at the
+        moment at which it reads its configuration again, for somebody else's sake.
+        """
+        tries = _LOGINS if self._external is None else 1
+        while True:
+            transport = MqttTransport(endpoint, identity)
+            try:
+                await transport.connect()
+            except LoginRefused:
+                tries -= 1
+                if not tries:
+                    raise
+            else:
+                return transport
 
     def _announcement(self, *, online: bool) -> tuple[str, bytes]:
         payload = presence.encode(
@@ -363,6 +390,17 @@ class Courier:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(presence.interval(self._roster.count())):
                     await self._reannounce.wait()
+
+    def _note_crowd(self) -> None:
+        """Somebody appeared. If we did so just now, too, say once more that we are here.
+
+        A broker tells who subscribes what it has kept and then what comes; between the two something may slip
+        through, and nobody would know of it before the next announcement.
+        """
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._crowd_until:
+            self._crowd_until = 0.0
+            loop.call_later(_CROWD_SECONDS * random.uniform(1.0, 2.0), self._reannounce.set)
 
     async def _leave(self, transport: Transport) -> None:
         """Say goodbye, if the broker still listens, and disconnect; bounded."""
@@ -417,6 +455,8 @@ class Courier:
             self._ledger.outbox.appeared(self.team, heard.name, self.name, heard.home or None)
             self._tell_outcomes()
             self.drain()
+            if not inbound.retained:
+                self._note_crowd()
 
     def _hear_own_name(self, heard: Presence, *, retained: bool) -> None:
         if heard.boot == self._boot and heard.online:

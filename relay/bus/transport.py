@@ -44,6 +44,10 @@ class ConnectionLost(BrokerError):
     """The broker went away or does not answer; connect again later."""
 
 
+class LoginRefused(BrokerError):
+    """The broker does not know the user, or the password is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inbound:
     """A payload that arrived. retained: the broker had kept it, so its age is unknown."""
@@ -126,7 +130,7 @@ class MqttTransport:
             await asyncio.shield(connecting)
         except MqttConnectError as error:
             self._end()
-            raise BrokerError(
+            raise LoginRefused(
                 f"the broker at {self._endpoint.url} refuses the login ({error}). Check user and password."
             ) from None
         except (aiomqtt.MqttError, OSError, ValueError) as error:

@@ -1,0 +1,60 @@
+"""Many agents that come at once: nobody is turned away, and nobody is overlooked for long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+from couriers import Agent, eventually, running
+
+from relay.bus import broker, courier
+from relay.home import Home
+
+MANY = 40
+
+
+def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
+    """nats-server refuses whoever logs in at the moment at which it reads of another."""
+
+    def admit_others() -> None:
+        for number in range(2 * MANY):
+            broker.admit(home, "default", f"other-{number}")
+
+    async def scenario() -> None:
+        agents = [Agent(home, f"agent-{number}") for number in range(MANY)]
+        said: list[str] = []
+        for agent in agents:
+            agent.courier._on_status = said.append
+        async with contextlib.AsyncExitStack() as stack:
+            others = asyncio.create_task(asyncio.to_thread(admit_others))
+            for agent in agents:
+                await stack.enter_async_context(running(agent, connected=False))
+                await asyncio.sleep(0.02)  # they come while others do
+            await others
+            await eventually(lambda: all(agent.courier.connected for agent in agents))
+        assert [text for text in said if not text.startswith("connected")] == []
+
+    asyncio.run(scenario())
+
+
+def test_who_comes_together_with_others_says_so_twice(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that subscribe and announce themselves at once, one may miss the other."""
+    monkeypatch.setattr(courier, "_CROWD_SECONDS", 2.0)
+    heard: Counter[str] = Counter()
+
+    class Listening(courier.Courier):
+        def _hear(self, inbound: courier.Inbound, level: str) -> None:
+            heard[level] += 1
+            super()._hear(inbound, level)
+
+    async def scenario() -> None:
+        agents = [Agent(home, name) for name in ("early", "late")]
+        for agent in agents:
+            agent.courier.__class__ = Listening
+        async with running(agents[0]), running(agents[1]):
+            async with asyncio.timeout(20):  # the next announcement is due after 30 s
+                await eventually(lambda: heard["early"] >= 4)
+
+    asyncio.run(scenario())
