@@ -88,7 +88,9 @@ class Receipts:
                 f"{first.sender}'s messages to {shown} are held: {first.detail}. `relay release --all` lets "
                 "what is held go on, `relay drop ID` gives a message up; `relay messages` lists them."
             )
-            self._tell(first, f"Your messages to {shown} are held: {first.detail}. The person decides.")
+            # It needs nothing of the agent, and is no reason to wake it.
+            text = f"Your messages to {shown} are held: {first.detail}. The person decides."
+            self._tell(first, text, wakes=False)
 
     def settled(self, message: Message) -> None:
         """The state of a message of the agent has changed."""
@@ -96,8 +98,10 @@ class Receipts:
             if message.id in watch.messages:
                 watch.messages[message.id] = message
                 watch.changed.set()
-        if message.state is State.EXPIRED:
-            self._held.discard(names.key(message.to))  # it may have been the held one, which was dropped
+        key = names.key(message.to)
+        dropped = message.state is State.EXPIRED and key in self._held  # what was held, as the agent knows
+        if dropped:
+            self._held.discard(key)
         if message.state is State.EXPIRED and message.channel is not None:
             return  # what an absent member of a channel misses is no reason to wake the sender
         if message.state in {State.REJECTED, State.UNCERTAIN, State.EXPIRED}:
@@ -106,7 +110,8 @@ class Receipts:
                     notice.further.append(message)
                     return
             why = f": {message.detail}" if message.detail else "."
-            self._tell(message, f"Your message to {message.to} ({message.id}) is {message.state}{why}")
+            text = f"Your message to {message.to} ({message.id}) is {message.state}{why}"
+            self._tell(message, text, wakes=not dropped)
 
     def depth(self, injection: Injection) -> int | None:
         """How deep the message is of which `injection` tells; None if it is no notice of ours."""
@@ -119,15 +124,15 @@ class Receipts:
         if notice is None or not notice.further:
             return
         last, many = notice.further[-1], len(notice.further)
-        more = (
-            f"{many} more of your messages to {last.to} are" if many > 1 else f"So is one more to {last.to},"
-        )
         why = f": {last.detail}" if last.detail else "."
-        self._tell(last, f"{more} {last.state}, the last of them {last.id}{why}")
+        if many == 1:
+            text = f"One more of your messages to {last.to} ({last.id}) is {last.state}{why}"
+        else:
+            text = f"{many} more of your messages to {last.to} (the last is {last.id}) are {last.state}{why}"
+        self._tell(last, text, wakes=False)
 
-    def _tell(self, message: Message, text: str) -> None:
-        # What is held needs nothing of the agent, and is no reason to wake it.
-        injection = self._tell_agent(text, wakes=message.state is not State.HELD)
+    def _tell(self, message: Message, text: str, *, wakes: bool) -> None:
+        injection = self._tell_agent(text, wakes=wakes)
         self._notices[injection.id] = _Notice(message)
 
 

@@ -216,6 +216,27 @@ def test_what_nobody_told_of_is_found_in_its_order(home: Path, tmp_path: Path) -
     at_desk(home, tmp_path, DIALOG, scene)
 
 
+def test_an_answer_to_what_came_in_a_hooks_reply_is_one_deeper(home: Path, tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        with Ledger(desk.place.ledger) as ledger:
+            for name in ("Alice", "Carol"):
+                ledger.registry.register("default", name)
+            ledger.outbox.send("default", "Alice", ["Bob"], "question", depth=7)
+            (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
+            ledger.inbox.store("default", parcel)
+        desk.mail.collect()
+        assert desk.carry() == ["question"]
+        (answer,) = desk.mail.send("alice", "answer")
+        (other,) = desk.mail.send("Carol", "by the way")
+        assert (answer.depth, answer.reply_to, answer.thread) == (8, parcel.message.id, parcel.message.id)
+        assert (other.depth, other.reply_to, other.thread) == (8, None, None)
+        desk.mail.person_spoke()
+        (fresh,) = desk.mail.send("Alice", "something else")
+        assert (fresh.depth, fresh.reply_to) == (1, None)
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
 def test_an_end_that_the_ledger_did_not_take_is_noted_later(home: Path, tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         desk.arrive("one")

@@ -76,10 +76,10 @@ def test_what_does_not_arrive_is_told_and_more_of_it_is_gathered() -> None:
     ids = [each.id for each in sent]
     assert told.texts()[0] == f"Your message to Bob ({ids[0]}) is expired: its receiver did not come in time"
     assert len(told.texts()) == 2
-    assert told.receipts.depth(told.agent[0]) == 0
+    assert told.receipts.depth(told.agent[0]) == 0 and told.agent[0].wakes
     told.receipts.given(told.agent[0])
     assert told.texts()[2] == (
-        f"3 more of your messages to Bob are expired, the last of them {ids[3]}: "
+        f"3 more of your messages to Bob (the last is {ids[3]}) are expired: "
         "its receiver did not come in time"
     )
     assert told.receipts.depth(told.agent[2]) == 3
@@ -98,11 +98,14 @@ def test_what_is_held_is_told_once_for_each_receiver_until_one_goes_through() ->
     ]
     assert len(told.person) == 2 and "`relay release --all`" in told.person[0]
     assert not any(injection.wakes for injection in told.agent)
+    told.receipts.settled(message("Carol", State.EXPIRED, "dropped by the person"))
+    assert told.texts()[2].endswith("is expired: dropped by the person") and not told.agent[2].wakes
+    told.receipts.sent([held("Carol")])
     told.receipts.sent([message("Bob", State.QUEUED)])
     told.receipts.sent([held(to) for to in ("Bob", "Carol", "Dan", "Eve", "Fay")])
-    assert (
-        told.texts()[2] == "Your messages to Bob, Dan, Eve and 1 other are held: a storm. The person decides."
-    )
+    assert told.texts()[4:] == [
+        "Your messages to Bob, Dan, Eve and 1 other are held: a storm. The person decides."
+    ]
 
 
 def test_each_step_is_printed_and_a_wait_that_is_over_says_so(relay: Relay) -> None:

@@ -95,6 +95,19 @@ def test_a_directive_in_a_loop_is_held_by_its_rate_in_its_order(relay: Relay) ->
     assert [text for _, text in bob.texts()] == [f"number {n}" for n in range(12)]
 
 
+def test_a_storm_of_broadcasts_is_held_and_told_once(relay: Relay) -> None:
+    settings(relay, "runaway_broadcasts = 2\n")
+    alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    alice.say("\n".join(f"@relay:* storm {n}" for n in range(4)))
+    wait_until(lambda: sorted(states(relay)) == ["held"] * 4 + ["injected"] * 4, message=alice.log)
+    alice.hears("Your messages to Bob, Carol are held: 2 broadcasts")
+    assert len([e for e in alice.events("notice") if "are held" in e["text"]]) == 1
+    assert "4 messages released" in relay("release", "--from", "Alice").stdout
+    for puppet in (bob, carol):
+        puppet.hears("storm 3")
+        assert [text for _, text in puppet.texts()] == [f"storm {n}" for n in range(4)]
+
+
 def test_only_the_person_releases(relay: Relay) -> None:
     inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Alice"}
     for arguments in (("release", "--all"), ("drop", "--held")):
