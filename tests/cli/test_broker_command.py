@@ -135,3 +135,21 @@ def test_a_directory_that_cannot_be_written_is_said(relay: Relay, tmp_path: Path
     done = relay("broker", "acl", "nats", "-o", tmp_path / "file", "Alice", check=False)
     assert done.returncode == 1
     assert "cannot write" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("broker", "acl", "nats", "-o", "out", "Bob"),
+        ("broker", "credentials", "export", "-o", "out", "Bob"),
+        ("broker", "credentials", "import", "out"),
+        ("doctor", "--broker"),
+    ],
+    ids=lambda command: " ".join(command[:3]),
+)
+def test_an_agent_is_refused(relay: Relay, command: tuple[str, ...]) -> None:
+    """A guard rail: with another's credentials it could act as that one."""
+    inside = relay("wrap", "--", *relay.command, *command, check=False)
+    assert inside.returncode == 1
+    assert "an agent may not" in inside.stdout
+    assert not (relay.home / "out").exists()
