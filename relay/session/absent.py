@@ -52,7 +52,8 @@ class NoBus:
     def version(self) -> int:
         return 0
 
-    def injecting(self, id: str) -> None: ...
+    def injecting(self, id: str) -> NoReturn:
+        raise self.why
 
     def settle(
         self,
@@ -62,7 +63,8 @@ class NoBus:
         *,
         route: str | None = None,
         role: str | None = None,
-    ) -> None: ...
+    ) -> NoReturn:
+        raise self.why
 
     def roster(self) -> list[Presence]:
         return []

@@ -13,11 +13,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from relay import names
 from relay.bus.courier import Courier
 from relay.bus.message import Message, Priority, State
-from relay.errors import LedgerError
+from relay.errors import LedgerError, RelayError
 from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.queue import Injector
@@ -88,13 +89,17 @@ class Mail:
         self._taking = False
         self._version: int | None = None  # of the ledger, at the last look
         self._swept = clock()
-        self._unsettled: dict[str, tuple[Injection, Outcome]] = {}  # whose end the ledger did not take
+        # What the ledger did not take when it happened: how a message ended, and that it waits again.
+        self._unsettled: dict[str, tuple[Injection, Outcome]] = {}
+        self._put_back: set[str] = set()
         injector.on_deferred = self._deferred
 
     def use(self, courier: Courier | NoBus) -> None:
         """Go on with another courier, and take up what waits in its ledger."""
         self._courier = courier
         self._version = None
+        with suppress(RelayError):
+            self._catch_up()  # before it takes what was begun for what a dead session left
         if self._collecting:
             self.collect()
 
@@ -122,12 +127,13 @@ class Mail:
         if not self._collecting:
             return
         try:
-            for injection, outcome in list(self._unsettled.values()):
-                self._settle(injection, outcome)
+            self._catch_up()
             version = self._courier.version()
         except LedgerError as error:
             self._trouble(error)
             return
+        except RelayError:
+            return  # there is no bus, as the person knows
         due = version != self._version or self._clock() >= self._swept + SWEEP
         if (due or self._behind) and self._take_up():
             self._version = version
@@ -261,7 +267,7 @@ class Mail:
     def typing(self, injection: Injection) -> None:
         """It is about to be typed: should we die now, nobody may type it again by himself.
 
-        Raises MessageRefused when it was dropped, and LedgerError when it must be tried again.
+        Raises MessageRefused when it was dropped, and another RelayError when it must be tried again.
         """
         begins = self._injector.typing is injection
         if injection.kind != "message":
@@ -274,6 +280,7 @@ class Mail:
             self._trouble(error)
             raise
         self._told_trouble = False
+        self._put_back.discard(injection.id)
         message = self._given[injection.id]
         self._chain.given(message.depth, begins=begins)
         self._chain.heard(message)
@@ -282,10 +289,22 @@ class Mail:
         """It was about to be typed, and is not: it waits again."""
         if injection.kind != "message":
             return
+        self._put_back.add(injection.id)
+        # Where that cannot be noted it is typed later all the same; should we die first, it is uncertain.
         try:
-            self._courier.settle(injection.id, State.STORED)
+            self._catch_up()
         except LedgerError as error:
-            self._trouble(error)  # it is typed later all the same; should we die first, it is uncertain
+            self._trouble(error)
+        except RelayError:
+            pass  # there is no bus, as the person knows
+
+    def _catch_up(self) -> None:
+        """Note in the ledger what it did not take when it happened. Raises RelayError."""
+        for injection, outcome in list(self._unsettled.values()):
+            self._settle(injection, outcome)
+        for id in list(self._put_back):
+            self._courier.settle(id, State.STORED)
+            self._put_back.discard(id)
 
     def _trouble(self, error: LedgerError) -> None:
         """Tell the person once that the ledger holds messages up."""
@@ -302,7 +321,7 @@ class Mail:
             return
         try:
             self._settle(injection, outcome)
-        except LedgerError as error:
+        except RelayError as error:
             self._unsettled[injection.id] = injection, outcome
             self._tell_person(
                 f"{error} A message of {injection.source} is {outcome.result}, and nobody learns it before."

@@ -12,10 +12,12 @@ from injection.ptyagent import PtyAgent, fake, running
 from relay.bus.courier import Courier
 from relay.bus.ledger import Ledger
 from relay.bus.message import Message, Priority
+from relay.errors import NameInUse
 from relay.home import Home
 from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
 from relay.journal import Journal
+from relay.session.absent import NoBus
 from relay.session.mail import WINDOW, Mail
 from session.puppet import Puppet, messages
 from support import Relay, wait_until
@@ -251,6 +253,29 @@ def test_an_end_that_the_ledger_did_not_take_is_noted_later(home: Path, tmp_path
         desk.mail.look()
         assert desk.states() == [("injected", "native", "system")]
         assert desk.agent.injector.pending == 0
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
+def test_nothing_is_given_while_there_is_no_bus_and_nothing_twice(home: Path, tmp_path: Path) -> None:
+    """As while the ledger cannot be opened again, or another host has the name."""
+
+    async def scene(desk: Desk) -> None:
+        desk.arrive("one", "two")
+        desk.mail.collect()
+        one, two = desk.agent.injector.take(1_000)
+        desk.mail.use(NoBus(NameInUse("another host has the name.")))
+        desk.agent.injector.delivered(one, Outcome(Result.INJECTED, role="system"))
+        desk.agent.injector.put_back([two])
+        desk.mail.look()
+        assert desk.carry() == []
+        desk.mail.use(desk.courier)
+        with Ledger(desk.place.ledger) as ledger:
+            assert not ledger.inbox.recover("default", "Bob")  # as the courier does when it begins
+        assert desk.states() == [("injected", "native", "system"), ("stored", None, None)]
+        desk.agent.injector._clock = lambda: float("inf")
+        assert desk.carry() == ["two"]
+        assert desk.states() == [("injected", "native", "system")] * 2
 
     at_desk(home, tmp_path, DIALOG, scene)
 
