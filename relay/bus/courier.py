@@ -26,6 +26,7 @@ from relay.bus import broker, claims, presence, topics
 from relay.bus.broker import Endpoint
 from relay.bus.claims import Claim, claim_name, contend, is_present
 from relay.bus.credentials import Login, for_endpoint
+from relay.bus.database import LedgerGone
 from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
 from relay.bus.ledger import Ledger
 from relay.bus.message import Message, Priority, State
@@ -121,7 +122,10 @@ class Courier:
         self._ledger.registry.register(self.team, self.name)
 
     async def run(self) -> None:
-        """Be on the bus until cancelled, whatever the broker does. Raises NameInUse; call it once."""
+        """Be on the bus until cancelled, whatever the broker does; call it once.
+
+        Raises NameInUse, and LedgerGone when somebody took the ledger away.
+        """
         with contextlib.ExitStack() as stack:
             stack.callback(self._ledger.close)
             stack.enter_context(claim_name(self._home, self.team, self.name))
@@ -134,9 +138,9 @@ class Courier:
                     tasks.create_task(self._sweep())
                     tasks.create_task(self._stay_connected())
             except ExceptionGroup as group:
-                if (refused := group.subgroup(NameInUse)) is None:
+                if (fatal := group.subgroup((NameInUse, LedgerGone))) is None:
                     raise
-                raise _first(refused) from None
+                raise _first(fatal) from None
 
     async def _stay_connected(self) -> None:
         failures = 0
@@ -144,7 +148,7 @@ class Courier:
             started = time.monotonic()
             try:
                 await self._once()
-            except* NameInUse:
+            except* (NameInUse, LedgerGone):
                 raise
             except* RelayError as group:
                 self._status(str(_first(group)))
@@ -156,6 +160,7 @@ class Courier:
     async def _sweep(self) -> None:
         """Give up, whatever the broker does, what has waited too long."""
         while True:
+            self._ledger.check()
             try:
                 if self._ledger.outbox.expire() and self._publisher is not None:
                     self._publisher.wake()

@@ -8,6 +8,7 @@ the price of FULL would be a disk flush on each step of each message.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ COLUMNS = (
 """The columns of `outbox` and `inbox` that `message_of` takes, in its order."""
 
 
+class LedgerGone(LedgerError):
+    """The file is no longer where it was: what is written into it would end with its last process."""
+
+
 class Database:
     """One connection to a home's ledger; use it from one thread. Raises LedgerError, with advice.
 
@@ -35,12 +40,14 @@ class Database:
 
     def __init__(self, path: Path, now: Callable[[], float] | None = None) -> None:
         self._path = path
+        self._file: tuple[int, int] | None = None
         with self._explained():
             self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             with self._explained():
                 self._prepare()
                 self.now = self._open_clock() if now is None else now
+            self._file = _identity(path)
         except BaseException:
             self._connection.close()
             raise
@@ -56,6 +63,7 @@ class Database:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All that the block changes, or nothing."""
+        self.check()
         with self._explained():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -65,6 +73,14 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+    def check(self) -> None:
+        """Raise LedgerGone if the file was moved away, deleted, or replaced by another."""
+        if self._file is not None and _identity(self._path) != self._file:
+            raise LedgerGone(
+                f"the message ledger {self._path} was moved away or deleted while it was in use. "
+                "What waited is in that file; sessions go on with a new one."
+            )
 
     def version(self) -> int:
         """A number that changes whenever another process has written."""
@@ -100,6 +116,15 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise schema.explain(self._path, error) from None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies at `path`."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 (this is called for every transaction)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def message_of(row: Iterable[Any]) -> Message:

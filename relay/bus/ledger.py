@@ -61,6 +61,10 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def check(self) -> None:
+        """Raise LedgerGone if the file was moved away, deleted, or replaced by another."""
+        self._db.check()
+
     def version(self) -> int:
         """A number that changes whenever another process has written."""
         return self._db.version()

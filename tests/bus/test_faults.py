@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import resource
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from couriers import Agent, running
+from couriers import Agent, eventually, running
 from failpoints import far_url
 
-from relay.bus import publisher
+from relay.bus import broker, courier, database, publisher
+from relay.bus.database import LedgerGone
 from relay.bus.envelope import Parcel
 from relay.bus.inbox import KEEP_DAYS, InboxFull
 from relay.bus.ledger import Ledger
 from relay.bus.message import State
+from relay.errors import LedgerError
 from relay.home import Home
 
 TEAM = "default"
@@ -115,5 +120,179 @@ def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
             alice.courier.send("Bob", "hello")
             async with running(Agent(far, "Bob", url=url)) as bob:
                 assert [message.body for message in await bob.receive()] == ["hello"]
+
+    asyncio.run(scenario())
+
+
+# Disks, locks, files.
+
+
+def fill(ledger: Ledger) -> None:
+    """Leave `ledger` no room to grow, as a full disk does."""
+    db = ledger._db._connection
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def make_room(ledger: Ledger) -> None:
+    ledger._db._connection.execute("PRAGMA max_page_count = 1000000")
+
+
+def test_a_full_disk_refuses_what_is_sent_and_keeps_what_was_accepted(ends: Ends) -> None:
+    """R88: nothing is accepted by half, not even a broadcast, and all goes on when there is room."""
+    accepted = [message.id for message in ends.here.outbox.send(TEAM, "Alice", ["Bob"], "before")]
+    fill(ends.here)
+    with pytest.raises(LedgerError, match=r"the disk is full\. Make room; nothing that was accepted is lost"):
+        while True:
+            sent = ends.here.outbox.send(TEAM, "Alice", ["Bob", "Carol", "Dan"], "x" * 1000)
+            accepted += [message.id for message in sent]
+    assert [entry.message.id for entry in ends.here.messages()] == accepted
+    make_room(ends.here)
+    accepted += [message.id for message in ends.here.outbox.send(TEAM, "Alice", ["Bob"], "after")]
+    parcels = ends.here.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, 1000)
+    assert [parcel.message.id for parcel in parcels] == accepted
+    for parcel in parcels:
+        if parcel.message.to == "Bob":
+            ends.there.inbox.store(TEAM, parcel)
+    assert ends.waiting()[0] == "before"
+    assert ends.waiting()[-1] == "after"
+
+
+def test_a_receivers_full_disk_delays_what_it_gets(ends: Ends) -> None:
+    """It sends no receipt for what it could not store, and types nothing that it could not mark before."""
+    first, *others = ends.parcels(200)
+    ends.there.inbox.store(TEAM, first)
+    fill(ends.there)
+    stored = [first]
+    with pytest.raises(LedgerError, match="the disk is full"):
+        for parcel in others:
+            ends.there.inbox.store(TEAM, parcel)
+            stored.append(parcel)
+    assert len(ends.there.inbox.receipts(TEAM, "Bob", 1000)) == len(stored) == len(ends.waiting())
+    make_room(ends.there)
+    for parcel in others:  # its sender publishes again what it has no receipt for, and perhaps more
+        ends.there.inbox.store(TEAM, parcel)
+    assert ends.waiting() == [str(number) for number in range(200)]
+
+
+def test_a_ledger_that_another_process_keeps_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match=r"another process keeps it locked\. Try again; `fuser`"):
+            ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+        assert ledger.messages() == []  # reading goes on
+        other.execute("ROLLBACK")
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+        assert len(ledger.messages()) == 1
+
+
+def test_a_damaged_ledger_is_said_and_a_new_one_begun(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        for _ in range(100):
+            ledger.outbox.send(TEAM, "Alice", ["Bob"], "x" * 1000)
+    whole = path.read_bytes()
+    path.write_bytes(b"\0" * 4096 + whole[4096:])
+    with pytest.raises(LedgerError, match=r"it is not a ledger\. Move it away; relay then begins a new one"):
+        Ledger(path)
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    damaged = pytest.raises(LedgerError, match=r"it is damaged\. Move it away; relay then begins a new one")
+    with damaged, Ledger(path) as ledger:
+        ledger.messages()
+    path.rename(tmp_path / "damaged.db")
+    with Ledger(path) as ledger:
+        assert ledger.messages() == []
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_ledger_that_was_taken_away_is_written_no_more(tmp_path: Path, replaced: bool) -> None:
+    """What goes into a file that nobody can find would be lost with the last process that has it open."""
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+        path.rename(tmp_path / "away.db")
+        if replaced:
+            Ledger(path).close()
+        with pytest.raises(LedgerGone, match="moved away or deleted"):
+            ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+
+
+def test_a_courier_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session opens a new ledger then."""
+    monkeypatch.setattr(courier, "SWEEP_EVERY", 0.05)
+
+    async def scenario() -> None:
+        alice = Agent(home, "Alice")
+        running_alice = asyncio.create_task(alice.courier.run())
+        await alice.status("connected")
+        home.ledger.unlink()
+        with pytest.raises(LedgerGone):
+            await running_alice
+        async with running(Agent(home, "Alice")) as again, running(Agent(home, "Bob")) as bob:
+            again.courier.send("Bob", "hello")
+            assert [message.body for message in await bob.receive()] == ["hello"]
+
+    asyncio.run(scenario())
+
+
+# Clocks, absence, masses.
+
+
+def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, offset = time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + offset)
+
+    async def scenario() -> None:
+        nonlocal offset
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(Agent(home, "Bob")) as bob:
+                await alice.sees("Bob")
+                for number, jump in enumerate([0.0, 400 * 86400.0, -400 * 86400.0, 3600.0, -3600.0]):
+                    offset += jump
+                    alice.courier.send("Bob", str(number))
+                    (message,) = await bob.receive()
+                    assert message.body == str(number)
+                    bob.inject(message)
+            offset += 400 * 86400
+            alice.courier.send("Bob", "while away")
+            offset -= 800 * 86400
+            async with running(Agent(home, "Bob")) as again:
+                await eventually(lambda: [m.body for m in again.courier.waiting()] == ["while away"])
+                again.inject(again.courier.waiting()[0])
+        with Ledger(home.ledger) as ledger:
+            assert {entry.message.state for entry in ledger.messages()} == {State.INJECTED}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ten_thousand_messages_wait_for_a_broker_and_arrive_in_order(home: Home, tmp_path: Path) -> None:
+    """R88: in the ledger, not in memory, for as long as it takes."""
+    many = 10_000
+    far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
+    url = far_url(home, "Bob")
+    port = int(url.rpartition(":")[2])
+    broker.stop(home)  # and nobody listens there
+
+    async def scenario() -> None:
+        bob = Agent(far, "Bob", url=url)
+        ledger = bob.courier._ledger
+        ledger.registry.register(TEAM, "Alice")
+        for number in range(many):
+            ledger.outbox.send(TEAM, "Bob", ["Alice"], str(number))
+        async with running(bob, connected=False):
+            await bob.status("no connection to the broker")
+            assert len(ledger.messages()) == many
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            await asyncio.to_thread(broker.ensure, home, port=port)
+            async with running(Agent(home, "Alice")) as alice:
+                got = [m.body for _ in range(20) for m in await alice.receive(many // 20)]
+            assert got == [str(number) for number in range(many)]
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
 
     asyncio.run(scenario())

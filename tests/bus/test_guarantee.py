@@ -275,6 +275,7 @@ class Network(RuleBasedStateMachine):
     def check(self, id: str, fate: Fate, message: Message | None) -> None:
         if message is None:
             assert fate.hidden or fate.seen.final, "it is seen nowhere"
+            fate.excuses.add("forgotten")
             return
         typed = self.log.count(id)
         assert message.state is not State.INJECTED or typed, "it is said to be typed, and is not"
@@ -364,7 +365,8 @@ class Network(RuleBasedStateMachine):
                 pass
             case State.UNCERTAIN | State.REJECTED | State.EXPIRED:
                 assert fate.excuses, f"it is {fate.seen}, and nothing has happened to it"
-                assert fate.seen is State.UNCERTAIN or not typed or "receipt lost" in fate.excuses
+                unheard = {"receipt lost", "forgotten"} & fate.excuses
+                assert fate.seen is State.UNCERTAIN or not typed or unheard
             case State.STORED:
                 assert "receipt lost" in fate.excuses, "it stays stored for ever"
             case _:
