@@ -1,6 +1,7 @@
 """The brokers that the bus is tested on: each is started, killed and started again with the same data.
 
     Embedded    the nats-server that relay starts by itself, with its configuration and access list
+    Nats        the same program, with the configuration that relay ships (config/nats/nats-server.conf)
     Mosquitto   with the configuration that relay ships (config/mosquitto/mosquitto.conf)
     Amqtt       a broker in Python that keeps everything in memory: the least that a broker may do
 
@@ -9,10 +10,8 @@ All listen on a free port of loopback, the same one for as long as the object li
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import shutil
@@ -30,12 +29,20 @@ from urllib.parse import quote
 import pytest
 
 import debian
-from relay.bus import broker
+from relay.bus import acl, broker, topics
+from relay.bus.credentials import Credentials
 from relay.home import Home
 from support import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "brokers"
+AGENTS = {
+    name: Credentials("default", topics.level(name), f"s@cret of {name}")
+    for name in ("Alice", "Bob", "Bob.B")
+}
+"""Those whom a broker with an access list of its own knows."""
+
+SHIPPED_NATS = ROOT / "config" / "nats" / "nats-server.conf"
 SHIPPED_MOSQUITTO = ROOT / "config" / "mosquitto" / "mosquitto.conf"
 AMQTT = "amqtt==0.12.1"
 
@@ -108,7 +115,7 @@ class Embedded(Broker):
             credentials = broker.credentials(self._home, "default", name)
         else:
             _, credentials = broker.admit(self._home, "default", name)
-        return f"mqtt://{quote(credentials.user, safe='')}:{credentials.password}@127.0.0.1:{self.port}"
+        return f"mqtt://{_login(credentials)}@127.0.0.1:{self.port}"
 
     def start(self) -> None:
         broker.ensure(self._home, port=self.port, keep=True)
@@ -161,27 +168,30 @@ class _Server(Broker):
 
 
 class Mosquitto(_Server):
-    """tls: it speaks TLS, with cert.pem and key.pem of `directory`."""
+    """With the users and the access list that `relay broker acl` writes.
+
+    tls: it speaks TLS, with cert.pem and key.pem of `directory`. settings: in place of the shipped ones.
+    """
 
     title = "Mosquitto 2.0, `config/mosquitto/mosquitto.conf`"
     saves = "every 10 s"
     keeps = Keeps(mail=True, sessions=True, retained=True)
 
-    user, password = "team", "s@cret"
-
-    def __init__(self, directory: Path, *, tls: bool = False) -> None:
+    def __init__(self, directory: Path, *, tls: bool = False, **settings: str) -> None:
         super().__init__(directory)
         self._tls = tls
+        self._settings = settings
         program = debian.require("mosquitto")
         config = directory / "mosquitto.conf"
         # Started by root, it would work as a user who cannot write here.
         config.write_text(self.configuration() + ("user root\n" if os.getuid() == 0 else ""))
-        self._write_passwords()
+        (directory / "passwords").write_text(acl.mosquitto_passwords(AGENTS.values()))
+        (directory / "passwords").chmod(0o600)
+        (directory / "acl").write_text(acl.mosquitto(AGENTS.values()))
         self.command = [program, "-c", config]
 
     def url(self, name: str) -> str:
-        scheme = "mqtts" if self._tls else "mqtt"
-        return f"{scheme}://{self.user}:{quote(self.password)}@127.0.0.1:{self.port}"
+        return f"{'mqtts' if self._tls else 'mqtt'}://{_login(AGENTS[name])}@127.0.0.1:{self.port}"
 
     def configuration(self) -> str:
         """The shipped file, with the addresses and paths of this test."""
@@ -192,9 +202,10 @@ class Mosquitto(_Server):
                 "certfile": f"{self._directory}/cert.pem" if self._tls else None,
                 "keyfile": f"{self._directory}/key.pem" if self._tls else None,
                 "password_file": f"{self._directory}/passwords",
-                "acl_file": None,
+                "acl_file": f"{self._directory}/acl",
                 "persistence_location": f"{self._data}/",
                 "autosave_interval": "1",  # second; in place of those that `saves` says
+                **self._settings,
             },
         )
 
@@ -225,15 +236,6 @@ class Mosquitto(_Server):
                 lines.append(f"{key} {values[key]}")
         return "\n".join(lines) + "\n"
 
-    def _write_passwords(self) -> None:
-        """mosquitto_passwd's format 7 (its source, password_mosq.c): PBKDF2-SHA512 with 101 rounds."""
-        salt = os.urandom(12)
-        digest = hashlib.pbkdf2_hmac("sha512", self.password.encode(), salt, 101)
-        encoded = "$".join(base64.b64encode(part).decode() for part in (salt, digest))
-        passwords = self._directory / "passwords"
-        passwords.write_text(f"{self.user}:$7$101${encoded}\n")
-        passwords.chmod(0o600)
-
 
 class DebianMosquitto(Mosquitto):
     """With what Debian's package switches on, and otherwise Mosquitto's defaults: saved every 30 minutes."""
@@ -251,6 +253,35 @@ class DebianMosquitto(Mosquitto):
 
     def settle(self) -> None:
         """It will not save before the test has ended."""
+
+
+class Nats(_Server):
+    """nats-server as the broker of a team, with the users that `relay broker acl` writes."""
+
+    title = "nats-server 2.15, `config/nats/nats-server.conf`"
+    saves = "at once"
+    keeps = Keeps(mail=True, sessions=True, retained=True)
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        config = directory / "nats-server.conf"
+        text = SHIPPED_NATS.read_text()
+        for shipped, here in {
+            "host: 0.0.0.0": "host: 127.0.0.1",
+            "port: 8883": f"port: {self.port}",
+            "127.0.0.1:4222": "127.0.0.1:-1",
+            "/var/lib/nats": str(self._data),
+            "relay/relay.conf": "relay.conf",
+            "  tls {": "  # tls {",
+        }.items():
+            assert shipped in text
+            text = text.replace(shipped, here)
+        config.write_text(text)
+        (directory / "relay.conf").write_text(acl.nats(AGENTS.values()))
+        self.command = [broker.binary(), "-c", config]
+
+    def url(self, name: str) -> str:
+        return f"mqtt://{_login(AGENTS[name])}@127.0.0.1:{self.port}"
 
 
 class Amqtt(_Server):
@@ -271,6 +302,11 @@ class Amqtt(_Server):
 
     def url(self, name: str) -> str:
         return f"mqtt://127.0.0.1:{self.port}"
+
+
+def _login(agent: Credentials) -> str:
+    """As a URL has it."""
+    return f"{quote(agent.user, safe='')}:{quote(agent.password, safe='')}"
 
 
 def _installed(requirement: str) -> Path:

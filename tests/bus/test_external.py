@@ -61,44 +61,58 @@ def test_a_wrong_password_is_said(home: Home, mosquitto: Mosquitto) -> None:
     asyncio.run(scenario())
 
 
-@pytest.fixture
-def encrypted(tmp_path: Path) -> Iterator[Mosquitto]:
-    """A mosquitto that speaks TLS, with a certificate that nobody but its own file vouches for."""
+def certify(directory: Path, address: str) -> None:
+    """A private authority (ca.pem) and, signed by it, the certificate of a broker at `address`."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not on PATH, and the connection to a broker with TLS was not tested")
-    directory = tmp_path / "mosquitto"
-    directory.mkdir()
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-            *("-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", directory / "key.pem", "-out", directory / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    (directory / "key.pem").chmod(0o644)
-    server = Mosquitto(directory, tls=True)
-    server.start()
-    yield server
-    server.kill()
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    authority = ("-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=a private authority")
+    broker = ("-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=broker")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-addext", f"subjectAltName={address}")
+    constraint = ("-addext", "basicConstraints=critical,CA:false")
+    for arguments in (authority, (*broker, *signed, *constraint)):
+        subprocess.run(
+            ["openssl", "req", "-x509", *key, *arguments], cwd=directory, check=True, capture_output=True
+        )
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # paho's, after a refusal
+@pytest.mark.parametrize(
+    ("address", "trusted", "refusal"),
+    [
+        ("IP:127.0.0.1", True, None),
+        ("IP:127.0.0.1", False, "certificate verify failed"),
+        ("DNS:broker.example", True, "certificate is not valid for '127.0.0.1'"),
+    ],
+    ids=["private authority", "unknown authority", "of another host"],
+)
 def test_tls_is_verified(
-    home: Home, tmp_path: Path, encrypted: Mosquitto, monkeypatch: pytest.MonkeyPatch
+    home: Home,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    trusted: bool,
+    refusal: str | None,
 ) -> None:
-    async def scenario() -> None:
-        async with running(Agent(home, "Alice", url=encrypted.url("")), connected=False) as alice:
-            await alice.status("certificate verify failed")
-        gc.collect()  # while the warning is ignored
-        # Trusted as any program with OpenSSL can be told to.
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "mosquitto" / "cert.pem"))
-        async with (
-            running(Agent(home, "Alice", url=encrypted.url(""))) as alice,
-            running(Agent(home, "Bob", url=encrypted.url(""))) as bob,
-        ):
-            alice.courier.send("Bob", "in private " * 5000)
-            assert len((await bob.receive())[0].body) == 55000
+    directory = tmp_path / "mosquitto"
+    directory.mkdir()
+    certify(directory, address)
+    if trusted:  # as any program with OpenSSL is told to
+        monkeypatch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
+    server = Mosquitto(directory, tls=True)
 
-    asyncio.run(scenario())
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice", url=server.url("Alice")), connected=False) as alice:
+            if refusal is not None:
+                assert server.url("Alice").split("@")[1] in await alice.status(refusal)
+                return
+            async with running(Agent(home, "Bob", url=server.url("Bob"))) as bob:
+                alice.courier.send("Bob", "in private " * 5000)
+                assert len((await bob.receive())[0].body) == 55000
+
+    server.start()
+    try:
+        asyncio.run(scenario())
+        gc.collect()  # while the warning is ignored
+    finally:
+        server.kill()

@@ -1,0 +1,125 @@
+"""What a message and an announcement cost a broker, in packets and bytes, as docs/BROKERS.md states it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from brokers import Embedded
+from couriers import Agent, eventually, running
+
+from relay.bus import broker
+from relay.bus.message import State
+from relay.home import Home
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"
+
+PUBLISH, PUBACK = 3, 4
+"""MQTT 3.1.1 section 2.2.1."""
+
+
+@dataclass
+class Meter:
+    """Counts what passes a port on its way to a broker: (to the broker or from it, kind of packet)."""
+
+    packets: Counter[tuple[str, str]] = field(default_factory=Counter)
+    bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, url: str) -> AsyncIterator[int]:
+        """Pass on connections to `url` for a block; the port for them."""
+        endpoint = broker.external(url)
+        ended: list[asyncio.Future[None]] = []
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            ended.append(asyncio.get_running_loop().create_future())
+            mine = ended[-1]
+            far_reader, far_writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            await asyncio.gather(self._pass("in", reader, far_writer), self._pass("out", far_reader, writer))
+            mine.set_result(None)
+
+        async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+            yield server.sockets[0].getsockname()[1]
+        await asyncio.gather(*ended)
+
+    async def _pass(self, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readexactly(2)
+                while head[-1] & 0x80:  # the length goes on (MQTT 3.1.1 section 2.2.3)
+                    head += await reader.readexactly(1)
+                length = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(head[1:]))
+                rest = await reader.readexactly(length)
+                self._count(way, head[0] >> 4, head + rest)
+                writer.write(head + rest)
+                await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            writer.close()
+            await writer.wait_closed()
+
+    def _count(self, way: str, kind: int, packet: bytes) -> None:
+        if kind == PUBLISH:
+            name = "presence" if b"/presence/" in packet[:200] else "message"
+        elif kind == PUBACK:
+            name = "acknowledgement"
+        else:
+            return
+        self.packets[way, name] += 1
+        self.bytes[way, name] += len(packet)
+
+
+def stated(what: str) -> int:
+    """The number in the docs' table of costs whose row begins so."""
+    found = re.search(rf"^\| {re.escape(what)}[^|]*\| ([\d,]+) \|", DOCS.read_text(), re.MULTILINE)
+    assert found is not None, what
+    return int(found[1].replace(",", ""))
+
+
+def test_a_message_costs_what_the_docs_say(home: Home, tmp_path: Path) -> None:
+    directory = tmp_path / "broker"
+    directory.mkdir()
+    server = Embedded(directory)
+    server.start()
+    far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
+    meter = Meter()
+    count = 20
+
+    async def scenario() -> None:
+        async with meter.serving(server.url("Alice")) as port:
+
+            def through(name: str) -> str:
+                return server.url(name).replace(f":{server.port}", f":{port}")
+
+            async with (
+                running(Agent(home, "Alice", url=through("Alice"))) as alice,
+                running(Agent(far, "Bob", url=through("Bob"))) as bob,
+            ):
+                await alice.sees("Bob")
+                await bob.sees("Alice")
+                announcement = meter.bytes["in", "presence"] / meter.packets["in", "presence"]
+                before = meter.packets.copy(), meter.bytes.copy()
+                ledger = alice.courier._ledger
+                for state in (State.STORED, State.INJECTED):
+                    if state is State.STORED:
+                        for _ in range(count):
+                            alice.courier.send("Bob", "x" * 100)
+                        got = await bob.receive(count)
+                    else:
+                        for message in got:
+                            bob.inject(message)
+                    await eventually(lambda s=state: all(e.message.state is s for e in ledger.messages()))
+                packets, octets = meter.packets - before[0], meter.bytes - before[1]
+        for way in ("in", "out"):
+            assert packets[way, "message"] == count * stated(f"PUBLISH, {way}")
+            assert 0.8 < octets[way, "message"] / count / stated(f"bytes of them, {way}") < 1.2
+        assert 0.6 < announcement / stated("an announcement, bytes") < 1.4
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        server.kill()
