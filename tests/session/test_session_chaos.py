@@ -134,3 +134,37 @@ def test_both_sessions_and_the_broker_are_killed_at_once(relay: Relay) -> None:
     assert len(doubtful) <= 1
     assert all(state == "uncertain" and typed <= 1 for _, state, typed in doubtful)
     assert [body for _, body in bob.texts()] == [body for body, _, typed in found if typed]
+
+
+def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_elsewhere(relay: Relay) -> None:
+    """R88: it is *stored*, `explain` says why it stays so, and `retry --to` sends it to another."""
+    bob, robert = Puppet(relay, "Bob").wrap(), Puppet(relay, "Robert").wrap()
+    bob.say("Overwrite notes.txt? [y/N] ", end="")
+    wait_until(lambda: bob.state() == "prompting")
+    relay("send", "Bob", "hello")
+    (waiting,) = wait_until(lambda: [m for m in messages(relay) if m["state"] == "stored"])
+    explained = relay("explain", "Bob").stdout
+    assert "prompting" in explained
+    relay("retry", waiting["id"], "--to", "Robert")
+    robert.hears("hello")
+    wait_until(lambda: sorted(m["state"] for m in messages(relay)) == ["injected", "rejected"])
+    bob.say("\nNo answer; going on.")
+    relay("send", "--wait", "30", "Bob", "later")
+    assert bob.texts() == [("the person", "later")]
+
+
+def test_what_was_sent_to_a_name_that_has_gone_is_seen_and_sent_to_the_new_one(relay: Relay) -> None:
+    """R88: Bob goes on as Robert."""
+    Puppet(relay, "Bob").wrap()
+    relay("stop", "Bob")
+    relay("send", "Bob", "hello")
+    robert = Puppet(relay, "Robert").wrap()
+    (waiting,) = messages(relay)
+    assert (waiting["to"], waiting["state"]) in {("Bob", "queued"), ("Bob", "sent")}
+    relay("retry", waiting["id"], "--to", "Robert")
+    robert.hears("hello")
+    wait_until(lambda: [m["state"] for m in messages(relay)] == ["expired", "injected"])
+    old, new = messages(relay)
+    assert (old["to"], old["state"]) == ("Bob", "expired")
+    assert new["id"] in old["detail"]
+    assert (new["to"], new["state"]) == ("Robert", "injected")
