@@ -19,6 +19,9 @@ CHAT_RATE = 100.0
 CHAT, BURST = 500, 2000
 """Messages in all: at that rate, and as fast as everybody can."""
 
+QUIET = 5.0
+"""Announcements a second that an agent may hear in quiet times; see `relay.bus.presence.interval`."""
+
 IDLE_SECONDS = 6.0
 STORM_SECONDS = 90.0
 """The longest that anything may take; a machine that is slower has too many agents on it."""
@@ -120,10 +123,23 @@ def _cpu(swarm: Swarm, broker: int) -> float:
 
 def _idle(swarm: Swarm, broker: int) -> tuple[float, float]:
     """Processor time and announcements, a second, while nothing is asked of anybody."""
+    _settle(swarm)
     heard, cpu, begun = _heard(swarm), _cpu(swarm, broker), time.monotonic()
     time.sleep(IDLE_SECONDS)
     seconds = time.monotonic() - begun
     return (_cpu(swarm, broker) - cpu) / seconds, (_heard(swarm) - heard) / seconds
+
+
+def _settle(swarm: Swarm) -> None:
+    """Return when the storm is over: agents hear no more than in quiet times."""
+    deadline = time.monotonic() + STORM_SECONDS
+    heard = _heard(swarm)
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        before, heard = heard, _heard(swarm)
+        if heard - before < QUIET * swarm.size:
+            return
+    raise TimeoutError("the storm of announcements did not end in time")
 
 
 def _phase(swarm: Swarm, broker: int, send: Callable[[], list[Any]]) -> Phase:

@@ -108,8 +108,9 @@ class Worker:
         begun = time.monotonic()
 
         async def speak(agent: Agent) -> int:
-            for _ in range(int(count)):
-                await asyncio.sleep(self._random.expovariate(float(rate)))
+            for number in range(int(count)):
+                at = begun + (number + self._random.random()) / float(rate)
+                await asyncio.sleep(max(0.0, at - time.monotonic()))
                 agent.courier.send(self._other(agent.name), str(time.monotonic()))
             return int(count)
 
