@@ -58,7 +58,10 @@ class Settings:
     """Every setting, its default and what it does (docs/CONFIG.md lists them; a test compares)."""
 
     idle_seconds: float = _setting(
-        30.0, "seconds without output after which the idle event fires", project=True, most=3600
+        30.0,
+        "seconds without output after which the idle event fires, and messages of low priority are typed",
+        project=True,
+        most=3600,
     )
     closing_seconds: float = _setting(
         20.0,

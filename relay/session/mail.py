@@ -44,7 +44,7 @@ FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 WINDOW = 64
 """Messages that the injector has at one time; of urgent ones more."""
 
-LOOK = 2.0
+LOOK = 5.0
 """Seconds between two looks at whether another process has written in the ledger."""
 
 SWEEP = 30.0

@@ -108,6 +108,17 @@ def test_a_storm_of_broadcasts_is_held_and_told_once(relay: Relay) -> None:
         assert [text for _, text in puppet.texts()] == [f"storm {n}" for n in range(4)]
 
 
+def test_no_more_is_taken_than_may_wait_and_the_agent_is_told(relay: Relay) -> None:
+    """Back-pressure."""
+    settings(relay, "queue_limit = 2\n")
+    Puppet(relay, "Bob").wrap()
+    relay("stop", "Bob")
+    alice = Puppet(relay, "Alice").wrap()
+    alice.say("\n".join(f"@relay:Bob number {n}" for n in range(4)))
+    wait_until(lambda: alice.heard.count("2 messages of this sender wait already") == 2, message=alice.log)
+    assert [message["body"] for message in messages(relay)] == ["number 0", "number 1"]
+
+
 def test_only_the_person_releases(relay: Relay) -> None:
     inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Alice"}
     for arguments in (("release", "--all"), ("drop", "--held")):
