@@ -22,19 +22,17 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from relay.bus import acl, supervisor
+from relay.bus import nats, supervisor
 from relay.bus.credentials import Credentials, CredentialStore, write_private
 from relay.bus.locks import is_held, locked, open_lock, try_lock, wait_lock
 from relay.errors import BrokerError
@@ -43,14 +41,10 @@ from relay.home import Home, private_directory
 LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""
 
-_HOST = "127.0.0.1"
 _ELECTION_SECONDS = 15.0
 _START_SECONDS = supervisor.START_SECONDS + 2
 _STOP_SECONDS = supervisor.STOP_SECONDS + 3
 _RELOAD_SECONDS = 5.0
-_MAX_STORE = 1 << 30  # bytes of mail that the broker keeps for agents that are away
-_MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
-_USERS = '"users": ['
 _SCHEMES = {"mqtt": 1883, "mqtts": 8883}
 
 
@@ -173,8 +167,7 @@ def native_port(home: Home) -> int | None:
         printed = _log(home).read_text(errors="replace")
     except OSError:
         return None
-    found = re.search(r"client connections on 127\.0\.0\.1:(\d+)", printed)
-    return None if found is None else int(found[1])
+    return nats.native_port(printed)
 
 
 def stop(home: Home) -> bool:
@@ -265,7 +258,7 @@ def _launch(
             try:
                 log = os.open(_log(home), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
                 until_started.callback(os.close, log)
-                _configure(home, port or _free_port(home), port)
+                _configure(home, port or nats.free_port(_config(home)), port)
             except OSError as error:
                 raise BrokerError(
                     f"cannot write the broker's files in {directory}: {error.strerror}. "
@@ -292,42 +285,14 @@ def _launch(
 
 def _configure(home: Home, port: int, wanted: int | None) -> str:
     """Write the configuration of a broker that listens at `port`; return its SHA-256."""
-    if wanted is not None and not _is_free(wanted):
+    if wanted is not None and not nats.is_free(wanted):
         raise BrokerError(
-            f"port {wanted} on {_HOST} is in use by another program. Choose another port, "
+            f"port {wanted} on {nats.HOST} is in use by another program. Choose another port, "
             "leave it out (relay then takes a free one), or end that program."
         )
-    text = _render(home, port, _store(home).all())
+    text = nats.render(_store(home).all(), home.broker, port)
     write_private(_config(home), text)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _render(home: Home, port: int, agents: Iterable[Credentials]) -> str:
-    """The configuration in one line of JSON, which ends with the users."""
-    users = acl.nats_users(agents)
-    # With no users at all nats-server would let everybody in and allow everything.
-    nothing = {"deny": [">"]}
-    nobody = {
-        "user": "nobody",
-        "password": "",
-        "allowed_connection_types": ["MQTT"],
-        "permissions": {"publish": nothing, "subscribe": nothing},
-    }
-    return json.dumps(
-        {
-            "server_name": "relay",
-            "host": _HOST,
-            "port": -1,
-            "max_payload": _MAX_PAYLOAD,
-            "mqtt": {"host": _HOST, "port": port},
-            "jetstream": {
-                "store_dir": str(home.broker),
-                "max_memory_store": 1 << 24,
-                "max_file_store": _MAX_STORE,
-            },
-            "authorization": {"users": users or [nobody]},
-        }
-    )
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
@@ -339,14 +304,13 @@ def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
         return False
     if found is None or found[1].get("config") != hashlib.sha256(text.encode()).hexdigest():
         return False
-    settings, _, user = _render(home, port, [agent]).removesuffix("]}}").partition(_USERS)
-    return text.startswith(settings) and user in text
+    return nats.admits(text, agent, home.broker, port)
 
 
 def _reload(home: Home, endpoint: Endpoint) -> None:
     """Make the running broker know everybody who has credentials; under the election lock."""
     found = _read_endpoint(home)
-    text = _render(home, endpoint.port, _store(home).all())
+    text = nats.render(_store(home).all(), home.broker, endpoint.port)
     digest = hashlib.sha256(text.encode()).hexdigest()
     if found is None or endpoint.pid is None or found[1].get("config") == digest:
         return
@@ -407,29 +371,6 @@ def _start_error(home: Home) -> BrokerError:
     bad = [line for line in lines if "[FTL]" in line or "[ERR]" in line or not line.startswith("[")]
     why = bad[-1] if bad else "it ended without a word"
     return BrokerError(f"the broker could not be started: {why}. The whole log is in {_log(home)}.")
-
-
-def _free_port(home: Home) -> int:
-    """The port of the last broker if it is free, where sessions look for the next one; else a free one."""
-    try:
-        last = int(json.loads(_config(home).read_bytes())["mqtt"]["port"])
-    except (OSError, ValueError, KeyError, TypeError):
-        last = 0
-    if last and _is_free(last):
-        return last
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as nats-server does: TIME_WAIT is free
-        try:
-            probe.bind((_HOST, port))
-        except (OSError, OverflowError):
-            return False
-        return True
 
 
 def _config(home: Home) -> Path:
