@@ -15,6 +15,7 @@ from benchmarks.bench import Bench
 from benchmarks.fleet.phases import IDLE_SECONDS, STORM_SECONDS, broker_pid, percentile
 from benchmarks.footprint import cpu_seconds, pss
 
+_SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"  # this much talk would be held for the person
 _PACE = 0.015  # seconds between two directives, of different agents
 _LINE = re.compile(rb"^(\d+) .*number (\d+) said (\d+)")
 
@@ -38,8 +39,11 @@ class Sessions:
 def measure(bench: Bench, size: int, rounds: int) -> Sessions:
     """Start `size` sessions, let them be idle, then talk: each to the next `rounds` ones."""
     names = [f"s{number}" for number in range(size)]
+    settings = bench.directory / "config" / "relay.toml"
+    settings.write_text(_SETTINGS, encoding="utf-8")
     begun = time.monotonic()
     with contextlib.ExitStack() as stack:
+        stack.callback(settings.unlink)
         told = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         told.bind(str(bench.directory / "told"))
         told.settimeout(STORM_SECONDS)
@@ -91,7 +95,11 @@ def _talk(bench: Bench, names: list[str], told: socket.socket, rounds: int) -> t
     speaker.start()
     delays: dict[int, float] = {}
     while len(delays) < expected:
-        if found := _LINE.match(told.recv(1 << 16)):
+        try:
+            line = told.recv(1 << 16)
+        except TimeoutError:
+            raise TimeoutError(f"{expected - len(delays)} of {expected} directives were not read") from None
+        if found := _LINE.match(line):
             read, number, said = map(int, found.groups())
             if number in delays:
                 raise AssertionError(f"message {number} was read twice")
