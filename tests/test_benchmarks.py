@@ -95,3 +95,19 @@ def test_a_page_without_markers_is_left_alone_and_named(tmp_path: Path) -> None:
 def test_the_readme_has_the_markers() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert 0 < text.find("<!-- bench:begin -->") < text.find("<!-- bench:end -->")
+
+
+def test_a_small_fleet_is_measured() -> None:
+    """Five agents are connected, heard of, and get all that is sent; nothing of them is left."""
+    made = run("-m", "benchmarks.fleet", "--quick", "--only", "agents", "--size", "5")
+    assert made.returncode == 0, made.stderr
+    lines = (line.strip("| ").split(" | ") for line in made.stdout.splitlines())
+    rows = {cells[0]: cells[1] for cells in lines if len(cells) == 2}
+    assert rows["simulated agents"] == "5"
+    assert rows["memory per agent (PSS)"].endswith(" MB")
+    assert "left behind" not in made.stderr
+
+
+def test_the_page_of_the_fleet_has_its_markers() -> None:
+    text = (ROOT / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
+    assert 0 < text.find("<!-- fleet:begin -->") < text.find("<!-- fleet:end -->")

@@ -70,10 +70,11 @@ def measure(bench: Bench, size: int) -> Fleet:
         connected = swarm.ask("connect", seconds=STORM_SECONDS)
         seen = swarm.ask("see", seconds=STORM_SECONDS)
         announced = _heard(swarm)
-        idle, idle_announced = _idle(swarm, broker)
-        per_agent = max(2, CHAT // size)
+        seconds, share = (1.0, 10) if bench.quick else (IDLE_SECONDS, 1)
+        idle, idle_announced = _idle(swarm, broker, seconds)
+        per_agent = max(2, CHAT // share // size)
         chat = _phase(swarm, broker, lambda: swarm.ask("chat", per_agent, CHAT_RATE / size, seconds=60))
-        per_agent = max(4, BURST // size)
+        per_agent = max(4, BURST // share // size)
         burst = _phase(swarm, broker, lambda: swarm.ask("chat", per_agent, 1000, seconds=60))
         broadcast = _phase(swarm, broker, lambda: [swarm.ask_first("broadcast", seconds=60)])
         return Fleet(
@@ -121,11 +122,11 @@ def _cpu(swarm: Swarm, broker: int) -> float:
     return sum(map(cpu_seconds, [*swarm.pids, broker]))
 
 
-def _idle(swarm: Swarm, broker: int) -> tuple[float, float]:
+def _idle(swarm: Swarm, broker: int, seconds: float) -> tuple[float, float]:
     """Processor time and announcements, a second, while nothing is asked of anybody."""
     _settle(swarm)
     heard, cpu, begun = _heard(swarm), _cpu(swarm, broker), time.monotonic()
-    time.sleep(IDLE_SECONDS)
+    time.sleep(seconds)
     seconds = time.monotonic() - begun
     return (_cpu(swarm, broker) - cpu) / seconds, (_heard(swarm) - heard) / seconds
 
