@@ -110,11 +110,11 @@ def _tried(home: Home, url: str, agents: list[str]) -> Iterator[tuple[Endpoint, 
                 f"to try {endpoint.url}, name two agents or more that it knows, and whose credentials this "
                 "home has: --as Alice --as Bob. `relay broker acl` makes them, for both."
             )
-        yield endpoint, [_credentials(home, agent) for agent in agents]
+        yield endpoint, _credentials(home, agents)
     elif agents:
         with broker.use(home):
-            found = [_credentials(home, agent) for agent in agents]
-            yield broker.ensure(home), found
+            found = _credentials(home, agents)
+            yield [broker.admit(home, each.team, each.name)[0] for each in found][-1], found
     else:
         team = f"doctor-{secrets.token_hex(4)}"
         made = [(team, "one"), (team, "two"), (f"{team}-b", "three")]
@@ -127,13 +127,21 @@ def _tried(home: Home, url: str, agents: list[str]) -> Iterator[tuple[Endpoint, 
                     broker.dismiss(home, *each)
 
 
-def _credentials(home: Home, text: str) -> Credentials:
-    team, slash, name = text.rpartition("/")
-    team = names.validate(team if slash else names.DEFAULT_TEAM, "team")
-    found = broker.known_credentials(home, team, name)
-    if found is None:
-        raise BrokerError(
-            f"this home has no credentials of {name!a} in team {team!a}. Make them with `relay broker acl`, "
-            "or take them from another home with `relay broker credentials`."
-        )
+def _credentials(home: Home, agents: list[str]) -> list[Credentials]:
+    """Those of agents that are named like `Alice` or `web/Alice`."""
+    found = []
+    for text in agents:
+        team, slash, name = text.rpartition("/")
+        team = names.validate(team if slash else names.DEFAULT_TEAM, "team")
+        credentials = broker.known_credentials(home, team, name)
+        if credentials is None:
+            raise BrokerError(
+                f"this home has no credentials of {name!a} in team {team!a}. Make them with "
+                "`relay broker acl`, or take them from another home with `relay broker credentials`."
+            )
+        if credentials in found:
+            raise UsageError(
+                f"{name!a} is named twice, and what it may do to itself says nothing. Name another."
+            )
+        found.append(credentials)
     return found

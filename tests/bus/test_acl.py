@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import aiomqtt
 import pytest
 from couriers import Agent, running
 
@@ -139,6 +140,32 @@ def test_each_right_that_is_missing_is_noticed(tmp_path: Path, line: str) -> Non
         verdict, detail = tried(mosquitto.url)["own"]
     assert verdict is Verdict.BROKEN
     assert "alice" in detail
+
+
+def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Where every attack succeeds: nothing retained, no session."""
+
+    async def left(url: str) -> tuple[list[str], bytes]:
+        endpoint = broker.external(url)
+        retained, sessions, beats = [], b"", 0
+        async with aiomqtt.Client(
+            endpoint.host, endpoint.port, username=ALICE.user, password=ALICE.password
+        ) as client:
+            for topic in ("#", "$SYS/broker/uptime", "$SYS/broker/clients/disconnected"):
+                await client.subscribe(topic)
+            async for message in client.messages:
+                topic = str(message.topic)
+                if not topic.startswith("$SYS"):
+                    retained.append(topic)
+                elif topic.endswith("disconnected"):
+                    sessions = bytes(message.payload)
+                elif not message.retain and (beats := beats + 1) == 2:  # what it says of itself is of now
+                    break
+        return retained, sessions
+
+    with GuardedMosquitto(tmp_path, None, PASSWORDS, "sys_interval 1") as mosquitto:
+        assert "publish" in broken(tried(mosquitto.url))
+        assert asyncio.run(left(mosquitto.url)) == ([], b"0")
 
 
 def test_a_shared_login_is_said_to_hold_nothing(tmp_path: Path) -> None:

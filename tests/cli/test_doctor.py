@@ -100,6 +100,19 @@ def test_every_row_holds_on_the_embedded_broker(relay: Relay) -> None:
     assert not list((relay.home / "state" / "broker" / "credentials").iterdir()), "made for it, and gone"
 
 
+def test_agents_of_ones_own_try_the_embedded_broker(relay: Relay) -> None:
+    relay("broker", "start")
+    relay(
+        "broker", "acl", "mosquitto", "Alice", "Bob"
+    )  # makes credentials, of which the broker has not heard
+    found = rows(relay, "--broker", "--as", "Alice", "--as", "Bob")
+    assert found.pop("nobody sees another team or writes to it")[0] == "cannot be proved"
+    assert {result for result, _ in found.values()} == {"holds"}, found
+    twice = relay("doctor", "--broker", "--as", "Alice", "--as", "alice", check=False)
+    assert twice.returncode == 2
+    assert "named twice" in twice.stderr
+
+
 def test_every_row_holds_on_a_mosquitto_with_what_relay_writes(relay: Relay, tmp_path: Path) -> None:
     relay("broker", "acl", "mosquitto", "-o", tmp_path, "--team", "web", "Carol")
     relay("broker", "acl", "mosquitto", "-o", tmp_path, "Alice", "Bob.B")
