@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 from dataclasses import asdict
 from pathlib import Path
 
+import aiomqtt
 import pytest
+from couriers import Agent, running
 
-from relay.bus import broker
+from guarded import GuardedMosquitto
+from relay.bus import acl, broker, topics
 from relay.bus.credentials import Credentials, CredentialStore, for_endpoint, parse
+from relay.bus.envelope import Parcel, encode
+from relay.bus.message import Message
 from relay.errors import BrokerError
 from relay.home import Home
 
@@ -80,6 +86,25 @@ def test_an_agent_has_one_mailbox_for_one_login() -> None:
     }
     assert len(ids) == 5
     assert not any(word in id for id in ids for word in ("alice", "secret", "shared"))
+
+
+def test_mail_follows_an_agent_to_another_home(home: Home, tmp_path: Path) -> None:
+    """What the broker keeps for Bob, who was here, is his on the other home: it is one mailbox."""
+    far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
+    shared = Credentials("the", "team", "shared")
+    word = Parcel(Message("id", "Carol", "Bob", "while he was away", 1.0), "elsewhere", 1, 1)
+
+    async def scenario(server: GuardedMosquitto) -> None:
+        url = server.url.replace("//", "//the%2Fteam:shared@")
+        async with running(Agent(home, "Bob", url=url)):
+            pass
+        async with aiomqtt.Client("127.0.0.1", server.port, username=shared.user, password="shared") as carol:
+            await carol.publish(topics.inbox("default", "Bob", "Carol"), encode(word), qos=1)
+        async with running(Agent(far, "Bob", url=url)) as bob:
+            assert [m.body for m in await bob.receive()] == ["while he was away"]
+
+    with GuardedMosquitto(tmp_path / "mosquitto", None, acl.mosquitto_passwords([shared])) as mosquitto:
+        asyncio.run(scenario(mosquitto))
 
 
 def test_what_another_home_made_is_adopted_and_dismissed(home: Home) -> None:
