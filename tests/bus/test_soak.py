@@ -24,7 +24,7 @@ GOT = [Injected("Bo", "Ada", 1, "id1"), Injected("Bo", "Ada", 2, "id2")]
 def test_random_kills_leave_no_message_unexplained() -> None:
     """R88: sent = injected + uncertain + waiting + dead letters, with everything killed at random."""
     run = subprocess.run(
-        [sys.executable, str(Path(soak.__file__)), "--seconds", "8", "--seed", "4"],
+        [sys.executable, str(Path(soak.__file__)), "--seconds", "5", "--seed", "4"],
         capture_output=True,
         text=True,
         timeout=110,

@@ -10,6 +10,7 @@ import pytest
 from couriers import Agent, eventually, running
 
 from relay.bus import broker, courier
+from relay.bus.ledger import Ledger
 from relay.home import Home
 
 MANY = 40
@@ -58,3 +59,16 @@ def test_who_comes_together_with_others_says_so_twice(home: Home, monkeypatch: p
                 await eventually(lambda: heard["early"] >= 4)
 
     asyncio.run(scenario())
+
+
+def test_what_all_sessions_of_a_home_hear_is_written_by_one(home: Home) -> None:
+    """Else a hundred agents that come would be ten thousand transactions on one file."""
+    with Ledger(home.ledger) as first, Ledger(home.ledger) as second:
+        first.registry.register("default", "Bob")
+        before = first.version()
+        second.registry.register("default", "Bob")
+        second.outbox.appeared("default", "Bob", "Alice", "elsewhere")
+        assert first.version() == before
+        second.registry.register("default", "bob")  # spelled anew
+        assert first.version() != before
+        assert first.registry.known("default") == ["bob"]
