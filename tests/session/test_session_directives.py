@@ -171,7 +171,7 @@ def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
         ("@relay:Zoe hello", "nobody in team 'default' is called 'Zoe'. There is Bobby."),
         ("@relay:Alice hello", "is the sender itself"),
         ("@relay:Bobby", "it needs a text after it"),
-        ("@relay:#general hello", "channels do not exist yet"),
+        ("@relay:#general hello", "There is no channel yet"),
         ("@memory:sav it", "Did you mean @memory:save?"),
         ("@relay:Bobby " + "x" * 70_000, "65536 are allowed"),
         ("@relay:Bobby <<<\nno end", "had no >>> line"),
