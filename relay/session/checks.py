@@ -129,7 +129,9 @@ def _directories(home: Home) -> Iterator[Check]:
         if info.st_uid != os.getuid():
             yield Check(name, Result.FAIL, f"{path} is another user's. {other}")
         elif mode & 0o077:
-            yield Check(name, Result.FAIL, f"{path} is open to others ({mode:o}). chmod 700 {path}")
+            # Made by hand, probably; relay closes it at its next start, and keeps no secrets there.
+            result = Result.WARN if what == "config" else Result.FAIL
+            yield Check(name, result, f"{path} is open to others ({mode:o}). chmod 700 {path}")
         elif not os.access(path, os.W_OK | os.X_OK):
             yield Check(name, Result.FAIL, f"{path} cannot be written. chmod 700 {path}")
         else:
@@ -225,17 +227,15 @@ def _settings(home: Home, directory: Path) -> Iterator[Check]:
 
 def _broker(home: Home, directory: Path) -> Iterator[Check]:
     url = settings.load(home, directory, lambda _: False)[0].broker
-    if url:
-        try:
-            endpoint = broker.external(url)
-        except BrokerError as error:
-            yield Check("broker", Result.FAIL, str(error))
-            return
-        yield Check("broker", Result.OK, f"{endpoint.url}, in relay.toml; `relay doctor --broker` tries it")
-    elif (endpoint_or_none := broker.status(home)) is None:
+    try:
+        endpoint = broker.external(url) if url else broker.status(home)
+    except BrokerError as error:
+        yield Check("broker", Result.FAIL, str(error))
+        return
+    if endpoint is None:
         yield Check("broker", Result.OK, "the embedded one does not run; the first session starts it")
     else:
-        yield _answering(endpoint_or_none)
+        yield _answering(endpoint)
 
 
 def _answering(endpoint: broker.Endpoint) -> Check:
@@ -243,15 +243,20 @@ def _answering(endpoint: broker.Endpoint) -> Check:
 
     from relay.bus.knock import knock  # loads the MQTT client
 
-    async def answers() -> bool:
+    async def answers() -> None:
         async with knock(endpoint, "relay-doctor"):
-            return True  # that it refuses a login without credentials is an answer
+            pass  # that it refuses a login without credentials is an answer
 
+    embedded = endpoint.kind == "embedded"
     try:
         asyncio.run(answers())
     except BrokerError as error:
-        return Check("broker", Result.FAIL, f"{error} `relay broker stop` ends it.")
-    return Check("broker", Result.OK, f"the embedded one answers at {endpoint.url} (pid {endpoint.pid})")
+        advice = (
+            "`relay broker stop` ends it." if embedded else "Until it answers, messages wait in the ledger."
+        )
+        return Check("broker", Result.FAIL if embedded else Result.WARN, f"{error} {advice}")
+    more = f" (pid {endpoint.pid})" if embedded else "; `relay doctor --broker` tries what it allows"
+    return Check("broker", Result.OK, f"the {endpoint.kind} one answers at {endpoint.url}{more}")
 
 
 def _agents(home: Home) -> Iterator[Check]:

@@ -48,6 +48,20 @@ def test_a_home_in_use_has_nothing_to_mend(relay: Relay) -> None:
     assert found["ledger"] == ("ok", str(relay.home / "state" / "ledger.db"))
 
 
+def test_a_broker_of_ones_own_is_looked_for(relay: Relay, tmp_path: Path) -> None:
+    toml = relay.home / "config" / "relay.toml"
+    toml.parent.mkdir()
+    with GuardedMosquitto(tmp_path, None, "") as mosquitto:
+        toml.write_text(f"broker = '{mosquitto.url}'\n")
+        result, detail = rows(relay)["broker"]
+        assert result == "ok"
+        assert f"the external one answers at {mosquitto.url}" in detail
+    result, detail = rows(relay)["broker"]
+    assert result == "warn", "sessions start all the same"
+    assert "no connection" in detail
+    assert "messages wait" in detail
+
+
 def test_what_is_wrong_is_said_with_what_to_do(relay: Relay) -> None:
     relay("broker", "acl", "mosquitto", "Alice")  # makes credentials
     state = relay.home / "state"
