@@ -153,7 +153,8 @@ class Peer:
             timeout=SECONDS,
             message=lambda: f"{self.name} has of {len(expected)} only {self.bodies(sender)}",
         )
-        assert self.bodies(sender) == expected
+        got = self.bodies(sender)
+        assert got == expected, f"{self.name} has {got}"
 
     def learns(self, to: Peer, count: int) -> None:
         """Return when that many of its messages to `to` are known to be injected."""

