@@ -309,15 +309,16 @@ class Courier:
             self._home, self._ledger, self.team, self._connect_as, self._roster, mailbox=self._mailbox
         )
         try:
-            await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
-            # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
-            await transport.subscribe(topics.presence_filter(self.team), 0)
-            self._publisher, self._substitutes = publisher, substitutes
-            self._crowd_until = asyncio.get_running_loop().time() + _CROWD_SECONDS
-            self._status(f"connected to {endpoint.url}")
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._announce(transport))
+                # First, so that what comes before the answer to a subscription does not keep it waiting.
                 tasks.create_task(self._receive(transport))
+                await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
+                # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
+                await transport.subscribe(topics.presence_filter(self.team), 0)
+                self._publisher, self._substitutes = publisher, substitutes
+                self._crowd_until = asyncio.get_running_loop().time() + _CROWD_SECONDS
+                self._status(f"connected to {endpoint.url}")
+                tasks.create_task(self._announce(transport))
                 tasks.create_task(self._send_receipts(transport))
                 tasks.create_task(publisher.run())
                 tasks.create_task(substitutes.run())
