@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import random
 import shutil
@@ -416,6 +417,7 @@ def main() -> int:
         parser.add_argument(option, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.agent:
+        logging.getLogger("relay").setLevel(logging.ERROR)  # that the broker is gone is no news here
         notes, first = Path(options.notes), int(options.first)
         asyncio.run(agent(Home.from_env(), notes, options.agent, options.seed, first))
         return 0
