@@ -89,8 +89,10 @@ class Network(RuleBasedStateMachine):
     def everybody_comes(self) -> None:
         for name in HOMES:
             self.begin(name)
+        for pair in PAIRS * 2:
+            self.send(pair, Priority.NORMAL, depth=0)
 
-    @rule(pair=pairs, priority=st.sampled_from(Priority), depth=st.sampled_from([0, 0, 0, 9]))
+    @rule(pair=pairs, priority=st.sampled_from(Priority), depth=st.sampled_from([*[0] * 15, 9]))
     def send(self, pair: tuple[str, str], priority: Priority, depth: int) -> None:
         if process := self.processes.get(pair[0]):
             (message,) = process.ledger.outbox.send(
@@ -176,9 +178,8 @@ class Network(RuleBasedStateMachine):
     @rule(name=agents, again=st.booleans())
     def work(self, name: str, again: bool) -> None:
         """All goes well for a while; `again`: and the broker will repeat everything."""
-        for to, sender, payload in self.flying:
-            if to == name and name in self.processes:
-                self.arrive(to, sender, payload)
+        self.begin(name)
+        self.work_on_mail(name)
         if not again:
             self.flying = [each for each in self.flying if each[0] != name or name not in self.processes]
         for _ in range(3):
@@ -194,6 +195,15 @@ class Network(RuleBasedStateMachine):
             if process.typing is not None:
                 self.fates[process.typing.id].excuses.add("died while typing")
             process.ledger.close()
+
+    @rule(name=agents, typed=st.booleans())
+    def die_while_typing(self, name: str, typed: bool) -> None:
+        self.work_on_mail(name)
+        self.begin_typing(name)
+        if typed:
+            self.type(name)
+        self.die(name)
+        self.begin(name)
 
     @rule(name=agents)
     def begin(self, name: str) -> None:
@@ -219,7 +229,7 @@ class Network(RuleBasedStateMachine):
         if (process := self.processes.get(sender)) and receiver in self.processes:
             process.ledger.outbox.appeared(TEAM, receiver, sender, self.home_of(receiver))
 
-    @rule(seconds=st.sampled_from([1.0, RETRY, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
+    @rule(seconds=st.sampled_from([*[1.0, RETRY] * 8, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
     def time_goes_by(self, seconds: float) -> None:
         """Or jumps: back too, as after a start of the machine with a wrong clock."""
         self.now += seconds
@@ -289,6 +299,12 @@ class Network(RuleBasedStateMachine):
         fate.seen = message.state
 
     # The machinery.
+
+    def work_on_mail(self, name: str) -> None:
+        """Take what is under way to `name`, and leave it there."""
+        for to, sender, payload in self.flying:
+            if to == name and name in self.processes:
+                self.arrive(to, sender, payload)
 
     def accepted(self, message: Message) -> None:
         self.fates[message.id] = Fate((message.sender, message.to), message.priority, self.next_turn())
