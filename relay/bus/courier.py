@@ -436,6 +436,8 @@ class Courier:
     def _take(self, item: Parcel | Receipt) -> None:
         if isinstance(item, Receipt):
             self._ledger.outbox.receipt(self.team, item)
+            if self._publisher is not None:
+                self._publisher.wake()
             self._tell_outcomes()
             return
         for message in self._ledger.inbox.store(self.team, item, self._limits.queue):

@@ -37,6 +37,7 @@ class Parcel:
     sequence: its place in the stream, from 1. base: the lowest sequence that may not be stored yet; whatever
     lies between base and sequence and has not arrived comes before this message.
     ttl: seconds after which it is given up; None: never.
+    home: the ledger for which it is, where its receiver was when it was published; None: whichever it has.
     """
 
     message: Message
@@ -44,6 +45,7 @@ class Parcel:
     sequence: int
     base: int
     ttl: float | None = None
+    home: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def encode(item: Parcel | Receipt) -> bytes:
             "channel": message.channel,
             "depth": message.depth,
             "ttl": item.ttl,
+            "home": item.home,
         }
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -153,7 +156,7 @@ def _message(fields: _Fields, sender: str, to: str) -> Parcel:
     if base > sequence:
         raise ForeignPayload("its base is above its sequence")
     ttl = None if fields.absent("ttl") else fields.number("ttl")
-    return Parcel(message, fields.text("origin"), sequence, base, ttl)
+    return Parcel(message, fields.text("origin"), sequence, base, ttl, fields.optional("home"))
 
 
 class _Fields:

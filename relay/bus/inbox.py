@@ -37,10 +37,13 @@ class Inbox:
         publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is
         known already is not stored again, but its receipt is sent again: the sender seems to lack it.  One
         that its sender dropped meanwhile is not taken, and one that may have been forgotten here (`prune`)
-        is uncertain.
+        is uncertain.  One for another home of its receiver's name is not taken: the broker brings it there
+        too, and it may have been typed there; its sender says so (`Outbox.appeared`).
 
         Raises InboxFull when `most` wait for the receiver: the message stays with its sender.
         """
+        if parcel.home not in {None, self._db.origin}:
+            return []
         message = parcel.message
         expires = None if parcel.ttl is None else self._db.now() + parcel.ttl
         pair = (names.key(team), names.key(message.to), names.key(message.sender))

@@ -20,6 +20,7 @@ from relay.bus.inbox import KEEP_DAYS, Inbox
 from relay.bus.message import Message, State
 from relay.bus.outbox import Outbox, advance, unblock
 from relay.bus.registry import Registry
+from relay.bus.runaway import Limits
 from relay.errors import LedgerError
 
 _KEEP = KEEP_DAYS * 86400.0  # seconds
@@ -127,10 +128,11 @@ class Ledger:
         *found, team = rows[0]
         return Entry(message_of(found), team)
 
-    def retry(self, id: str, to: str | None = None) -> Message:
+    def retry(self, id: str, to: str | None = None, *, limits: Limits | None = None) -> Message:
         """Send message `id` again: what is on its way at once, what is settled anew, in a new place.
 
-        to: send it to another agent instead, and give up the first.
+        to:     send it to another agent instead, and give up the first.
+        limits: those of the agent that asks; None for the person, with whom a new chain of replies begins.
 
         A settled message keeps its id and its honest state; the new one has an id of its own, since a
         receiver ignores an id that it has seen. LedgerError when it waits at its receiver, or is held.
@@ -165,6 +167,8 @@ class Ledger:
             reply_to=message.reply_to,
             priority=message.priority,
             channel=message.channel,
+            depth=message.depth if limits else 0,
+            limits=limits,
         )
         detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
         with self._db.transaction() as db:

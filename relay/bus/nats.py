@@ -15,7 +15,7 @@ from relay.bus import acl
 from relay.bus.credentials import Credentials
 
 HOST = "127.0.0.1"
-_MAX_STORE = 1 << 30  # bytes of mail that the broker keeps for agents that are away
+_MAX_STORE = 1 << 30  # bytes that the broker may keep, of presences and of what is on its way
 _MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
 _USERS = '"users": ['
 

@@ -22,6 +22,10 @@ from relay.bus.message import Message, Priority, State
 from relay.bus.runaway import Limits
 from relay.errors import MessageRefused
 
+WINDOW = 256
+"""Messages of a stream that are under way unconfirmed, at most. Brokers keep some 1,000 for one client and
+drop, acknowledged, what comes after (max_queued_messages of mosquitto.conf(5))."""
+
 # From which states a receipt (or the sender's own progress) may move a row. An expired message may still have
 # been on its way, and one whose receiver has moved may have reached it: the truth from its receiver wins.
 # But a broker may bring an old receipt again after a newer one: *stored* never replaces *uncertain*.
@@ -35,7 +39,9 @@ _BEFORE: dict[State, tuple[State, ...]] = {
     State.EXPIRED: (State.HELD, State.QUEUED, State.SENT, State.STORED),
 }
 
+_STREAM = "team = ? AND sender_key = ? AND to_key = ? AND priority = ?"
 _PENDING = "state IN ('queued', 'sent')"
+
 _MANY = 10_000  # how many rows are changed in one transaction, at most
 
 
@@ -111,6 +117,8 @@ class Outbox:
     ) -> list[Parcel]:
         """Up to `limit` messages of `sender` that are due, in order; they are due again after `delay`.
 
+        Of each stream no more than WINDOW are under way; the others are due when these are confirmed.
+
         delay: seconds for (receiver, number of attempts), or None to wait until the receiver appears.
         home:  the ledger that the receiver has now, None if it is away: it may get the message.
         Two processes that claim at once never get the same message.
@@ -123,32 +131,27 @@ class Outbox:
             if db.execute(f"SELECT 1 {due} LIMIT 1", (*who, now)).fetchone() is None:
                 return []
         with self._db.transaction() as db:
+            bases = _bases(db, who, now)
             rows = db.execute(
-                f"SELECT {COLUMNS}, to_key, sequence, attempts, place {due} ORDER BY priority, place LIMIT ?",
+                f"SELECT {COLUMNS}, to_key, sequence, attempts, home, place {due} "
+                "ORDER BY priority, place LIMIT ?",
                 (*who, now, limit),
             ).fetchall()
-            bases: dict[tuple[str, int], int] = {}
             parcels = []
-            for *fields, to_key, sequence, attempts, place in rows:
+            for *fields, to_key, sequence, attempts, may_have_it, place in rows:
                 message = message_of(fields)
                 wait = delay(message.to, attempts + 1)
+                target = home(message.to) or may_have_it
                 db.execute(
-                    "UPDATE outbox SET attempts = attempts + 1, due = ?, home = ifnull(?, home) "
-                    "WHERE place = ?",
-                    (None if wait is None else now + wait, home(message.to), place),
+                    "UPDATE outbox SET attempts = attempts + 1, due = ?, home = ? WHERE place = ?",
+                    (None if wait is None else now + wait, target, place),
                 )
-                stream = (to_key, message.priority.rank)
-                if stream not in bases:
-                    ((bases[stream],),) = db.execute(
-                        "SELECT min(sequence) FROM outbox WHERE team = ? AND sender_key = ? AND to_key = ? "
-                        f"AND priority = ? AND {_PENDING}",
-                        (*who, *stream),
-                    ).fetchall()
+                base = bases[to_key, message.priority.rank]
                 ttl = None if message.expires is None else max(0.0, message.expires - now)
                 origin = self._db.origin
                 if message.priority is not Priority.NORMAL:
                     origin += f"/{message.priority}"
-                parcels.append(Parcel(message, origin, sequence, bases[stream], ttl))
+                parcels.append(Parcel(message, origin, sequence, base, ttl, target))
         return parcels
 
     def park(self, team: str, sender: str, present: Callable[[str], bool]) -> None:
@@ -164,6 +167,22 @@ class Outbox:
                     f"UPDATE outbox SET due = NULL WHERE {due} AND to_key = ?",
                     [(*values, to) for to in absent],
                 )
+
+    def reopen(self, team: str, sender: str, present: Callable[[str], bool]) -> None:
+        """Make due what waits though its receiver is `present` and nothing before it is under way."""
+        who = (names.key(team), names.key(sender))
+        with self._db.reading() as db:
+            receivers = db.execute(
+                f"SELECT DISTINCT recipient FROM outbox WHERE team = ? AND sender_key = ? AND {_PENDING} "
+                "AND due IS NULL",
+                who,
+            ).fetchall()
+        here = [names.key(receiver) for (receiver,) in receivers if present(receiver)]
+        if here:
+            with self._db.transaction() as db:
+                for to in here:
+                    for priority in Priority:
+                        _slide(db, (*who, to, priority.rank), self._db.now())
 
     def next_due(self, team: str, sender: str) -> float | None:
         """In how many seconds a message of `sender` is due, at the earliest 0; None if none is."""
@@ -200,8 +219,8 @@ class Outbox:
                 for (id,) in moved:
                     advance(db, "id = ?", (id,), State.UNCERTAIN, detail)
             db.execute(
-                f"UPDATE outbox SET due = ? WHERE team = ? AND to_key = ? AND {_PENDING} "
-                "AND (sender_key = ? OR due IS NULL)",
+                "UPDATE outbox SET due = ?, attempts = min(attempts, 1) WHERE team = ? AND to_key = ? "
+                f"AND {_PENDING} AND (sender_key = ? OR due IS NULL)",
                 (self._db.now(), *pair, names.key(sender)),
             )
 
@@ -225,16 +244,21 @@ class Outbox:
                 receipt.route,
                 receipt.role,
             )
-            # What was tried before and is the first of its stream now may be held back at the receiver by
-            # those that it need not wait for any more (see `Parcel.base`): tell it now, not at the next try.
-            db.execute(
-                "UPDATE outbox SET due = ? WHERE attempts > 1 AND state = 'sent' AND place = ("
-                "SELECT behind.place FROM outbox AS arrived JOIN outbox AS behind USING "
-                "(team, sender_key, to_key, priority) "
-                "WHERE arrived.id = ? AND behind.state IN ('queued', 'sent') "
-                "ORDER BY behind.sequence LIMIT 1)",
-                (self._db.now(), receipt.id),
-            )
+            found = db.execute(
+                "SELECT team, sender_key, to_key, priority, sequence FROM outbox WHERE id = ?", (receipt.id,)
+            ).fetchone()
+            if found is not None:
+                *stream, sequence = found
+                now = self._db.now()
+                base = _slide(db, tuple(stream), now)
+                if receipt.state is State.STORED and base is not None and base > sequence:
+                    # What was tried before and is now the first of its stream may be held back at the
+                    # receiver by those that it need not wait for any more (`Parcel.base`): tell it now.
+                    db.execute(
+                        "UPDATE outbox SET due = ? WHERE attempts > 1 AND state = 'sent' AND sequence = ? "
+                        f"AND {_STREAM}",
+                        (now, base, *stream),
+                    )
 
     def outcomes(self, team: str, sender: str) -> list[Message]:
         """The messages of `sender` whose state changed since the last call, oldest first."""
@@ -316,15 +340,55 @@ def advance(
 
 def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:
     """Publish again, with a new base, what must no longer wait for the messages `ids`."""
-    for team, sender, to in {
+    for stream in {
         row
         for id in ids
-        for row in db.execute("SELECT team, sender_key, to_key FROM outbox WHERE id = ?", (id,))
+        for row in db.execute("SELECT team, sender_key, to_key, priority FROM outbox WHERE id = ?", (id,))
     }:
+        db.execute(f"UPDATE outbox SET due = ? WHERE state = 'sent' AND {_STREAM}", (now, *stream))
+        _slide(db, stream, now)
+
+
+def _base(db: sqlite3.Connection, stream: tuple[str, str, str, int]) -> int | None:
+    """The first sequence of a stream (team, sender, receiver, priority) that is not confirmed."""
+    (base,) = db.execute(
+        f"SELECT min(sequence) FROM outbox WHERE {_STREAM} AND {_PENDING}", stream
+    ).fetchone()
+    return None if base is None else int(base)
+
+
+def _bases(db: sqlite3.Connection, who: tuple[str, str], now: float) -> dict[tuple[str, int], int]:
+    """The bases of the streams of `who` (team, sender) in which something is due.
+
+    What is due beyond their windows is put off.
+    """
+    bases: dict[tuple[str, int], int] = {}
+    streams = db.execute(
+        "SELECT DISTINCT to_key, priority FROM outbox WHERE team = ? AND sender_key = ? "
+        f"AND {_PENDING} AND due <= ?",
+        (*who, now),
+    ).fetchall()
+    for stream in streams:
+        base = _base(db, (*who, *stream))
+        assert base is not None  # something of it is due
+        bases[stream] = base
         db.execute(
-            "UPDATE outbox SET due = ? WHERE state = 'sent' AND team = ? AND sender_key = ? AND to_key = ?",
-            (now, team, sender, to),
+            f"UPDATE outbox SET due = NULL WHERE {_STREAM} AND {_PENDING} AND sequence >= ? "
+            "AND due IS NOT NULL",
+            (*who, *stream, base + WINDOW),
         )
+    return bases
+
+
+def _slide(db: sqlite3.Connection, stream: tuple[str, str, str, int], now: float) -> int | None:
+    """Make due what lies within the window of a stream and waits; its base, None where nothing is pending."""
+    base = _base(db, stream)
+    if base is not None:
+        db.execute(
+            f"UPDATE outbox SET due = ? WHERE {_STREAM} AND {_PENDING} AND due IS NULL AND sequence < ?",
+            (now, *stream, base + WINDOW),
+        )
+    return base
 
 
 def _check_room(db: sqlite3.Connection, team: str, sender: str, limits: Limits) -> None:

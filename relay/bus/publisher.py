@@ -91,4 +91,4 @@ class Publisher:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
-            return
+            self._ledger.outbox.reopen(self._team, self._sender, self._roster.online)

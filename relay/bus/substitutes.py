@@ -96,9 +96,9 @@ class Substitutes:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER), asyncio.TaskGroup() as tasks:
                 tasks.create_task(publisher.run())
-                tasks.create_task(self._hear(transport))
+                tasks.create_task(self._hear(transport, publisher))
 
-    async def _hear(self, transport: Transport) -> None:
+    async def _hear(self, transport: Transport, publisher: Publisher) -> None:
         async for inbound in transport.arriving():
             topic = topics.parse(inbound.topic)
             if isinstance(topic, topics.Inbox):
@@ -107,3 +107,4 @@ class Substitutes:
                     # Messages wait in the sender's own mailbox.
                     if isinstance(item, Receipt):
                         self._ledger.outbox.receipt(self._team, item)
+                        publisher.wake()

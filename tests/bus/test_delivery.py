@@ -13,7 +13,7 @@ import pytest
 from couriers import Agent, eventually, running
 
 from relay import names
-from relay.bus import broker
+from relay.bus import broker, nats
 from relay.bus.ledger import Ledger
 from relay.bus.message import MAX_BODY, State
 from relay.bus.posting import post
@@ -242,7 +242,7 @@ def test_what_waits_for_somebody_away_never_fills_the_broker(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker whose store is full takes nothing more from anybody, not even a login."""
-    monkeypatch.setattr(broker, "_MAX_STORE", 1 << 20)
+    monkeypatch.setattr(nats, "_MAX_STORE", 1 << 20)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from relay.bus.envelope import Parcel
+from relay.bus.envelope import Parcel, decode, encode
 from relay.bus.inbox import InboxFull
 from relay.bus.ledger import Ledger
 from relay.bus.message import Priority, State
+from relay.bus.outbox import WINDOW
 from relay.bus.posting import post
 from relay.bus.runaway import Limits
+from relay.bus.topics import Inbox
 from relay.errors import MessageRefused
 
 TEAM = "default"
@@ -140,6 +143,18 @@ def test_what_a_receiver_may_have_got_on_another_host_is_uncertain(ledger: Ledge
     assert parcel.message.id == after.id
 
 
+def test_what_is_for_another_home_of_the_name_is_not_taken(ledger: Ledger, far: Ledger) -> None:
+    """A broker may still bring there what it has brought to the first, which may have typed it."""
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+    (parcel,) = claim(ledger, home="first host")
+    assert decode(encode(parcel), Inbox(TEAM, "bob", "alice")) == replace(
+        parcel, message=replace(parcel.message, state=State.STORED, expires=None)
+    )
+    assert far.inbox.store(TEAM, parcel) == []
+    assert bodies(far) == []
+    assert far.inbox.receipts(TEAM, "Bob", 10) == []
+
+
 def test_a_late_receipt_from_the_first_host_tells_the_truth(ledger: Ledger, far: Ledger) -> None:
     (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "maybe")
     far.inbox.store(TEAM, claim(ledger, home=far.origin)[0])
@@ -206,6 +221,56 @@ def test_a_full_inbox_takes_no_more_until_there_is_room(ledger: Ledger, far: Led
     far.inbox.settle(TEAM, "Bob", parcels[0].message.id, State.INJECTED)
     far.inbox.store(TEAM, parcels[2], 2)
     assert bodies(far) == ["1", "2"]
+
+
+def test_no_more_is_under_way_than_a_broker_keeps(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    """The rest follows as what is before it is confirmed, and one that is given up makes room, too."""
+    sent = [ledger.outbox.send(TEAM, "Alice", ["Bob"], str(n))[0] for n in range(2 * WINDOW)]
+    parcels: list[Parcel] = []
+    while batch := claim(ledger):
+        parcels += batch
+    assert len(parcels) == WINDOW
+    assert claim(ledger) == []
+    for parcel in parcels[:10]:
+        far.inbox.store(TEAM, parcel)
+    for receipt in far.inbox.receipts(TEAM, "Bob", 10):
+        ledger.outbox.receipt(TEAM, receipt)
+    assert [parcel.sequence for parcel in claim(ledger)] == list(range(WINDOW + 1, WINDOW + 11))
+    ledger.drop(sent[10].id)
+    assert WINDOW + 11 in [parcel.sequence for parcel in claim(ledger)]
+    clock.now += 1000
+    ledger.outbox.appeared(TEAM, "Bob", "Alice")
+    assert len(claim(ledger)) == 100
+    assert ledger.outbox.send(TEAM, "Alice", ["Carol"], "another stream")
+    ledger.outbox.reopen(TEAM, "Alice", lambda name: name == "Carol")
+    while batch := claim(ledger):
+        parcels += batch
+    assert parcels[-1].message.to == "Carol"
+
+
+def test_what_waits_though_its_receiver_is_there_is_found(ledger: Ledger) -> None:
+    ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+    ledger.outbox.park(TEAM, "Alice", lambda name: False)
+    assert claim(ledger) == []
+    ledger.outbox.reopen(TEAM, "Alice", lambda name: False)
+    assert claim(ledger) == []
+    ledger.outbox.reopen(TEAM, "Alice", lambda name: True)
+    assert len(claim(ledger)) == 1
+
+
+def test_a_late_receipt_moves_nothing_that_is_behind(ledger: Ledger, far: Ledger) -> None:
+    """Only the first of a stream is told its new base, once: no storm of publishes."""
+    for number in range(5):
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+    parcels = claim(ledger)
+    ledger.outbox.sent([parcel.message.id for parcel in parcels])
+    for parcel in reversed(parcels[1:]):
+        far.inbox.store(TEAM, parcel)
+    assert far.inbox.receipts(TEAM, "Bob", 10) == []
+    far.inbox.store(TEAM, parcels[0])
+    for receipt in reversed(far.inbox.receipts(TEAM, "Bob", 10)):
+        ledger.outbox.receipt(TEAM, receipt)
+        assert claim(ledger) == []
 
 
 def test_a_message_goes_to_another_receiver_instead(ledger: Ledger, far: Ledger) -> None:
