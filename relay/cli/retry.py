@@ -15,10 +15,13 @@ import argparse
 
 from relay import names
 from relay.bus.ledger import Ledger
+from relay.bus.message import State
 from relay.errors import UnknownRecipient
 from relay.home import Home
+from relay.session.caller import caller
 from relay.session.directory import have_carried
 from relay.session.guard import own_only
+from relay.session.limits import limits_here
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +35,14 @@ def run(args: argparse.Namespace) -> int:
         entry = ledger.find(args.id)
         own_only(home, "retry", entry.message.sender, entry.team)
         to = None if args.to is None else _receiver(ledger, entry.team, args.to)
-        again = ledger.retry(entry.message.id, to)
+        limits = None if caller(home) is None else limits_here(home)
+        again = ledger.retry(entry.message.id, to, limits=limits)
     carried = have_carried(home, entry.team, again.sender)
     if again.id == entry.message.id:
         what = f"{again.id[:8]} is published again"
+    elif again.state is State.HELD:
+        print(f"{again.id[:8]} is held ({again.detail}). The person can `relay release` it.")
+        return 1
     else:
         what = f"{entry.message.id[:8]} is sent again to {again.to} as {again.id[:8]}"
     print(what + ("." if carried else "; no session of its team runs here, and it travels when one starts."))

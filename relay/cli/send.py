@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if steps is not None and any(not _ended(row) for row in rows):
         print(f"Not there after {args.wait:g} s. `relay messages` shows what becomes of it.", file=sys.stderr)
-    return 0 if all(row["state"] == State.INJECTED for row in rows) else 1
+    return 0 if all(map(_arrived, rows)) else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,13 @@ def _follow(
 def _ended(row: Row) -> bool:
     """Whether nothing more becomes of it by itself."""
     state = State(row["state"])
-    return state.final or state is State.HELD
+    return state.final or state is State.HELD or _arrived(row)
+
+
+def _arrived(row: Row) -> bool:
+    """Whether it is where it was to go: with the agent, or in the ledger, where the person reads it."""
+    state = State(row["state"])
+    return state is State.INJECTED or (state is State.STORED and names.same(row["to"], names.PERSON))
 
 
 def _sentence(row: Row, *, alone: bool) -> str:
@@ -211,7 +217,7 @@ def _sentence(row: Row, *, alone: bool) -> str:
         text += (
             "; no session of this team runs here, and it travels when one starts"
             if alone
-            else "; the broker has not taken it yet"
+            else f"; it travels as soon as the broker and {one_line(row['to'])} are there"
         )
     if row.get("detail"):
         text += f" ({visible(row['detail'])})"
