@@ -145,6 +145,7 @@ ALONE = [
     Point(_LEDGER + "drop"),
     Point(_OUTBOX + "release"),
     Point(_OUTBOX + "park"),
+    Point(_OUTBOX + "reopen"),
     Point(_CHANNELS + "join"),
     Point(_CHANNELS + "leave"),
     Point(_CHANNELS + "heard"),

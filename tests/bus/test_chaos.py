@@ -274,6 +274,7 @@ def test_what_is_killed_alone_is_done_or_not(tmp_path: Path, point: Point, when:
         "Ledger.drop": partial(call, path, "drop", sent.id),
         "Outbox.release": partial(call, path, "outbox.release", [held.id]),
         "Outbox.park": partial(call, path, "outbox.park", TEAM, names.PERSON, present),
+        "Outbox.reopen": partial(call, path, "outbox.reopen", TEAM, "Alice", away),
         "Channels.join": partial(call, path, "channels.join", TEAM, "some", "Carol"),
         "Channels.leave": partial(call, path, "channels.leave", TEAM, "all", "Carol"),
         "Channels.heard": partial(call, path, "channels.heard", TEAM, "Carol", ["some"]),

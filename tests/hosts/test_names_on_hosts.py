@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from peers import Mosquitto, Peer
 
 from hosts import Host, Network
-
-UNFENCED = (
-    "a message that was published for a name's earlier host may be typed again on the later one: "
-    "parcels do not say yet for which home they are"
-)
 
 Networks = Callable[[int], Network]
 Brokers = Callable[[Host], Mosquitto]
@@ -55,7 +49,6 @@ def test_of_two_that_begin_at_once_one_gets_the_name(network: Networks, mosquitt
     winner.receives(alice, ["hello"])
 
 
-@pytest.mark.xfail(strict=False, reason=UNFENCED)
 def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
     network: Networks, mosquitto: Brokers
 ) -> None:
@@ -86,7 +79,6 @@ def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
     assert not [event for event in second.events if event["event"] == "refused"]
 
 
-@pytest.mark.xfail(strict=False, reason=UNFENCED)
 def test_mail_follows_a_name_from_host_to_host_and_nothing_is_typed_twice(
     network: Networks, mosquitto: Brokers
 ) -> None:
