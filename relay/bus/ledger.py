@@ -224,12 +224,15 @@ class Ledger:
         """Forget what an earlier call found settled more than KEEP_DAYS ago.
 
         Not what was accepted so long ago: its end may be news, even if that came with a jump of the clock.
+        And nothing whose end its sender was not told.
         """
         now = self._db.now()
         final = ", ".join(f"'{state}'" for state in State if state.final)
         with self._db.transaction() as db:
-            for table in ("outbox", "inbox"):
-                db.execute(f"DELETE FROM {table} WHERE state IN ({final}) AND settled < ?", (now - _KEEP,))
+            for table, known in (("outbox", ""), ("inbox", "AND receipted IS state")):
+                db.execute(
+                    f"DELETE FROM {table} WHERE state IN ({final}) AND settled < ? {known}", (now - _KEEP,)
+                )
                 db.execute(
                     f"UPDATE {table} SET settled = iif(state IN ({final}), ?, NULL) "
                     f"WHERE (settled IS NULL) = (state IN ({final}))",
