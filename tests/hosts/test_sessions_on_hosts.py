@@ -22,6 +22,12 @@ def wrap(host: Host, name: str, broker: Mosquitto) -> Puppet:
     return Puppet(host.relay, name).wrap(options=("--broker", broker.url))
 
 
+def connected(session: Puppet) -> Puppet:
+    """`session` once it has its name."""
+    wait_until(lambda: any("connected" in entry["status"] for entry in session.events("bus")), timeout=60)
+    return session
+
+
 def knows(host: Host, name: str) -> None:
     """Return when that home has heard of an agent called so."""
     with Ledger(Home.from_env(host.relay.environment).ledger) as ledger:
@@ -48,7 +54,7 @@ def test_a_second_session_of_a_name_on_another_host_is_refused(network: Networks
     net = network(2)
     broker = mosquitto(net.hosts[0])
     broker.start()
-    wrap(net.hosts[0], "Bob", broker)
+    connected(wrap(net.hosts[0], "Bob", broker))
     other = wrap(net.hosts[1], "Bob", broker)
     other.told("'Bob' is on the bus already, on host 'host-1'")
     other.say("the agent lives on")
@@ -61,8 +67,9 @@ def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, 
     net = network(2)
     broker = mosquitto(net.hosts[0])
     broker.start()
-    first, other = wrap(net.hosts[0], "Bob", broker), wrap(net.hosts[1], "Bob", broker)
+    first = connected(wrap(net.hosts[0], "Bob", broker))
+    other = wrap(net.hosts[1], "Bob", broker)
     other.told("'Bob' is on the bus already")
     net.hosts[0].relay("stop", "Bob")
     assert first.ended()
-    wait_until(lambda: any("connected" in e["status"] for e in other.events("bus")), timeout=60)
+    connected(other)
