@@ -17,7 +17,7 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -109,6 +109,7 @@ class Courier:
         self._on_fault = on_fault
         self._session = secrets.token_hex(8)
         self._boot = ""  # of the present connection
+        self._connections = 0
         self._held = False  # whether other homes have ever let us have the name
         self._roster = Roster()
         self._ledger = Ledger(home.ledger)
@@ -286,22 +287,20 @@ class Courier:
     async def _once(self) -> None:
         """One connection, from start to loss; always ends with an exception."""
         endpoint, login = await asyncio.to_thread(self._admit, self.name)
-        if self._external is not None:  # the embedded one has only this home, and that has a lock
-            self._boot = secrets.token_hex(8)
-            await self._contend()
-        # Another than the one announced while contending: whoever has sent something since then must see us
-        # appear again, for the mailbox is made only now.
-        self._boot = secrets.token_hex(8)
-        transport = await self._log_in(
-            endpoint,
-            Identity(
-                login.client_id,
-                keep=self._mailbox,
-                user=login.user,
-                password=login.password,
-                farewell=self._announcement(online=False),
-            ),
-        )
+        async with self._have_name():
+            # Another boot than the one announced there: whoever has sent something since must see us appear
+            # again, for the mailbox is made only now.
+            self._boot = self._next_boot()
+            transport = await self._log_in(
+                endpoint,
+                Identity(
+                    login.client_id,
+                    keep=self._mailbox,
+                    user=login.user,
+                    password=login.password,
+                    farewell=self._announcement(online=False),
+                ),
+            )
         publisher = Publisher(
             self._ledger, transport, self.team, self.name, self._roster, mailbox=self._mailbox
         )
@@ -326,15 +325,29 @@ class Courier:
             self._publisher = self._substitutes = None
             await self._leave(transport)
 
-    async def _contend(self) -> None:
-        """Have the name, whatever sessions there are on other homes. Raises NameInUse and ConnectionLost."""
+    @contextlib.asynccontextmanager
+    async def _have_name(self) -> AsyncIterator[None]:
+        """Have the name, whatever sessions there are on other homes. Raises NameInUse and ConnectionLost.
+
+        The connection on which it was claimed says goodbye for us if we die, until the next one can.
+        """
+        if self._external is None:  # the embedded broker has only this home, and that has a lock
+            yield
+            return
+        self._boot = self._next_boot()
         claim = Claim(self.name, self._session, socket.gethostname(), self._held)
-        transport = await self._connect_as(self.name)
+        transport = await self._connect_as(self.name, self._announcement(online=False))
         try:
             await contend(transport, self.team, claim, self._announcement(online=True)[1])
+            self._held = True
+            yield
         finally:
             transport.close()
-        self._held = True
+
+    def _next_boot(self) -> str:
+        """The id of a connection: in its session, greater than those before (see `Roster.hear`)."""
+        self._connections += 1
+        return f"{self._connections:06x}-{secrets.token_hex(8)}"
 
     def _admit(self, name: str) -> tuple[Endpoint, Login]:
         """Where the broker is, and how `name` logs in there."""
@@ -344,7 +357,7 @@ class Courier:
             endpoint, credentials = self._external, broker.credentials(self._home, self.team, name)
         return endpoint, for_endpoint(endpoint, credentials)
 
-    async def _connect_as(self, sender: str) -> Transport:
+    async def _connect_as(self, sender: str, farewell: tuple[str, bytes] | None = None) -> Transport:
         """A connection with the rights of an agent of this home, beside its mailbox's own."""
         endpoint, login = await asyncio.to_thread(self._admit, sender)
         identity = Identity(
@@ -352,6 +365,7 @@ class Courier:
             keep=False,
             user=login.user,
             password=login.password,
+            farewell=farewell,
         )
         return await self._log_in(endpoint, identity)
 

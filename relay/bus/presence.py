@@ -34,7 +34,8 @@ class Presence:
     """What is known of an agent.
 
     seen:     seconds since the epoch, 0 if it was never heard of on this run.
-    boot:     the connection that it is of. session: the run of its courier, which may connect many times.
+    boot:     the connection that it is of; later ones of one session are greater.
+    session:  the run of its courier, which may connect many times.
     home:     the origin of the ledger of its home; host: what its machine calls itself.
     every:    seconds after which it says so again, at the latest.
     channels: those it has joined.
@@ -119,6 +120,11 @@ class _Heard:
     at: float
 
 
+def _follows(presence: Presence, before: Presence) -> bool:
+    """Whether `presence` is of a later connection of the same run, whose own announcement was never made."""
+    return presence.session == before.session != "" and presence.boot > before.boot
+
+
 class Roster:
     """The presences of one team, as one agent hears them.
 
@@ -142,7 +148,7 @@ class Roster:
         key = names.key(presence.name)
         before = self._heard.get(key)
         known = before is not None and before.presence.boot == presence.boot
-        if not presence.online and before is not None and not known:
+        if not presence.online and before is not None and not (known or _follows(presence, before.presence)):
             return False
         was_online = before is not None and known and self._is_online(before)
         at = self._steady()

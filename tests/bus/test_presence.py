@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,20 @@ def test_a_late_will_of_an_earlier_boot_is_ignored() -> None:
     hear(roster, "Bob", "2", online=False)
     assert not roster.online("Bob")
     assert roster.count() == 0
+
+
+def test_a_will_of_a_later_connection_of_the_same_run_counts() -> None:
+    """It died before it could say that it is there on that one."""
+    roster = Roster()
+    first = Presence("Bob", True, 0.0, boot="000001-f", session="run")
+    roster.hear(first, retained=False)
+    roster.hear(replace(first, online=False, boot="000002-a", session="another run"), retained=False)
+    assert roster.online("Bob")
+    roster.hear(replace(first, online=False, boot="000002-a"), retained=False)
+    assert not roster.online("Bob")
+    roster.hear(replace(first, boot="000003-c"), retained=False)
+    roster.hear(replace(first, online=False), retained=False)
+    assert roster.online("Bob")
 
 
 def test_a_presence_without_heartbeats_becomes_stale() -> None:
