@@ -17,7 +17,8 @@ from relay import names
 from relay.bus.database import Database
 from relay.bus.message import State
 from relay.bus.outbox import advance
-from relay.errors import NotAMember, UnknownRecipient
+from relay.bus.presence import MAX_CHANNELS
+from relay.errors import MessageRefused, NotAMember, UnknownRecipient
 
 CATCH_UP = 100
 """Messages of one channel that wait for a member that is away; of what one home has sent."""
@@ -48,8 +49,11 @@ class Channels:
         self._db = db
 
     def join(self, team: str, channel: str, name: str) -> bool:
-        """Have `name` hear `channel`; False if it did already."""
+        """Have `name` hear `channel`; False if it did already. Raises MessageRefused beyond MAX_CHANNELS."""
         where = (names.key(team), names.key(channel), names.key(name))
+        own = self.of(team, name)
+        if len(own) >= MAX_CHANNELS and not any(names.same(channel, each) for each in own):
+            raise MessageRefused(f"{name!a} is in {MAX_CHANNELS} channels. `relay leave` one of them first.")
         with self._db.transaction() as db:
             done = db.execute(_JOIN, (*where, channel, name, self._db.now()))
         return done.rowcount == 1

@@ -135,6 +135,8 @@ def encode(claim: Claim) -> bytes:
 
 def decode(payload: bytes, topic_level: str) -> Claim | None:
     """The claim in `payload`, or None if it is foreign (another version, another name's topic)."""
+    if len(payload) > presence.MAX_PAYLOAD:
+        return None
     try:
         value = json.loads(payload)
         if value["v"] != _VERSION or value["claim"] is not True or level(value["name"]) != topic_level:

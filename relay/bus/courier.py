@@ -167,12 +167,20 @@ class Courier:
                     self._publisher.wake()
                 if self._publisher is not None and self._roster.online(self.name):
                     self._ledger.channels.limit(self.team, self._is_away)
+                self._recover_dead()
                 if self._ledger.inbox.expire(self.team, self.name):
                     self._receipts.set()
                 self._tell_outcomes()
             except LedgerError as error:
                 self._status(str(error))
             await asyncio.sleep(SWEEP_EVERY * random.uniform(0.8, 1.2))
+
+    def _recover_dead(self) -> None:
+        """Have the senders know of what sessions of this home were typing when they died."""
+        for name in self._ledger.inbox.begun(self.team):
+            if not is_present(self._home, self.team, name):
+                self._ledger.inbox.recover(self.team, name)
+        self._tell_outcomes()
 
     def _is_away(self, name: str) -> bool:
         return not (self._roster.online(name) or is_present(self._home, self.team, name))
@@ -433,6 +441,8 @@ class Courier:
         async for inbound in transport.arriving():
             try:
                 match topics.parse(inbound.topic):
+                    case topics.Inbox() if inbound.retained:
+                        raise ForeignPayload("retained, as no message is")  # it would come at each connection
                     case topics.Inbox() as topic:
                         self._take(decode(inbound.payload, topic))
                     case topics.PresenceTopic(name=level):
@@ -473,6 +483,8 @@ class Courier:
         # A will says what was so when its agent connected, and whoever listened knows better.
         if heard.home != self._ledger.origin and (heard.online or inbound.retained):
             self._ledger.channels.heard(self.team, heard.name, heard.channels)
+        if not heard.online and heard.home == self._ledger.origin:
+            self._recover_dead()
         if self._roster.hear(heard, retained=inbound.retained):
             self._ledger.outbox.appeared(self.team, heard.name, self.name, heard.home or None)
             self._tell_outcomes()

@@ -165,6 +165,15 @@ class Inbox:
                 advance(db, same, (id, *values[:2]), State.EXPIRED, detail)
         return len(ids)
 
+    def begun(self, team: str) -> list[str]:
+        """The agents of `team` into which something is being typed, as far as the ledger knows."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT DISTINCT recipient FROM inbox WHERE team = ? AND state = 'stored' AND injecting",
+                (names.key(team),),
+            ).fetchall()
+        return [name for (name,) in rows]
+
     def recover(self, team: str, name: str) -> list[Message]:
         """Mark as uncertain what a dead session of `name` was typing; it is never typed again by itself."""
         with self._db.reading() as db:

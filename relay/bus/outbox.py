@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -114,6 +115,7 @@ class Outbox:
         delay: Callable[[str, int], float | None],
         limit: int,
         home: Callable[[str], str | None] = lambda receiver: None,
+        size: int = sys.maxsize,
     ) -> list[Parcel]:
         """Up to `limit` messages of `sender` that are due, in order; they are due again after `delay`.
 
@@ -121,6 +123,7 @@ class Outbox:
 
         delay: seconds for (receiver, number of attempts), or None to wait until the receiver appears.
         home:  the ledger that the receiver has now, None if it is away: it may get the message.
+        size:  after how many characters of bodies no further one is taken.
         Two processes that claim at once never get the same message.
         """
         now = self._db.now()
@@ -139,7 +142,10 @@ class Outbox:
             ).fetchall()
             parcels = []
             for *fields, to_key, sequence, attempts, may_have_it, place in rows:
+                if size <= 0:
+                    break
                 message = message_of(fields)
+                size -= len(message.body)
                 wait = delay(message.to, attempts + 1)
                 target = home(message.to) or may_have_it
                 db.execute(

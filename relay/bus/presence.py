@@ -25,6 +25,12 @@ LONGEST_HEARTBEAT = 3600.0
 MISSED = 3
 """Announcements that must be missing until an agent counts as offline."""
 
+MAX_PAYLOAD = 16 * 1024
+"""Bytes of an announcement: names are short, and there are few of them."""
+
+MAX_CHANNELS = 128
+"""Channels that one agent may hear; 64 characters each fit into MAX_PAYLOAD."""
+
 _PER_SECOND = 4.0  # announcements that each agent of a large team hears; one costs it some 0.1 ms
 _VERSION = 1
 
@@ -90,6 +96,8 @@ def encode(
 
 def decode(payload: bytes, topic_level: str) -> Presence | None:
     """The announcement in `payload`, or None if it is foreign (another version, another name's topic)."""
+    if len(payload) > MAX_PAYLOAD:
+        return None
     try:
         value = json.loads(payload)
         if value["v"] != _VERSION or level(value["name"]) != topic_level:

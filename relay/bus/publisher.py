@@ -23,6 +23,10 @@ FIRST_RETRY = 5.0
 LAST_RETRY = 60.0
 """Seconds until a message without a receipt is published again while its receiver is online."""
 
+BATCH_BYTES = 1 << 18
+"""Characters of bodies that are on their way to the broker at one time: on a slow link more would take longer
+than an answer may."""
+
 _LOOK_AGAIN = 15.0  # seconds; another process of the home may have changed the ledger
 
 
@@ -67,18 +71,24 @@ class Publisher:
         if not self._mailbox:
             self._ledger.outbox.park(self._team, self._sender, self._roster.online)
         parcels = self._ledger.outbox.claim(
-            self._team, self._sender, self._delay, IN_FLIGHT, self._roster.home
+            self._team, self._sender, self._delay, IN_FLIGHT, self._roster.home, BATCH_BYTES
         )
-        await asyncio.gather(
+        ends = await asyncio.gather(
             *(
                 self._transport.publish(
                     topics.inbox(self._team, parcel.message.to, self._sender), encode(parcel)
                 )
                 for parcel in parcels
-            )
+            ),
+            return_exceptions=True,
         )
-        if parcels:
-            self._ledger.outbox.sent(parcel.message.id for parcel in parcels)
+        # Also where the connection was lost on the way: what was taken need not go out again at once.
+        taken = [parcel.message.id for parcel, end in zip(parcels, ends, strict=True) if end is None]
+        if taken:
+            self._ledger.outbox.sent(taken)
+        for end in ends:
+            if end is not None:
+                raise end
         return bool(parcels)
 
     def _delay(self, receiver: str, attempt: int) -> float | None:

@@ -84,7 +84,8 @@ CREATE INDEX outbox_rate ON outbox (team, sender_key, to_key, accepted);
 CREATE INDEX outbox_fanout ON outbox (team, sender_key, accepted) WHERE fanout IS NOT NULL;
 CREATE INDEX inbox_waiting ON inbox (team, to_key, priority, place) WHERE state = 'stored';
 CREATE INDEX inbox_place ON inbox (place);
-CREATE INDEX inbox_id ON inbox (id)"""
+CREATE INDEX inbox_id ON inbox (id);
+CREATE INDEX inbox_begun ON inbox (team) WHERE state = 'stored' AND injecting"""
 """What version 3 has added, its columns apart."""
 
 _STEPS = {

@@ -152,6 +152,7 @@ class MqttTransport:
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         async with self._bounded("publish"):
             await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
+        self._extend()
 
     async def arriving(self) -> AsyncIterator[Inbound]:
         try:

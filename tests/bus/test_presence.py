@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.bus import presence
-from relay.bus.presence import HEARTBEAT, LONGEST_HEARTBEAT, MISSED, Presence, Roster, interval
+from relay.bus.presence import (
+    HEARTBEAT,
+    LONGEST_HEARTBEAT,
+    MAX_CHANNELS,
+    MAX_PAYLOAD,
+    MISSED,
+    Presence,
+    Roster,
+    interval,
+)
 
 SILENCE = MISSED * HEARTBEAT  # seconds after which an agent with the usual interval is not there
 
@@ -51,6 +60,15 @@ def test_a_late_will_of_an_earlier_boot_is_ignored() -> None:
     hear(roster, "Bob", "2", online=False)
     assert not roster.online("Bob")
     assert roster.count() == 0
+
+
+def test_an_announcement_that_is_too_large_is_foreign() -> None:
+    """And one with all the channels that an agent may hear is not."""
+    most = [f"{number:064}" for number in range(MAX_CHANNELS)]
+    payload = presence.encode("Bob", "boot", 1.0, online=True, host="h" * 64, channels=most)
+    assert presence.decode(payload, "bob") is not None
+    payload = presence.encode("Bob", "b" * MAX_PAYLOAD, 1.0, online=True)
+    assert presence.decode(payload, "bob") is None
 
 
 def test_a_will_of_a_later_connection_of_the_same_run_counts() -> None:
