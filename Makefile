@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-agents check format bench bench-fleet clean
+.PHONY: help demo test test-long test-agents check format bench bench-fleet clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -37,6 +37,10 @@ test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="cl
 	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/agents --agents "$(AGENTS)" $(ARGS) || { \
 		echo "What failed is tried once more, alone: real agents wait for real time, and a busy machine is late."; \
 		$(BIN)/pytest tests/agents --agents "$(AGENTS)" --last-failed --last-failed-no-failures none; }
+
+test-long: $(VENV)/.stamp  ## what the tests leave out for its length: kills at every step, two at once, ...
+	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/bus/test_chaos.py tests/bus/test_guarantee.py tests/bus/test_faults.py \
+		tests/hosts --timeout 900 $(ARGS)
 
 check: $(VENV)/.stamp  ## format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }
