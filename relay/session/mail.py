@@ -271,7 +271,8 @@ class Mail:
         """
         begins = self._injector.typing is injection
         if injection.kind != "message":
-            if (depth := self._receipts.depth(injection)) is not None:
+            depth = self._receipts.depth(injection)
+            if depth is not None and (begins or injection.wakes):  # else it rides along, and leads to nothing
                 self._chain.given(depth, begins=begins)
             return
         try:

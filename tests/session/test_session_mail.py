@@ -11,7 +11,8 @@ from pathlib import Path
 from injection.ptyagent import PtyAgent, fake, running
 from relay.bus.courier import Courier
 from relay.bus.ledger import Ledger
-from relay.bus.message import Message, Priority
+from relay.bus.message import Message, Priority, State
+from relay.bus.runaway import Limits
 from relay.errors import NameInUse
 from relay.home import Home
 from relay.hooks import events
@@ -86,17 +87,22 @@ class Desk:
             place, "default", "Bob", on_message=print, on_outcome=print, on_status=self.told.append
         )
         self.received: list[events.Event] = []
+        self.notices: list[Injection] = []
         self.mail = Mail(
             self.courier,
             agent.injector,
             deque(),
             Journal(place.journal, "id", "Bob", self.told.append),
             fire=self.received.append,
-            tell_agent=lambda text, *, wakes: Injection(text, text, "relay", "notice", wakes),
+            tell_agent=self._tell_agent,
             tell_person=self.told.append,
             tell_held=self.told.append,
         )
         agent.begin, agent.end_of = self.mail.typing, self.mail.typed
+
+    def _tell_agent(self, text: str, *, wakes: bool) -> Injection:
+        self.notices.append(Injection(text, text, "relay", "notice", wakes))
+        return self.notices[-1]
 
     def arrive(self, *bodies: str, priority: Priority = Priority.NORMAL) -> list[Message]:
         """Have them in the ledger, as another process would."""
@@ -235,6 +241,29 @@ def test_an_answer_to_what_came_in_a_hooks_reply_is_one_deeper(home: Path, tmp_p
         desk.mail.person_spoke()
         (fresh,) = desk.mail.send("Alice", "something else")
         assert (fresh.depth, fresh.reply_to) == (1, None)
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
+def test_a_notice_that_rides_along_makes_no_answer_deeper(home: Path, tmp_path: Path) -> None:
+    """Else one that tells of what is held would have the next chain held at its beginning."""
+
+    async def scene(desk: Desk) -> None:
+        with Ledger(desk.place.ledger) as ledger:
+            for name in ("Alice", "Carol"):
+                ledger.registry.register("default", name)
+            ledger.outbox.send("default", "Alice", ["Bob"], "question", depth=Limits().depth)
+            (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
+            ledger.inbox.store("default", parcel)
+        desk.mail.collect()
+        assert desk.carry() == ["question"]
+        (held,) = desk.mail.send("Alice", "answer")
+        (notice,) = desk.notices
+        assert (held.state, notice.wakes) == (State.HELD, False)
+        desk.mail.person_spoke()
+        desk.mail.typing(notice)
+        (fresh,) = desk.mail.send("Carol", "something else")
+        assert fresh.depth == 1
 
     at_desk(home, tmp_path, DIALOG, scene)
 
