@@ -47,9 +47,9 @@ class Wrapped:
         self.sees(re.escape(text[-30:]))
         self.terminal.type("\r")
 
-    def send(self, text: str, wait: float = 0) -> str:
+    def send(self, text: str, wait: float = 0, *options: str) -> str:
         """`relay send --wait`: a message of the person's; its state after at most `wait` seconds."""
-        command = [*self.house.relay.command, "send", "--json", "--wait", str(wait), self.name, "-"]
+        command = [*self.house.relay.command, "send", "--json", "--wait", str(wait), *options, self.name, "-"]
         with subprocess.Popen(
             command,
             env=self.house.relay.environment,
@@ -158,7 +158,7 @@ class House:
         self.relay("stop", "--all", "--now", check=False)
         self._open.close()
 
-    def settings(self, **values: str) -> None:
+    def settings(self, **values: str | float | list[str]) -> None:
         """Write the person's own relay.toml, for agents that are wrapped from now on."""
         path = self.relay.home / "config" / "relay.toml"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,182 @@
+"""The guarantee with real agents: a model is told what was sent once and in order, or it is seen to wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from agents.house import House, Wrapped
+from agents.model import Rule, Shell, Step
+from agents.recipes import Agent
+from relay.home import Home
+
+pytestmark = pytest.mark.agents("claude", "codex", "qwen")
+
+IDLE = 1.0
+"""Seconds without output after which an agent counts as idle."""
+
+DEPTH = 4
+"""Messages that may lead to one another before the person speaks."""
+
+
+def at_work(house: House, agent: Agent, name: str = "Alice") -> Wrapped:
+    """An agent that runs a command, until `finish`."""
+    work = house.relay.home / name / "work"
+    for mark in ("started", "go"):  # of one with its name
+        (work / mark).unlink(missing_ok=True)
+    command = Shell("touch started; until test -e go; do sleep 0.05; done")
+    alice = house.wrap(agent, name, Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free)
+    alice.say("begin now")
+    house.wait((work / "started").exists, "the command runs")
+    return alice
+
+
+def finish(alice: Wrapped) -> None:
+    """Have the command end that `at_work` began."""
+    (alice.work / "go").touch()
+
+
+def kill(alice: Wrapped) -> None:
+    """Kill -9 its session, in whose terminal the agent runs."""
+    os.kill(alice.info()["pid"], signal.SIGKILL)
+    alice.house.wait(alice.terminal.ended, "the terminal is given back")
+
+
+def is_noted(house: House, body: str) -> bool:
+    """Whether the ledger has it that this message is being given to its receiver."""
+    ledger = Home.from_env(house.relay.environment).ledger
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db:
+        rows = db.execute("SELECT 1 FROM inbox WHERE body = ? AND injecting", (body,))
+        return rows.fetchone() is not None
+
+
+def states(house: House, *receivers: str) -> list[str]:
+    """The states of all messages to `receivers`, oldest first."""
+    rows = [row for receiver in receivers for row in house.messages(receiver)]
+    return [row["state"] for row in sorted(rows, key=lambda row: row["time"])]
+
+
+def told(alice: Wrapped, text: str) -> int:
+    """How often `text` stands in the longest conversation that the agent's model was sent."""
+    return max(
+        sum(said.text.count(text) for said in request.turn.said if said.role != "assistant")
+        for request in alice.model.requests
+    )
+
+
+def test_priorities_decide_what_a_working_agent_hears(house: House, agent: Agent) -> None:
+    """R73: urgent overtakes normal in the reply to the tool's hook; low waits until the agent is idle."""
+    house.settings(teach="never", idle_seconds=IDLE)
+    alice = at_work(house, agent)
+    alice.send("the low one", 0, "--low")
+    alice.send("the normal one")
+    alice.send("the urgent one", 0, "--urgent")
+    house.wait(lambda: alice.messages() == ["stored"] * 3, "all have arrived")
+    finish(alice)
+    alice.sees("It ran")
+    in_turn = "\n".join(said.text for said in alice.model.requests[1].turn.said)
+    assert 0 < in_turn.find("the urgent one") < in_turn.find("the normal one")
+    assert "the low one" not in in_turn
+    alice.hears("the low one")
+    alice.becomes("ready")
+    assert alice.messages() == ["injected"] * 3
+    assert [alice.model.count(f"the {each} one") for each in ("low", "normal", "urgent")] == [1, 1, 1]
+    assert alice.model.requests[-1].turn.user.count("the low one") == 1
+    assert [row["route"] for row in house.messages("Alice")] == ["typed", "native", "native"]
+
+
+def test_agents_that_answer_each_other_for_ever_are_held(house: House, agent: Agent) -> None:
+    """The person is told, and lets them go on with `relay release`; nothing is lost or heard twice."""
+    house.settings(teach="never", runaway_depth=DEPTH)
+    alice = house.wrap(agent, "Alice", Rule("begin|once more", "@relay:Bob once more"))
+    bob = house.wrap(agent, "Bob", Rule("once more", "@relay:Alice once more"))
+
+    def quiet_with(injected: int) -> bool:
+        return states(house, "Alice", "Bob") == [*["injected"] * injected, "held"]
+
+    alice.say("begin now")
+    house.wait(lambda: quiet_with(DEPTH), "the fifth is held")
+    house.wait(lambda: b"\a" in alice.terminal.output, "the bell rings")
+    (notice,) = [row["text"] for row in alice.events("notice") if "held" in row["text"]]
+    assert notice.startswith(f"Alice's messages to Bob are held: {DEPTH + 1} messages led to it")
+    assert "relay release --all" in notice
+    assert house.relay("release", "--all").stdout == "1 message released.\n"
+    house.wait(lambda: quiet_with(2 * DEPTH + 1), "they have gone on, and are held again")
+    for each in (alice, bob):
+        each.becomes("ready")
+        assert told(each, "] once more [/relay") == each.messages().count("injected")
+
+
+def test_a_channel_is_heard_by_each_member_once(house: House, agent: Agent) -> None:
+    """A person's message reaches both, an agent's the other; the mark names sender and channel."""
+    house.settings(teach="never", channels=["#ops"])
+    alice = house.wrap(agent, "Alice", Rule("is out", "@relay:#ops I have seen it"))
+    bob = house.wrap(agent, "Bob")
+    house.relay("send", "#ops", "The release is out")
+    bob.hears("from Alice in #ops] I have seen it [/relay")
+    for each in (alice, bob):
+        each.hears("in #ops] The release is out [/relay")
+        each.becomes("ready")
+        assert each.model.count("The release is out") == 1
+    assert bob.model.count("I have seen it") == 1
+    assert alice.model.count("I have seen it") == 0
+    assert states(house, "Alice", "Bob") == ["injected"] * 3
+
+
+def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> None:
+    """Killed when it has noted that it types or carries a message, and when the model has one."""
+
+    def killed(body: str, until: Callable[[Wrapped], bool], *, working: bool = False) -> Wrapped:
+        """A session that is killed at that moment of giving `body` to its agent."""
+        alice = at_work(house, agent) if working else house.wrap(agent, "Alice")
+        alice.send(body)
+        if working:
+            finish(alice)
+        house.wait(lambda: until(alice), f"{body!r} is being given")
+        kill(alice)
+        return alice
+
+    lives = [
+        killed("one", lambda _: is_noted(house, "one")),
+        killed("two", lambda _: is_noted(house, "two"), working=True),
+        killed("three", lambda alice: alice.model.count("] three [") > 0),
+        house.wrap(agent, "Alice"),
+    ]
+    last = lives[-1]
+    assert last.send("four", 20) == "injected"  # after which nothing comes that was sent before
+    last.hears("] four [")
+    last.becomes("ready")
+    bodies = ("one", "two", "three", "four")
+    became = dict(zip(bodies, last.messages(), strict=True))
+    heard = {body: sum(each.model.count(f"] {body} [") for each in lives) for body in bodies}
+    assert max(heard["one"], heard["two"]) <= 1, became
+    assert (heard["three"], heard["four"]) == (1, 1), became
+    assert {became["one"], became["two"], became["three"]} <= {"injected", "uncertain"}
+    assert became["four"] == "injected"
+
+
+def test_send_says_injected_when_the_model_has_the_message(house: House, agent: Agent) -> None:
+    """R73: `relay send --wait` waits while the agent works, and ends when the message has reached it."""
+    alice = at_work(house, agent)
+    command = [*house.relay.command, "send", "--json", "--wait", "40", "Alice", "are you done?"]
+    with subprocess.Popen(
+        command, env=house.relay.environment, cwd=house.relay.home, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        house.wait(lambda: alice.messages() == ["stored"], "the message waits")
+        assert run.poll() is None
+        assert alice.model.count("are you done?") == 0
+        finish(alice)
+        house.wait(lambda: run.poll() is not None, "`relay send --wait` ends")
+        (row,) = json.loads(run.stdout.read())
+    assert (row["state"], run.returncode) == ("injected", 0)
+    alice.hears("are you done?")
+    alice.becomes("ready")
+    assert alice.model.count("are you done?") == 1
