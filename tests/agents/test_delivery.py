@@ -155,9 +155,11 @@ def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> Non
     last.becomes("ready")
     bodies = ("one", "two", "three", "four")
     became = dict(zip(bodies, last.messages(), strict=True))
-    heard = {body: sum(each.model.count(f"] {body} [") for each in lives) for body in bodies}
-    assert max(heard["one"], heard["two"]) <= 1, became
-    assert (heard["three"], heard["four"]) == (1, 1), became
+    heard = {body: [each.model.count(f"] {body} [") for each in lives] for body in bodies}
+    assert heard["one"][0] <= 1 and heard["two"][1] <= 1, became
+    assert (heard["three"][2], heard["four"][3]) == (1, 1), became
+    again = [heard[body][life] for number, body in enumerate(bodies) for life in range(4) if life != number]
+    assert not any(again), (became, heard)  # what one life has begun to give no other gives by itself
     assert {became["one"], became["two"], became["three"]} <= {"injected", "uncertain"}
     assert became["four"] == "injected"
 
