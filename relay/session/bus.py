@@ -1,14 +1,15 @@
 """The session's place on the bus: a courier as long as it can be had, and what the person hears of it.
 
-A ledger that cannot be used, or a session on another host that has the name, leaves the agent running without
-messages; both are tried again until they are mended.
+Whatever ends a courier (a ledger that cannot be used, a session on another host that has the name, a broker
+that does not start, a fault of relay's own) leaves the agent running without messages, is told once, and
+another courier is tried until there is one again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+import logging
+from collections.abc import Awaitable, Callable
 
 from relay.bus.courier import Courier
 from relay.errors import LedgerError, NameInUse, RelayError
@@ -21,8 +22,15 @@ LEDGER_RETRY = 3.0
 NAME_RETRY = 30.0
 """Seconds between two tries to have a name that a session on another host has."""
 
+FIRST_RETRY, LAST_RETRY = 3.0, 60.0
+"""Seconds between two tries after anything else: doubling, until the bus has held for LAST_RETRY."""
+
 PATIENCE = 1.0
 """Seconds without the broker after which the person hears of it."""
+
+_CONNECTED = "connected to "  # how the one status of a courier begins that tells of no trouble
+
+_log = logging.getLogger(__name__)
 
 
 class Bus:
@@ -30,6 +38,7 @@ class Bus:
 
     on_change:   told of another courier, or of none.
     tell_person: one line, kept in the journal; show: one line, not kept.
+    sleep:       waits so many seconds between two tries.
     """
 
     def __init__(
@@ -40,18 +49,22 @@ class Bus:
         tell_person: Callable[[str], None],
         show: Callable[[str], None],
         journal: Journal,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._open = open
         self._on_change = on_change
         self._tell_person = tell_person
         self._show = show
         self._journal = journal
+        self._sleep = sleep
         self._trouble = ""  # what the person was told of, until it is over
+        self._retry = FIRST_RETRY
         self.courier: Courier | NoBus
         try:
             self.courier = open(self._on_status)
         except RelayError as error:
             self.courier = NoBus(error)
+            self._trouble = str(error)  # whoever made us tells of it
 
     @property
     def problem(self) -> RelayError | None:
@@ -59,41 +72,73 @@ class Bus:
         return self.courier.why if isinstance(self.courier, NoBus) else None
 
     async def run(self) -> None:
-        """Be on the bus. Returns where that cannot be mended while the session runs."""
+        """Be on the bus until cancelled."""
         while True:
+            if self.problem is None:
+                await self._run_courier()
+            await self._sleep(self._pause())
             try:
-                await self.courier.run()
-            except LedgerError as error:
-                self._use(NoBus(error))
-                self._tell(f"{error} Messages wait until then.")
-            except NameInUse as error:
-                self._use(NoBus(error))
-                self._tell(f"{error} Until then this agent neither sends nor receives.")
-            match self.problem:
-                case LedgerError():
-                    await asyncio.sleep(LEDGER_RETRY)
-                case NameInUse():
-                    await asyncio.sleep(NAME_RETRY)
-                case _:
-                    return
-            with suppress(LedgerError):
-                self._use(self._open(self._on_status))
+                courier = self._open(self._on_status)
+            except RelayError as error:
+                self._leave(error)
+            except Exception as error:  # noqa: BLE001 (logged with its traceback, told, tried again)
+                self._leave(_fault(error))
+            else:
+                self._use(courier)
+
+    async def _run_courier(self) -> None:
+        """Use the courier until it ends, whyever that is."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        try:
+            await self.courier.run()
+        except RelayError as error:
+            self._leave(error)
+        except Exception as error:  # noqa: BLE001 (logged with its traceback, told, tried again)
+            self._leave(_fault(error))
+        if clock() - started > LAST_RETRY:
+            self._retry = FIRST_RETRY
+
+    def _pause(self) -> float:
+        """Seconds until the next try."""
+        match self.problem:
+            case LedgerError():
+                return LEDGER_RETRY
+            case NameInUse():
+                return NAME_RETRY
+            case _:
+                pause, self._retry = self._retry, min(2 * self._retry, LAST_RETRY)
+                return pause
+
+    def _leave(self, error: RelayError) -> None:
+        """Be off the bus, and say so."""
+        self._use(NoBus(error))
+        match error:
+            case LedgerError():
+                effect = "Messages wait until then."
+            case NameInUse():
+                effect = "Until then this agent neither sends nor receives."
+            case _:
+                effect = "It is tried again; until then this agent neither sends nor receives."
+        self._tell(str(error), effect)
 
     def _use(self, courier: Courier | NoBus) -> None:
         self.courier = courier
         self._on_change(courier)
 
-    def _tell(self, trouble: str) -> None:
-        """Tell of trouble that keeps the session off the bus, once."""
+    def _tell(self, trouble: str, effect: str = "") -> None:
+        """Tell of trouble, once."""
         if trouble != self._trouble:
             self._trouble = trouble
-            self._tell_person(trouble)
+            self._tell_person(f"{trouble} {effect}".rstrip())
 
     def _on_status(self, text: str) -> None:
         """The person hears of trouble that lasts, once, and of its end."""
         self._journal.write("bus", status=text)
         if not self.courier.connected:
             asyncio.get_running_loop().call_later(PATIENCE, self._tell_status, text)
+        elif not text.startswith(_CONNECTED):  # the ledger does not take what comes: that ends by itself
+            self._tell(text)
         elif self._trouble:
             self._trouble = ""
             self._show(f"{text}; messages travel again.")
@@ -102,3 +147,12 @@ class Bus:
         if not self.courier.connected and not self._trouble:
             self._trouble = text
             self._show(text)
+
+
+def _fault(error: Exception) -> RelayError:
+    """A fault of relay's own, as a person may hear of it; its traceback goes into the log."""
+    _log.error("the bus", exc_info=error)
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return RelayError(f"the bus failed ({type(first).__name__}: {first}).")

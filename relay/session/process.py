@@ -31,7 +31,7 @@ from relay.bus.message import Message, Priority
 from relay.detection.evidence import Evidence, reported
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, unescape
-from relay.errors import RelayError
+from relay.errors import MessageRefused, RelayError
 from relay.home import Home
 from relay.hooks import config_file, events
 from relay.hooks.context import MAX_MESSAGES, MAX_OUTPUT, Context, MemoryService
@@ -121,6 +121,7 @@ class Session:
         self._output_over = asyncio.Event()
         self._started = asyncio.Event()
         self._idle_since = 0.0
+        self._begun = False
         self._look_again: asyncio.TimerHandle | None = None
 
         self.journal = Journal(started.home.journal, self.id, claim.name, self._journal_failed)
@@ -266,7 +267,11 @@ class Session:
             on_fault=self.tell_person,
         )
         for channel in self.setup.channels:
-            courier.join(channel)
+            try:
+                courier.join(channel)
+            except MessageRefused as error:  # too many; the session needs the bus all the same
+                tell = self.tell_person if self._begun else self._notices.append
+                tell(f"{self.claim.name} is not in #{channel}, as the settings say: {error}")
         return courier
 
     def _open_memory(self, home: Home) -> MemoryStore | NoMemory:
@@ -355,6 +360,7 @@ class Session:
             self.terminals.adopt(client)
         self.terminals.answer_queries()
         self.pump.start()
+        self._begun = True
         for notice in self._notices:  # not before it is known what the agent has drawn so far
             self.tell_person(notice)
         self.workers.queue(events.SessionStart.name, self._start())
