@@ -71,8 +71,12 @@ class _Outgoing:
     priority: Priority
     ttl: float | None
 
-    async def send(self, services: Services) -> Sequence[Message]:
-        return await services.send(
+    async def send(self, services: Services, wait: float | None = None) -> Sequence[Message]:
+        """Send it, on the session's loop; with `wait` (seconds), as it is at its end.
+
+        Nothing comes between the two, so that no end is told before anybody waits for it.
+        """
+        sent = await services.send(
             self.to,
             self.body,
             thread=self.thread,
@@ -80,6 +84,7 @@ class _Outgoing:
             priority=self.priority,
             ttl=self.ttl,
         )
+        return sent if wait is None else await services.outcomes(sent, wait)
 
 
 class RelayService:
@@ -112,10 +117,7 @@ class RelayService:
         message = _Outgoing(
             _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
         )
-        sent = await self._on_session(message.send(self._services))
-        if wait is None:
-            return sent
-        return await self._on_session(self._services.outcomes(sent, wait))
+        return await self._on_session(message.send(self._services, wait))
 
     async def broadcast(self, body: str) -> Sequence[Message]:
         """Send to everybody else in the team."""
