@@ -143,8 +143,8 @@ def decode(payload: bytes, topic_level: str) -> Claim | None:
             return None
         return Claim(
             names.validate(value["name"]),
-            str(value["session"]),
-            str(value["host"]),
+            presence.short(value["session"]),
+            presence.short(value["host"]),
             value["held"] is True,
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidName):

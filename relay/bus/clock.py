@@ -11,6 +11,9 @@ import sqlite3
 import time
 from pathlib import Path
 
+LATEST_EVERY = 3600.0
+"""Seconds between two notes of the time; not at each opening, which would fail on a full disk."""
+
 # Linux counts what it slept through (clock_gettime(2)); macOS does so under the other name.
 _SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -25,7 +28,9 @@ def open_clock(db: sqlite3.Connection) -> float:
         offset = max(time.time(), latest) - since_boot()
         # `latest` may be old: what was due by then, or soon after, is.
         db.execute("UPDATE outbox SET due = min(due, ?) WHERE due IS NOT NULL", (since_boot() + offset,))
-    db.execute("UPDATE meta SET boot = ?, offset = ?, latest = ?", (here, offset, since_boot() + offset))
+    now = since_boot() + offset
+    if boot != here or now - latest > LATEST_EVERY:
+        db.execute("UPDATE meta SET boot = ?, offset = ?, latest = ?", (here, offset, now))
     return float(offset)
 
 

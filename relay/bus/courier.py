@@ -343,7 +343,7 @@ class Courier:
             yield
             return
         self._boot = self._next_boot()
-        claim = Claim(self.name, self._session, socket.gethostname(), self._held)
+        claim = Claim(self.name, self._session, _host(), self._held)
         transport = await self._connect_as(self.name, self._announcement(online=False))
         try:
             await contend(transport, self.team, claim, self._announcement(online=True)[1])
@@ -403,7 +403,7 @@ class Courier:
             online=online,
             session=self._session,
             home=self._ledger.origin,
-            host=socket.gethostname(),
+            host=_host(),
             every=presence.interval(self._roster.count()),
             channels=self.channels(),
         )
@@ -413,7 +413,7 @@ class Courier:
         while True:
             self._reannounce.clear()
             await transport.publish(*self._announcement(online=True), retain=True)
-            self._note_seen(self.name, time.time())
+            self._note_seen(self.name, self._ledger.now())
             self._tell_outcomes()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(presence.interval(self._roster.count())):
@@ -449,7 +449,8 @@ class Courier:
                         self._hear(inbound, level)
                     case None:
                         raise ForeignPayload("not a topic of ours")
-            except ForeignPayload as why:
+            except (ForeignPayload, ArithmeticError, TypeError, ValueError) as why:
+                # The last three are not expected; but what one peer sends must not end another's bus.
                 self.ignored += 1
                 if self.ignored.bit_count() == 1:  # the 1st, 2nd, 4th, ...: a flood fills no log
                     _log.warning("ignored %d payloads; now one on %r: %s", self.ignored, inbound.topic, why)
@@ -479,7 +480,8 @@ class Courier:
         if names.same(heard.name, self.name):
             self._hear_own_name(heard, retained=inbound.retained)
             return
-        self._note_seen(heard.name, time.time() if heard.online and not inbound.retained else heard.seen)
+        age = max(0.0, time.time() - heard.seen) if inbound.retained or not heard.online else 0.0
+        self._note_seen(heard.name, self._ledger.now() - age)
         # A will says what was so when its agent connected, and whoever listened knows better.
         if heard.home != self._ledger.origin and (heard.online or inbound.retained):
             self._ledger.channels.heard(self.team, heard.name, heard.channels)
@@ -539,6 +541,10 @@ class Courier:
         except Exception as error:  # noqa: BLE001 (logged with its traceback, told, contained: the bus goes on)
             _log.exception("what the bus brought could not be handled")
             self._on_fault(f"what the bus brought could not be handled ({type(error).__name__}: {error})")
+
+
+def _host() -> str:
+    return socket.gethostname()[: presence.MAX_SHORT]
 
 
 def _first(group: BaseExceptionGroup[RelayError]) -> RelayError:

@@ -13,7 +13,6 @@ import hmac
 import json
 import os
 import secrets
-import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -115,8 +114,9 @@ class CredentialStore:
 def write_private(path: Path, text: str, *, replace: bool = True) -> None:
     """Write `text` to `path`, 0600, whole or not at all; FileExistsError if one is not to be replaced."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    # Not a file that somebody else has put there, in a directory that others may write to.
+    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

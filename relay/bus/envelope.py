@@ -8,7 +8,7 @@ says why, and the caller counts it and goes on.
 from __future__ import annotations
 
 import json
-import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,17 @@ MAX_PAYLOAD = 6 * MAX_BODY + 8192
 """Bytes; JSON writes a control character as six (RFC 8259 section 7), and the rest is short."""
 
 _REPORTED = {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
-_MAX_SHORT = 1024
+_ROUTES, _ROLES = frozenset({"typed", "native"}), frozenset({"user", "system"})
+_LATEST = 253402300799.0  # the last second of the year 9999, and a length of time that is longer than any
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+MAX_SHORT = 1024
+"""Bytes of UTF-8 in any text but the body."""
+
+
+def is_id(text: str) -> bool:
+    """Whether `text` can be the id of a message."""
+    return _ID.fullmatch(text) is not None
 
 
 class ForeignPayload(Exception):
@@ -113,7 +123,7 @@ def decode(payload: bytes, topic: topics.Inbox) -> Parcel | Receipt:
     if not isinstance(value, dict) or value.get("v") != VERSION:
         raise ForeignPayload(f"not version {VERSION}")
     fields = _Fields(value)
-    sender, to = fields.text("from"), fields.text("to")
+    sender, to = fields.name("from"), fields.name("to")
     if topics.level(sender) != topic.sender:
         raise ForeignPayload("its sender is not its topic's")
     if topics.level(to) != topic.to:
@@ -128,8 +138,8 @@ def decode(payload: bytes, topic: topics.Inbox) -> Parcel | Receipt:
                 raise ForeignPayload("an unknown state") from None
             if state not in _REPORTED:
                 raise ForeignPayload(f"a receipt cannot say {state}")
-            how = (fields.optional(name) for name in ("detail", "route", "role"))
-            return Receipt(fields.text("id"), sender, to, state, *how)
+            how = (fields.one_of("route", _ROUTES), fields.one_of("role", _ROLES))
+            return Receipt(fields.id("id"), sender, to, state, fields.optional("detail"), *how)
     raise ForeignPayload("an unknown kind")
 
 
@@ -140,14 +150,14 @@ def _message(fields: _Fields, sender: str, to: str) -> Parcel:
     except ValueError:
         raise ForeignPayload("an unknown priority") from None
     message = Message(
-        id=fields.text("id"),
+        id=fields.id("id"),
         sender=sender,
         to=to,
         body=body,
-        time=fields.number("time"),
+        time=fields.number("time", _LATEST),
         state=State.STORED,
         thread=fields.optional("thread"),
-        reply_to=fields.optional("reply_to"),
+        reply_to=None if fields.absent("reply_to") else fields.id("reply_to"),
         priority=priority,
         channel=fields.channel(),
         depth=0 if fields.absent("depth") else fields.count("depth", least=0),
@@ -155,7 +165,7 @@ def _message(fields: _Fields, sender: str, to: str) -> Parcel:
     sequence, base = fields.count("seq"), fields.count("base")
     if base > sequence:
         raise ForeignPayload("its base is above its sequence")
-    ttl = None if fields.absent("ttl") else fields.number("ttl")
+    ttl = None if fields.absent("ttl") else fields.number("ttl", _LATEST)
     return Parcel(message, fields.text("origin"), sequence, base, ttl, fields.optional("home"))
 
 
@@ -165,7 +175,7 @@ class _Fields:
     def __init__(self, value: dict[str, Any]) -> None:
         self._value = value
 
-    def text(self, name: str, limit: int = _MAX_SHORT) -> str:
+    def text(self, name: str, limit: int = MAX_SHORT) -> str:
         value = self._value.get(name)
         if not isinstance(value, str) or not value:
             raise ForeignPayload(f"{name} is not a text")
@@ -183,6 +193,25 @@ class _Fields:
     def optional(self, name: str) -> str | None:
         return None if self.absent(name) else self.text(name)
 
+    def id(self, name: str) -> str:
+        """An id: it stands in commands, and is shown to people."""
+        value = self.text(name)
+        if not is_id(value):
+            raise ForeignPayload(f"{name} is no id")
+        return value
+
+    def name(self, name: str) -> str:
+        value = self.text(name)
+        try:
+            return value if value == names.PERSON else names.validate(value)
+        except InvalidName:
+            raise ForeignPayload(f"{name} is no name") from None
+
+    def one_of(self, name: str, allowed: frozenset[str]) -> str | None:
+        """One of `allowed`, or nothing: a later relay may know more."""
+        value = self._value.get(name)
+        return value if isinstance(value, str) and value in allowed else None
+
     def channel(self) -> str | None:
         name = self.optional("channel")
         try:
@@ -190,10 +219,11 @@ class _Fields:
         except InvalidName:
             raise ForeignPayload("its channel is no name") from None
 
-    def number(self, name: str) -> float:
+    def number(self, name: str, most: float) -> float:
+        """A number from 0 to `most`."""
         value = self._value.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ForeignPayload(f"{name} is not a number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise ForeignPayload(f"{name} is not a number from 0 to {most:g}")
         return float(value)
 
     def count(self, name: str, least: int = 1) -> int:

@@ -36,9 +36,9 @@ class Inbox:
         One that overtook another has no receipt before its turn has come, so that its sender goes on to
         publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is
         known already is not stored again, but its receipt is sent again: the sender seems to lack it.  One
-        that its sender dropped meanwhile is not taken, and one that may have been forgotten here (`prune`)
-        is uncertain.  One for another home of its receiver's name is not taken: the broker brings it there
-        too, and it may have been typed there; its sender says so (`Outbox.appeared`).
+        that its sender has given up meanwhile is not taken, and one that may have been forgotten here
+        (`prune`) is uncertain.  One for another home of its receiver's name is not taken: the broker brings
+        it there too, and it may have been typed there; its sender says so (`Outbox.appeared`).
 
         Raises InboxFull when `most` wait for the receiver: the message stays with its sender.
         """
@@ -56,7 +56,11 @@ class Inbox:
             if dropped is None:
                 if not _is_known(db, message.id, pair):
                     turn = _turn(db, (*pair, parcel.origin))
-                    forgotten = parcel.sequence < turn and message.time < self._db.now() - _OLD
+                    if parcel.sequence < turn:
+                        # Its sender let others go before it: it was given up, or confirmed by another home.
+                        if message.time >= self._db.now() - _OLD:
+                            return []
+                        forgotten = True
                     # What others wait for is refused only if these have their turn already.
                     if most and _is_full(db, pair[:2], most, all=parcel.sequence > max(turn, parcel.base)):
                         raise InboxFull(
@@ -129,11 +133,13 @@ class Inbox:
                     (names.key(team), names.key(name), id),
                 )
                 return
-            db.execute(
+            settled = db.execute(
                 "UPDATE inbox SET state = ?, detail = ?, route = ?, role = ? WHERE team = ? AND to_key = ? "
                 "AND id = ? AND state IN ('stored', 'uncertain')",
                 (state, detail, route, role, names.key(team), names.key(name), id),
             )
+            if not settled.rowcount:
+                return  # it has come to another end meanwhile
             advance(
                 db,
                 "id = ? AND team = ? AND to_key = ?",
@@ -148,8 +154,7 @@ class Inbox:
         """Give up what has waited at `name` for too long and is not being typed; how many that were."""
         values = (names.key(team), names.key(name), self._db.now())
         which = (
-            "FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND place IS NOT NULL "
-            "AND NOT injecting AND expires <= ?"
+            "FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND NOT injecting AND expires <= ?"
         )
         with self._db.reading() as db:
             if db.execute(f"SELECT 1 {which} LIMIT 1", values).fetchone() is None:

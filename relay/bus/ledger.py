@@ -16,6 +16,7 @@ from pathlib import Path
 from relay import names
 from relay.bus.channels import Channels
 from relay.bus.database import COLUMNS, Database, message_of
+from relay.bus.envelope import is_id
 from relay.bus.inbox import KEEP_DAYS, Inbox
 from relay.bus.message import Message, State
 from relay.bus.outbox import Outbox, advance, unblock
@@ -61,6 +62,10 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def now(self) -> float:
+        """Seconds since the epoch by the ledger's clock (relay/bus/clock.py)."""
+        return self._db.now()
 
     def check(self) -> None:
         """Raise LedgerGone if the file was moved away, deleted, or replaced by another."""
@@ -114,13 +119,16 @@ class Ledger:
 
     def find(self, prefix: str) -> Entry:
         """The message whose id begins with `prefix`; LedgerError if it is none or several."""
-        pattern = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        if not is_id(prefix):
+            raise LedgerError(f"{prefix[:40]!a} is not the beginning of an id. `relay messages` shows them.")
+        # A range, and not LIKE, which would read every row. Nothing in an id is greater than "z".
+        begins = "id >= ?1 AND id < ?1 || '{'"
         with self._db.reading() as db:
             rows = db.execute(
-                f"SELECT {COLUMNS}, team FROM outbox WHERE id LIKE ?1 ESCAPE '\\' UNION ALL "
-                f"SELECT {COLUMNS}, team FROM inbox WHERE id LIKE ?1 ESCAPE '\\' "
-                "AND id NOT IN (SELECT id FROM outbox) LIMIT 2",
-                (pattern,),
+                f"SELECT {COLUMNS}, team FROM outbox WHERE {begins} UNION ALL "
+                f"SELECT {COLUMNS}, team FROM inbox WHERE {begins} "
+                "AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = inbox.id) LIMIT 2",
+                (prefix,),
             ).fetchall()
         if len(rows) != 1:
             what = "several messages have ids that begin" if rows else "no message has an id that begins"
@@ -148,7 +156,7 @@ class Ledger:
         if message.state is State.HELD:
             raise LedgerError(f"message {message.id} is held; `relay release` lets it go.")
         if to is not None and not message.state.final:
-            self.drop(message.id)
+            pass  # given up below, once the other is written down
         elif message.state is State.STORED:
             raise LedgerError(
                 f"message {message.id} has arrived and waits until {message.to} is ready. "
@@ -170,6 +178,12 @@ class Ledger:
             depth=message.depth if limits else 0,
             limits=limits,
         )
+        if not message.state.final:
+            try:
+                self.drop(message.id)
+            except LedgerError:  # it is being typed
+                self.drop(again.id)
+                raise
         detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
         with self._db.transaction() as db:
             db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (detail, message.id))
@@ -184,7 +198,7 @@ class Ledger:
         with self._db.transaction() as db:
             message = self.find(id).message
             detail = "dropped by the person"
-            if message.state.final:
+            if message.state.final or _read_here(message):
                 for table in ("outbox", "inbox"):
                     db.execute(f"UPDATE {table} SET hidden = 1 WHERE id = ?", (message.id,))
             elif db.execute(
@@ -227,14 +241,17 @@ class Ledger:
         And nothing whose end its sender was not told.
         """
         now = self._db.now()
-        final = ", ".join(f"'{state}'" for state in State if state.final)
+        states = ", ".join(f"'{state}'" for state in State if state.final)
+        final = f"(state IN ({states}) OR (state = 'stored' AND to_key = '{names.key(names.PERSON)}'))"
         with self._db.transaction() as db:
             for table, known in (("outbox", ""), ("inbox", "AND receipted IS state")):
+                db.execute(f"DELETE FROM {table} WHERE {final} AND settled < ? {known}", (now - _KEEP,))
                 db.execute(
-                    f"DELETE FROM {table} WHERE state IN ({final}) AND settled < ? {known}", (now - _KEEP,)
-                )
-                db.execute(
-                    f"UPDATE {table} SET settled = iif(state IN ({final}), ?, NULL) "
-                    f"WHERE (settled IS NULL) = (state IN ({final}))",
+                    f"UPDATE {table} SET settled = iif({final}, ?, NULL) WHERE (settled IS NULL) = {final}",
                     (now,),
                 )
+
+
+def _read_here(message: Message) -> bool:
+    """Whether it has arrived where it was to go, the ledger, in which the person reads it."""
+    return message.state is State.STORED and names.same(message.to, names.PERSON)

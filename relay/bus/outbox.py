@@ -20,7 +20,7 @@ from relay.bus import runaway
 from relay.bus.database import COLUMNS, Database, message_of
 from relay.bus.envelope import Parcel, Receipt
 from relay.bus.message import Message, Priority, State
-from relay.bus.runaway import Limits
+from relay.bus.runaway import Guard, Limits
 from relay.errors import MessageRefused
 
 WINDOW = 256
@@ -65,14 +65,14 @@ class Outbox:
         ttl: float = runaway.WEEK,
         fanout: bool = False,
         limits: Limits | None = None,
-        arrived: bool = False,
     ) -> list[Message]:
         """Commit one message to each of `recipients`, to be published at once.
+
+        One for the person needs no journey: the person of this home reads it in the ledger.
 
         ttl:     seconds after which it is given up, if it has not arrived; 0: never.
         fanout:  it is one broadcast to all of them.
         limits:  what the runaway guard allows; None: anything. What exceeds them is held.
-        arrived: it needs no journey, being for the person of this home, who reads it in the ledger.
 
         Raises MessageRefused, and commits nothing, when too much of the sender's waits.
         """
@@ -83,27 +83,28 @@ class Outbox:
             to="",
             body=body,
             time=time.time(),
-            state=State.STORED if arrived else State.QUEUED,
             thread=thread,
             reply_to=reply_to,
             priority=priority,
             channel=channel,
             depth=depth,
-            expires=None if arrived or not ttl else now + ttl,
+            expires=now + ttl if ttl else None,
         )
         batch = secrets.token_hex(8) if fanout else None
         messages = []
         with self._db.transaction() as db:
+            guard = None
             if limits is not None:
                 _check_room(db, names.key(team), names.key(sender), limits)
+                guard = Guard(db, names.key(team), names.key(sender), now, limits, depth=depth, fanout=fanout)
             for to in recipients:
                 message = replace(draft, id=secrets.token_hex(8), to=to)
                 pair = (names.key(team), names.key(sender), names.key(to))
-                if limits is not None:
-                    why = runaway.suspicion(db, *pair, depth=depth, fanout=batch, now=now, limits=limits)
-                    if why is not None:
-                        message = replace(message, state=State.HELD, detail=why)
-                sequence = 0 if message.state is State.HELD else _next(db, (*pair, priority.rank))
+                if guard is not None and (why := guard.suspicion(pair[2])) is not None:
+                    message = replace(message, state=State.HELD, detail=why)
+                elif names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
+                    message = replace(message, state=State.STORED, expires=None)
+                sequence = _next(db, (*pair, priority.rank)) if message.state is State.QUEUED else 0
                 _insert(db, pair, message, sequence, accepted=now, fanout=batch)
                 messages.append(message)
         return messages
@@ -296,7 +297,10 @@ class Outbox:
         return len(ids)
 
     def release(self, ids: Iterable[str]) -> list[Message]:
-        """Let held messages go, in the order in which they were sent; those that were held."""
+        """Let held messages go, in the order in which they were sent; those that were held.
+
+        They expire as long after this as they would have after they were sent.
+        """
         now = self._db.now()
         with self._db.transaction() as db:
             rows = [
@@ -308,14 +312,18 @@ class Outbox:
                     (id,),
                 )
             ]
-            for place, team, sender, to, *_, rank, _channel, _depth, _expires in sorted(rows):
+            rows.sort()
+            for place, team, sender, to, *_, rank, _channel, _depth, _expires in rows:
+                person = names.same(to, names.PERSON)  # who reads it in the ledger
+                sequence = 0 if person else _next(db, (team, sender, to, rank))
                 db.execute(
-                    "UPDATE outbox SET state = 'queued', told = 'queued', detail = NULL, depth = 0, due = ?, "
-                    "sequence = ? WHERE place = ?",
-                    (now, _next(db, (team, sender, to, rank)), place),
+                    "UPDATE outbox SET state = ?1, told = ?1, detail = NULL, depth = 0, due = ?2, "
+                    "sequence = ?3, expires = iif(?4, NULL, expires + ?2 - accepted) WHERE place = ?5",
+                    (State.STORED if person else State.QUEUED, now, sequence, person, place),
                 )
-                runaway.note_release(db, team, sender, to)
-        return [message_of(fields) for _, _, _, _, *fields in sorted(rows)]
+            for pair in {(team, sender, to) for _, team, sender, to, *_ in rows}:
+                runaway.note_release(db, *pair)
+        return [message_of(fields) for _, _, _, _, *fields in rows]
 
     def senders_with_mail(self, team: str) -> list[str]:
         """The agents of this home that have something to publish in `team` now."""
@@ -400,11 +408,14 @@ def _slide(db: sqlite3.Connection, stream: tuple[str, str, str, int], now: float
 def _check_room(db: sqlite3.Connection, team: str, sender: str, limits: Limits) -> None:
     if not limits.queue:
         return
-    (waiting,) = db.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? "
-        f"AND {_PENDING} LIMIT {limits.queue})",
-        (team, sender),
-    ).fetchone()
+    waiting = 0
+    for which in (_PENDING, "state = 'held'"):
+        (count,) = db.execute(
+            "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? "
+            f"AND {which} LIMIT {limits.queue})",
+            (team, sender),
+        ).fetchone()
+        waiting += count
     if waiting >= limits.queue:
         raise MessageRefused(
             f"{waiting} messages of this sender wait already, and no more are taken. "

@@ -5,12 +5,16 @@ from __future__ import annotations
 from functools import partial
 
 from relay import names
+from relay.bus.envelope import MAX_SHORT, is_id
 from relay.bus.ledger import Ledger
 from relay.bus.message import MAX_BODY, Message, Priority
 from relay.bus.runaway import Limits
 from relay.errors import MessageRefused, UnknownRecipient
 
 EVERYBODY = "*"
+
+MAX_TTL = 10 * 365 * 86400.0
+"""Seconds after which a message can be said to expire, at most."""
 
 LATELY = 24 * 3600.0
 """Seconds within which somebody was seen whom a broadcast still reaches: names are known for ever."""
@@ -39,6 +43,8 @@ def post(
     suggestion), InvalidName, MessageRefused and LedgerError; nothing was committed then.
     """
     _check(body)
+    thread, reply_to = thread or None, reply_to or None
+    _check_extras(thread, reply_to, ttl)
     limits = limits or Limits()
     send = partial(
         ledger.outbox.send,
@@ -53,7 +59,7 @@ def post(
         limits=None if names.same(sender, names.PERSON) else limits,
     )
     if names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
-        return send([names.PERSON], arrived=True)
+        return send([names.PERSON])
     if to == EVERYBODY:
         present = [name for name in ledger.registry.known(team, LATELY) if not names.same(name, sender)]
         if not present:
@@ -63,11 +69,7 @@ def post(
         return send(present, fanout=True)
     if to.startswith("#"):
         channel = ledger.channels.audience(team, names.channel(to), sender)
-        agents = [name for name in channel.members if not names.same(name, names.PERSON)]
-        sent = send(agents, channel=channel.name, fanout=True)
-        if len(agents) < len(channel.members):
-            sent += send([names.PERSON], channel=channel.name, arrived=True)
-        return sent
+        return send(channel.members, channel=channel.name, fanout=True)
     others = [name for name in ledger.registry.known(team) if not names.same(name, sender)]
     if names.same(to, sender):
         raise MessageRefused(f"{to!a} is the sender itself; send to somebody else.")
@@ -83,6 +85,18 @@ def post(
     else:
         advice = "Nobody was ever in it; `relay wrap` starts an agent."
     raise UnknownRecipient(f"nobody in team {team!a} is called {to!a}. {advice}", suggestion)
+
+
+def _check_extras(thread: str | None, reply_to: str | None, ttl: float | None) -> None:
+    """What no receiver would take is refused here, or it would be sent again and again."""
+    if thread is not None and (not thread.isprintable() or len(thread.encode(errors="replace")) > MAX_SHORT):
+        raise MessageRefused(
+            f"a thread is one line of text, of at most {MAX_SHORT} bytes; choose a shorter word."
+        )
+    if reply_to is not None and not is_id(reply_to):
+        raise MessageRefused(f"{reply_to[:40]!a} is not a message's id. `relay messages` shows them.")
+    if ttl is not None and not 0 <= ttl <= MAX_TTL:
+        raise MessageRefused(f"a message expires after 0 (never) to {MAX_TTL:g} seconds, not {ttl:g}.")
 
 
 def _check(body: str) -> None:

@@ -28,6 +28,9 @@ MISSED = 3
 MAX_PAYLOAD = 16 * 1024
 """Bytes of an announcement: names are short, and there are few of them."""
 
+MAX_SHORT = 128
+"""Characters of an id or a host's name in an announcement."""
+
 MAX_CHANNELS = 128
 """Channels that one agent may hear; 64 characters each fit into MAX_PAYLOAD."""
 
@@ -94,6 +97,13 @@ def encode(
     return json.dumps(value, separators=(",", ":")).encode()
 
 
+def short(value: object) -> str:
+    """`value`, if it is a short printable text; ValueError if not."""
+    if isinstance(value, str) and len(value) <= MAX_SHORT and value.isprintable():
+        return value
+    raise ValueError(value)
+
+
 def decode(payload: bytes, topic_level: str) -> Presence | None:
     """The announcement in `payload`, or None if it is foreign (another version, another name's topic)."""
     if len(payload) > MAX_PAYLOAD:
@@ -109,10 +119,10 @@ def decode(payload: bytes, topic_level: str) -> Presence | None:
             names.validate(value["name"]),
             value["online"] is True,
             seen,
-            str(value["boot"]),
-            str(value["session"]),
-            str(value["home"]),
-            str(value["host"]),
+            short(value["boot"]),
+            short(value["session"]),
+            short(value["home"]),
+            short(value["host"]),
             every,
             tuple(names.validate(channel, "channel") for channel in value["channels"]),
         )

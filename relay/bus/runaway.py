@@ -35,42 +35,67 @@ class Limits:
     ttl: float = WEEK
 
 
-def suspicion(
-    db: sqlite3.Connection,
-    team: str,
-    sender: str,
-    to: str,
-    *,
-    depth: int,
-    fanout: str | None,
-    now: float,
-    limits: Limits,
-) -> str | None:
-    """Why a message is to be held, for the person; None if it may go. Names are keys.
+class Guard:
+    """Judges what one sender sends at one time, within the transaction that commits it. Names are keys.
 
-    fanout: the broadcast of which it is a part. Called within the transaction that commits the message,
-    before it is in.
+    depth:  how many messages led to it since a person last spoke.
+    fanout: it is one broadcast to many.
     """
-    pair = (team, sender, to)
-    if db.execute(
-        "SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? AND to_key = ? AND state = 'held' LIMIT 1",
-        pair,
-    ).fetchone():
-        return "earlier ones of this pair are held"
-    if limits.depth and depth > limits.depth:
-        return f"{depth} messages led to it since a person last spoke"
-    (released,) = db.execute(
-        "SELECT max(place) FROM releases WHERE team = ? AND sender_key = ? AND to_key = ?", pair
-    ).fetchone()
-    recent = (team, sender, now - WINDOW, released or 0)
-    if limits.rate and _count(db, "1", "AND to_key = ?", (*recent, to), limits.rate) == limits.rate:
-        return f"{limits.rate} messages of this pair within {WINDOW:.0f} s"
-    most = limits.broadcasts
-    if fanout and most:
-        others = "AND fanout <> ?"
-        if _count(db, "DISTINCT fanout", others, (*recent, fanout), most) == most:
-            return f"{most} broadcasts of this sender within {WINDOW:.0f} s"
-    return None
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        team: str,
+        sender: str,
+        now: float,
+        limits: Limits,
+        *,
+        depth: int,
+        fanout: bool,
+    ) -> None:
+        self._db = db
+        self._sender = (team, sender)
+        self._since = now - WINDOW
+        self._limits = limits
+        self._depth = depth
+        # Where each broadcast of late ends in the outbox.
+        self._broadcasts: list[int] = []
+        if fanout and limits.broadcasts:
+            self._broadcasts = [
+                place
+                for (place,) in db.execute(
+                    "SELECT max(place) FROM outbox WHERE team = ? AND sender_key = ? AND accepted > ? "
+                    "AND fanout IS NOT NULL GROUP BY fanout",
+                    (*self._sender, self._since),
+                )
+            ]
+
+    def suspicion(self, to: str) -> str | None:
+        """Why the message to `to` is to be held, for the person; None if it may go."""
+        db, limits, pair = self._db, self._limits, (*self._sender, to)
+        if db.execute(
+            "SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? AND to_key = ? AND state = 'held' "
+            "LIMIT 1",
+            pair,
+        ).fetchone():
+            return "earlier ones of this pair are held"
+        if limits.depth and self._depth > limits.depth:
+            return f"{self._depth} messages led to it since a person last spoke"
+        (found,) = db.execute(
+            "SELECT max(place) FROM releases WHERE team = ? AND sender_key = ? AND to_key = ?", pair
+        ).fetchone()
+        released = found or 0
+        if limits.rate:
+            (lately,) = db.execute(
+                "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? AND to_key = ? "
+                "AND accepted > ? AND place > ? LIMIT ?)",
+                (*pair, self._since, released, limits.rate),
+            ).fetchone()
+            if lately == limits.rate:
+                return f"{limits.rate} messages of this pair within {WINDOW:.0f} s"
+        if limits.broadcasts and sum(place > released for place in self._broadcasts) >= limits.broadcasts:
+            return f"{limits.broadcasts} broadcasts of this sender within {WINDOW:.0f} s"
+        return None
 
 
 def note_release(db: sqlite3.Connection, team: str, sender: str, to: str) -> None:
@@ -80,13 +105,3 @@ def note_release(db: sqlite3.Connection, team: str, sender: str, to: str) -> Non
         "SELECT ?1, ?2, ?3, max(place) FROM outbox WHERE team = ?1 AND sender_key = ?2 AND to_key = ?3",
         (team, sender, to),
     )
-
-
-def _count(db: sqlite3.Connection, what: str, where: str, values: tuple[object, ...], most: int) -> int:
-    """How much there is since a time and a place, counting no further than `most`."""
-    (found,) = db.execute(
-        f"SELECT count(*) FROM (SELECT {what} FROM outbox WHERE team = ? AND sender_key = ? AND accepted > ? "
-        f"AND place > ? {where} LIMIT {most})",
-        values,
-    ).fetchone()
-    return int(found)

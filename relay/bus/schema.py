@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relay.errors import LedgerError
 
-VERSION = 4
+VERSION = 3
 """PRAGMA user_version of a ledger with these tables."""
 
 _TABLES = """
@@ -36,7 +36,6 @@ CREATE TABLE outbox (
     home TEXT,                         -- the receiver's, which may have got it
     settled REAL                       -- when `prune` first found it settled
 );
-CREATE INDEX outbox_untold ON outbox (team, sender_key) WHERE told IS NOT state;
 CREATE TABLE inbox (
     arrival INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL, team TEXT NOT NULL,
@@ -55,14 +54,10 @@ CREATE TABLE inbox (
     accepted REAL NOT NULL DEFAULT 0,  -- when it was committed here
     settled REAL,                      -- when `prune` first found it settled
     UNIQUE (team, to_key, sender_key, id));
-CREATE INDEX inbox_unreceipted ON inbox (team, to_key) WHERE receipted IS NOT state;
-CREATE INDEX inbox_sequence ON inbox (team, to_key, sender_key, origin, sequence);
 CREATE TABLE pairs (
     team TEXT NOT NULL, to_key TEXT NOT NULL, sender_key TEXT NOT NULL, origin TEXT NOT NULL,
     next INTEGER NOT NULL,             -- every sequence below it has been released or will never come
-    PRIMARY KEY (team, to_key, sender_key, origin)) WITHOUT ROWID"""
-
-_SINCE_3 = """
+    PRIMARY KEY (team, to_key, sender_key, origin)) WITHOUT ROWID;
 CREATE TABLE members (
     team TEXT NOT NULL, channel_key TEXT NOT NULL, key TEXT NOT NULL,
     channel TEXT NOT NULL, name TEXT NOT NULL, joined INTEGER NOT NULL, time REAL NOT NULL,
@@ -75,18 +70,26 @@ CREATE TABLE releases (
     team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL,
     place INTEGER NOT NULL,            -- of the pair's last message when the person let it go on
     PRIMARY KEY (team, sender_key, to_key)) WITHOUT ROWID;
+"""
+
+_INDEXES = """
+CREATE INDEX inbox_begun ON inbox (team) WHERE state = 'stored' AND injecting;
+CREATE INDEX inbox_id ON inbox (id);
+CREATE INDEX inbox_place ON inbox (place);
+CREATE INDEX inbox_sequence ON inbox (team, to_key, sender_key, origin, sequence);
+CREATE INDEX inbox_unreceipted ON inbox (team, to_key, place) WHERE receipted IS NOT state;
+CREATE INDEX inbox_waiting ON inbox (team, to_key, priority, place) WHERE state = 'stored';
+CREATE INDEX outbox_due ON outbox (team, sender_key, due, recipient) WHERE state IN ('queued', 'sent');
+CREATE INDEX outbox_expires ON outbox (expires) WHERE state IN ('queued', 'sent');
+CREATE INDEX outbox_fanout ON outbox (team, sender_key, accepted) WHERE fanout IS NOT NULL;
+CREATE INDEX outbox_held ON outbox (team, sender_key, to_key) WHERE state = 'held';
 CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, priority, sequence)
     WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_turn ON outbox (team, sender_key, priority, place) WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_expires ON outbox (expires) WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_held ON outbox (team, sender_key, to_key) WHERE state = 'held';
 CREATE INDEX outbox_rate ON outbox (team, sender_key, to_key, accepted);
-CREATE INDEX outbox_fanout ON outbox (team, sender_key, accepted) WHERE fanout IS NOT NULL;
-CREATE INDEX inbox_waiting ON inbox (team, to_key, priority, place) WHERE state = 'stored';
-CREATE INDEX inbox_place ON inbox (place);
-CREATE INDEX inbox_id ON inbox (id);
-CREATE INDEX inbox_begun ON inbox (team) WHERE state = 'stored' AND injecting"""
-"""What version 3 has added, its columns apart."""
+CREATE INDEX outbox_turn ON outbox (team, sender_key, priority, place) WHERE state IN ('queued', 'sent');
+CREATE INDEX outbox_untold ON outbox (team, sender_key) WHERE told IS NOT state;
+"""
+"""Made anew whenever the tables change."""
 
 _STEPS = {
     1: [
@@ -113,16 +116,19 @@ _STEPS = {
                 "depth INTEGER NOT NULL DEFAULT 0",
                 "expires REAL",
                 "accepted REAL NOT NULL DEFAULT 0",
+                "settled REAL",
             )
         ),
         *(f"ALTER TABLE outbox ADD COLUMN {column}" for column in ("fanout TEXT", "home TEXT")),
-        *(f"DROP INDEX {index}" for index in ("outbox_pending", "inbox_waiting")),
-        *_SINCE_3.split(";\n"),
         *(f"UPDATE {table} SET accepted = time" for table in ("outbox", "inbox")),
+        *(
+            statement
+            for statement in _TABLES.split(";\n")
+            if statement.split()[2:3] in (["members"], ["streams"], ["releases"])
+        ),
         "INSERT INTO streams SELECT team, sender_key, to_key, 1, last FROM sequences",
         "DROP TABLE sequences",
     ],
-    3: [f"ALTER TABLE {table} ADD COLUMN settled REAL" for table in ("outbox", "inbox")],
 }
 """What makes tables of one version those of the next."""
 
@@ -135,18 +141,27 @@ def version(db: sqlite3.Connection) -> int:
 
 def create(db: sqlite3.Connection) -> None:
     """Make the tables, within the caller's transaction."""
-    for statement in (_TABLES + ";\n" + _SINCE_3).split(";\n"):
-        db.execute(statement)
+    _run(db, _TABLES + _INDEXES)
     db.execute("INSERT INTO meta (origin) VALUES (?)", (secrets.token_hex(8),))
     db.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def migrate(db: sqlite3.Connection) -> None:
     """Bring older tables to VERSION, within the caller's transaction; what they hold stays."""
+    named = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+    for (index,) in db.execute(named).fetchall():
+        db.execute(f"DROP INDEX {index}")
     for step in range(version(db), VERSION):
         for statement in _STEPS[step]:
             db.execute(statement)
-        db.execute(f"PRAGMA user_version = {step + 1}")
+    _run(db, _INDEXES)
+    db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _run(db: sqlite3.Connection, statements: str) -> None:
+    """Not `executescript`, which would commit."""
+    for statement in statements.split(";\n"):
+        db.execute(statement)
 
 
 def explain(path: Path, error: sqlite3.Error) -> LedgerError:

@@ -102,7 +102,7 @@ class Substitutes:
         async for inbound in transport.arriving():
             topic = topics.parse(inbound.topic)
             if isinstance(topic, topics.Inbox):
-                with contextlib.suppress(ForeignPayload):
+                with contextlib.suppress(ForeignPayload, ArithmeticError, TypeError, ValueError):
                     item = decode(inbound.payload, topic)
                     # Messages wait in the sender's own mailbox.
                     if isinstance(item, Receipt):

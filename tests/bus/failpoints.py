@@ -160,7 +160,7 @@ READING = {
     *(_OUTBOX + name for name in ("next_due", "senders_with_mail")),
     *(_INBOX + name for name in ("waiting", "receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
-    *(_LEDGER + name for name in ("messages", "lookup", "find", "held", "check", "version", "close")),
+    *(_LEDGER + name for name in ("messages", "lookup", "find", "held", "check", "now", "version", "close")),
 }
 """What of the ledger changes nothing: to die there is to die before the next step."""
 

@@ -116,6 +116,59 @@ def test_a_message_expires_at_its_receiver_by_that_ones_clock(ledger: Ledger, tm
         assert state(ledger, sent.id) is State.EXPIRED
 
 
+def test_what_waits_for_one_that_never_comes_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    """Its sender's host is gone for ever, and with it what was before it."""
+    for number in range(2):
+        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number), ttl=10)
+    far.inbox.store(TEAM, claim(ledger)[1])
+    clock.now += 10
+    assert far.inbox.expire(TEAM, "Bob") == 1
+    assert [entry.message.state for entry in far.messages()] == [State.EXPIRED]
+
+
+def test_an_end_is_told_once(ledger: Ledger, clock: Clock) -> None:
+    """It expired at its receiver, which then was asked to type it."""
+    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "soon", ttl=10)
+    ledger.inbox.store(TEAM, claim(ledger)[0])
+    clock.now += 10
+    ledger.inbox.expire(TEAM, "Bob")
+    ledger.inbox.settle(TEAM, "Bob", sent.id, State.REJECTED, "it has expired")
+    assert state(ledger, sent.id) is State.EXPIRED
+
+
+def test_what_was_given_up_is_not_typed_after_what_came_later(ledger: Ledger, far: Ledger) -> None:
+    """A broker may bring it late, or again."""
+    sent = [ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))[0] for number in range(2)]
+    late = claim(ledger)[0]
+    ledger.drop(sent[0].id)
+    ledger.outbox.appeared(TEAM, "Bob", "Alice")
+    far.inbox.store(TEAM, claim(ledger)[0])
+    assert bodies(far) == ["1"]
+    assert far.inbox.store(TEAM, late) == []
+    assert bodies(far) == ["1"]
+    assert state(ledger, sent[0].id) is State.EXPIRED
+
+
+def test_what_is_asked_all_the_time_is_read_from_an_index(ledger: Ledger, tmp_path: Path) -> None:
+    """Not from the history of a sender, which grows for a month."""
+    asked: list[str] = []
+    ledger._db._connection.set_trace_callback(asked.append)
+    claim(ledger)
+    ledger.outbox.park(TEAM, "Alice", lambda name: True)
+    ledger.outbox.reopen(TEAM, "Alice", lambda name: True)
+    ledger.outbox.next_due(TEAM, "Alice")
+    ledger.outbox.outcomes(TEAM, "Alice")
+    ledger.inbox.receipts(TEAM, "Bob", 10)
+    ledger.inbox.waiting(TEAM, "Bob")
+    ledger._db._connection.set_trace_callback(None)
+    reads = [statement for statement in asked if statement.startswith("SELECT")]
+    assert len(reads) == 7
+    whole = ("outbox_rate", "outbox_fanout", "inbox_sequence", "SCAN outbox", "SCAN inbox")
+    for statement in reads:
+        for *_, plan in ledger._db._connection.execute(f"EXPLAIN QUERY PLAN {statement}"):
+            assert not any(part in plan for part in whole), (statement, plan)
+
+
 def test_what_is_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> None:
     (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "soon", ttl=10)
     ledger.inbox.store(TEAM, claim(ledger)[0])

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from relay import names
+from relay.bus.envelope import decode, encode
 from relay.bus.ledger import Ledger
+from relay.bus.message import State
 from relay.bus.posting import LATELY, post
-from relay.errors import UnknownRecipient
+from relay.bus.runaway import Limits
+from relay.bus.topics import Inbox
+from relay.errors import MessageRefused, UnknownRecipient
 
 
 def test_a_broadcast_reaches_those_seen_lately_and_a_name_is_known_for_ever(tmp_path: Path) -> None:
@@ -26,3 +34,49 @@ def test_a_broadcast_to_nobody_is_refused(tmp_path: Path) -> None:
         ledger.registry.register("default", "Old", seen=1.0)
         with pytest.raises(UnknownRecipient, match="or was within a day"):
             post(ledger, "default", "you", "*", "hello")
+
+
+@given(
+    thread=st.none() | st.text(max_size=2000),
+    reply_to=st.none() | st.text(max_size=80),
+    ttl=st.none() | st.floats(),
+)
+def test_what_is_accepted_every_receiver_takes(
+    thread: str | None, reply_to: str | None, ttl: float | None
+) -> None:
+    """Or it would be sent again and again, and all that is behind it would wait."""
+    with tempfile.TemporaryDirectory() as directory, Ledger(Path(directory) / "ledger.db") as ledger:
+        ledger.registry.register("default", "Bob")
+        try:
+            post(ledger, "default", "Alice", "Bob", "hello", thread, reply_to=reply_to, ttl=ttl)
+        except MessageRefused:
+            return
+        (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
+        assert decode(encode(parcel), Inbox("default", "bob", "alice"))
+
+
+def test_the_person_in_a_channel_gets_it_with_the_others(tmp_path: Path) -> None:
+    """In one transaction: who is refused has sent nothing."""
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        for name in ("Alice", "Bob"):
+            ledger.registry.register("default", name)
+        for name in ("Bob", names.PERSON):
+            ledger.channels.join("default", "ops", name)
+        sent = post(ledger, "default", "Alice", "#ops", "hello", limits=Limits(queue=1))
+        assert {message.to: message.state for message in sent} == {
+            "Bob": State.QUEUED,
+            names.PERSON: State.STORED,
+        }
+        with pytest.raises(MessageRefused):
+            post(ledger, "default", "Alice", "#ops", "again", limits=Limits(queue=1))
+        assert len(ledger.messages()) == 2
+
+
+def test_what_is_held_waits_too(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.registry.register("default", "Bob")
+        limits = Limits(rate=1, queue=3)
+        for _ in range(3):
+            post(ledger, "default", "Alice", "Bob", "hello", limits=limits)
+        with pytest.raises(MessageRefused, match="3 messages of this sender wait already"):
+            post(ledger, "default", "Alice", "Bob", "hello", limits=limits)

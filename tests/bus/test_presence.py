@@ -71,6 +71,15 @@ def test_an_announcement_that_is_too_large_is_foreign() -> None:
     assert presence.decode(payload, "bob") is None
 
 
+@pytest.mark.parametrize("wrong", ["\ud800", "\x1b[2J", "x" * 129, 7, None])
+@pytest.mark.parametrize("field", ["boot", "session", "home", "host"])
+def test_what_a_peer_calls_itself_is_a_short_word_or_foreign(field: str, wrong: object) -> None:
+    """It stands in the ledger, and is shown to people."""
+    payload = json.loads(presence.encode("Bob", "boot", 1.0, online=True))
+    assert presence.decode(json.dumps(payload).encode(), "bob") is not None
+    assert presence.decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None
+
+
 def test_a_will_of_a_later_connection_of_the_same_run_counts() -> None:
     """It died before it could say that it is there on that one."""
     roster = Roster()

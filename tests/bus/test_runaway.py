@@ -131,3 +131,21 @@ def test_a_held_message_can_be_dropped_but_not_retried(ledger: Ledger) -> None:
     assert ledger.held() == [behind.id]
     ledger.outbox.release([behind.id])
     assert travelling(ledger) == ["goes", "behind"]
+
+
+def test_a_held_message_to_the_person_is_there_when_it_is_released(ledger: Ledger) -> None:
+    limits = Limits(rate=1)
+    states = [send(ledger, "hello", limits, to=names.PERSON)[0].state for _ in range(2)]
+    assert states == [State.STORED, State.HELD]
+    ledger.outbox.release(ledger.held())
+    assert [entry.message.state for entry in ledger.messages()] == [State.STORED] * 2
+    assert travelling(ledger) == []
+
+
+def test_what_is_released_has_its_whole_time_before_it(ledger: Ledger, clock: Clock) -> None:
+    post(ledger, TEAM, "Alice", "Bob", "held", ttl=60, depth=2, limits=Limits(depth=1))
+    clock.now += 300
+    ledger.outbox.release(ledger.held())
+    assert ledger.outbox.expire() == 0
+    clock.now += 60
+    assert ledger.outbox.expire() == 1
