@@ -168,7 +168,7 @@ class Mail:
         for message in sent:
             self._messages.append(message)
             self._record("message_sent", message)
-            if names.same(message.to, names.PERSON):
+            if names.same(message.to, names.PERSON) and message.state is not State.HELD:
                 self._tell_person(f"{message.sender} says to you: {message.body}")
             self._fire(
                 events.MessageSent(

@@ -18,10 +18,13 @@ from typing import Protocol
 from relay import names
 from relay.bus.message import Message, State
 from relay.injection.injection import Injection
-from relay.text import count
+from relay.text import count, one_line
 
 NAMED = 3
 """Receivers of held messages that the person is told by name, at one time."""
+
+QUOTED = 200
+"""Characters of the reason for which a message did not arrive that the agent is told."""
 
 
 class TellAgent(Protocol):
@@ -30,10 +33,14 @@ class TellAgent(Protocol):
 
 @dataclass(slots=True)
 class _Notice:
-    """One that waits to be given to the agent. further: of what else it would have told."""
+    """One that waits to be given to the agent.
+
+    further: of how many more messages it would have told; last: the last of those.
+    """
 
     message: Message
-    further: list[Message] = field(default_factory=list)
+    further: int = 0
+    last: Message | None = None
 
 
 @dataclass(slots=True)
@@ -107,10 +114,10 @@ class Receipts:
         if message.state in {State.REJECTED, State.UNCERTAIN, State.EXPIRED}:
             for notice in self._notices.values():
                 if names.same(notice.message.to, message.to) and notice.message.state is message.state:
-                    notice.further.append(message)
+                    notice.further += 1
+                    notice.last = message
                     return
-            why = f": {message.detail}" if message.detail else "."
-            text = f"Your message to {message.to} ({message.id}) is {message.state}{why}"
+            text = f"Your message to {message.to} ({message.id}) is {message.state}.{_reason(message)}"
             self._tell(message, text, wakes=not dropped)
 
     def depth(self, injection: Injection) -> int | None:
@@ -121,19 +128,26 @@ class Receipts:
     def given(self, injection: Injection) -> None:
         """`injection` was given to the agent, or never will be."""
         notice = self._notices.pop(injection.id, None)
-        if notice is None or not notice.further:
+        if notice is None or notice.last is None:
             return
-        last, many = notice.further[-1], len(notice.further)
-        why = f": {last.detail}" if last.detail else "."
+        last, many = notice.last, notice.further
         if many == 1:
-            text = f"One more of your messages to {last.to} ({last.id}) is {last.state}{why}"
+            text = f"One more of your messages to {last.to} ({last.id}) is {last.state}."
         else:
-            text = f"{many} more of your messages to {last.to} (the last is {last.id}) are {last.state}{why}"
-        self._tell(last, text, wakes=False)
+            text = f"{many} more of your messages to {last.to} (the last is {last.id}) are {last.state}."
+        self._tell(last, text + _reason(last), wakes=False)
 
     def _tell(self, message: Message, text: str, *, wakes: bool) -> None:
         injection = self._tell_agent(text, wakes=wakes)
         self._notices[injection.id] = _Notice(message)
+
+
+def _reason(message: Message) -> str:
+    """Why it did not arrive, as a quotation: it may be the words of a peer, and is not relay's own."""
+    if not message.detail:
+        return ""
+    quoted = one_line(message.detail, QUOTED).replace('"', "'")
+    return f' The reason, as reported for {message.to}: "{quoted}"'
 
 
 def _ended(message: Message) -> bool:

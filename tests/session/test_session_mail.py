@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from injection.ptyagent import PtyAgent, fake, running
+from relay import names
 from relay.bus.courier import Courier
 from relay.bus.ledger import Ledger
 from relay.bus.message import Message, Priority, State
@@ -264,6 +265,19 @@ def test_a_notice_that_rides_along_makes_no_answer_deeper(home: Path, tmp_path: 
         desk.mail.typing(notice)
         (fresh,) = desk.mail.send("Carol", "something else")
         assert fresh.depth == 1
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
+def test_what_is_held_for_the_person_is_not_shown_to_them(home: Path, tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        for number in range(1000):
+            (sent,) = desk.mail.send(names.PERSON, f"number {number}")
+            if sent.state is State.HELD:
+                break
+        assert f"Bob says to you: number {number - 1}" in desk.told
+        assert f"Bob says to you: number {number}" not in desk.told
+        assert any("messages to you are held" in text for text in desk.told)
 
     at_desk(home, tmp_path, DIALOG, scene)
 
