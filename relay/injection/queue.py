@@ -165,18 +165,19 @@ class Injector:
 
     # Through the agent's own hooks.
 
-    def take(self, room: int, *, extends: bool = False) -> list[Injection]:
+    def take(self, room: int, *, extends: bool = False, messages: bool = True) -> list[Injection]:
         """What waits, in its order, and fits in `room` bytes of UTF-8: for a reply to a hook of the agent.
 
         extends: the reply has the agent go on with a turn that it would end. That is only done for a text
         that is worth a turn, and not before an urgent one that no reply has room for, which is to be typed.
+        messages: they may ride on this reply; else only what is no message.
 
         Each is to be reported with `delivered` or `put_back`; until then nothing that is behind it moves, so
         that nothing overtakes.  What no reply has room for holds back its own priority only.  A closing
         prompt, and what is of low priority, is only ever typed.
         """
         typing = self._typing is not None and not self._typist.arrived
-        riding = [each for each in self._waiting if _rides(each)]
+        riding = [each for each in self._waiting if _rides(each) and (messages or each.kind != "message")]
         if self._closed or self._taken or typing or (extends and not any(each.wakes for each in riding)):
             return []
         left, too_long = room, set[Priority]()

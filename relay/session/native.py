@@ -256,15 +256,16 @@ class NativeHooks:
         return self._with_context(event, waiting=False)  # it begins no turn, in which a message would be read
 
     async def _prompt_submit(self, event: NativeEvent) -> Answered:
+        messages = event.agent not in _FORGETTING
         if not event.prompt:
-            return self._with_context(event)
+            return self._with_context(event, messages=messages)
         self._injector.submitted(event.prompt)
         results = await self._host.ask(events.PromptSubmit(prompt=event.prompt))
         if reason := denied(results):
             self.turn.end()
             return self._reply(event, Reply(deny=reason))
         self._queue(results)
-        return self._with_context(event)
+        return self._with_context(event, messages=messages)
 
     async def _tool_pre(self, event: NativeEvent) -> Answered:
         results = await self._host.ask(
@@ -347,12 +348,14 @@ class NativeHooks:
             if result.context_injection is not None:
                 self._host.give(result.context_injection, result.source, "hook", wakes=result.wake)
 
-    def _with_context(self, event: NativeEvent, *, waiting: bool = True) -> Answered:
-        """Answer with the lesson and what is `waiting` for the agent, where the reply can carry it."""
+    def _with_context(self, event: NativeEvent, *, waiting: bool = True, messages: bool = True) -> Answered:
+        """Answer with the lesson and what is `waiting` for the agent, its `messages` too, where the reply can
+        carry it."""
         if "context" not in carries(event.agent, event.name) or event.agent_id:
             return Answered("")  # a subagent's reply would reach the subagent
         lesson = self.lesson()
-        taken = self._injector.take(ROOM - (len(lesson.encode()) if lesson else 0)) if waiting else []
+        room = ROOM - (len(lesson.encode()) if lesson else 0)
+        taken = self._injector.take(room, messages=messages) if waiting else []
         parts = [part for part in (lesson, self._injector.render_native(taken) if taken else None) if part]
         if not parts:
             return Answered("")
@@ -398,6 +401,10 @@ def _sources(results: Sequence[HookResult], texts: Sequence[str]) -> list[str]:
 
 _INHERITED = frozenset({"qwen", "gemini"})
 """Kinds of agents whose hooks an agent has, too, that is started in their shell (docs/NATIVE.md)."""
+
+_FORGETTING = frozenset({"claude"})
+"""Kinds of agents that forget a prompt, and what rode on the reply to its hook, when their person takes it
+back: Esc before the answer begins (Claude Code 2.1.197)."""
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Callable
 from contextlib import closing
 
@@ -162,6 +163,29 @@ def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> Non
     assert not any(again), (became, heard)  # what one life has begun to give no other gives by itself
     assert {became["one"], became["two"], became["three"]} <= {"injected", "uncertain"}
     assert became["four"] == "injected"
+
+
+def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agent: Agent) -> None:
+    """What came beside a draft is in the conversation, although the person presses Esc before the answer."""
+    never = threading.Event()
+    alice = house.wrap(agent, "Alice", Rule("^wait", Step("Slow.", hold=never)))
+    alice.type("wait for it")
+    alice.sees("wait for it")
+    alice.send("the rider")
+    house.wait(lambda: alice.messages() == ["stored"], "the message waits beside the draft")
+    alice.type("\r")
+    house.wait(lambda: alice.model.requests, "the model is asked")
+    alice.sees("esc to (interrupt|cancel)")
+    alice.type("\x1b")
+    house.wait(lambda: not alice.shows("esc to (interrupt|cancel)"), "the turn is over")
+    alice.type("\x15")  # claude has the prompt in its input again
+    alice.becomes("ready")
+    alice.say("and now")
+    alice.hears("and now")
+    house.wait(lambda: alice.messages() == ["injected"], "the message was given")
+    alice.becomes("ready")
+    assert told(alice, "the rider") == 1
+    assert any("the rider" in said.text for said in alice.model.requests[-1].turn.said)
 
 
 def test_send_says_injected_when_the_model_has_the_message(house: House, agent: Agent) -> None:

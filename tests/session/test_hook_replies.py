@@ -152,7 +152,7 @@ def test_what_a_hook_that_has_gone_was_not_sent_waits_again(tmp_path: Path, even
 
 def test_a_lesson_that_was_not_sent_is_still_due(tmp_path: Path) -> None:
     async def play(session: Session, agent: PtyAgent) -> None:
-        client = await session.hook("UserPromptSubmit", prompt="do it")
+        client = await session.hook("PostToolUse", tool_name="Bash", tool_input={})
         await agent.until(lambda: session.asked)
         client.close()
         session.answers.set()

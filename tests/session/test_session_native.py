@@ -290,13 +290,16 @@ def test_only_what_the_agent_does_next_proves_a_continuation(relay: Relay, follo
 
 
 def test_a_message_waits_for_a_turn_and_not_for_the_start(relay: Relay) -> None:
-    """The start of a session is no turn: what it carried, nobody would read until the person speaks."""
+    """The start of a session is no turn: what it carried, nobody would read until the person speaks; and
+    claude forgets a prompt that the person takes back, with all that it carried."""
     claude = Claude(relay).wrap()
     relay("send", claude.name, "are you there?")
     (started,) = claude.fire("SessionStart", source="startup")
     assert "are you there?" not in context(started)
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
-    assert "are you there?" in context(submitted)
+    assert "are you there?" not in context(submitted)
+    (called,) = claude.fire("PreToolUse", tool_name="Read", tool_input={})
+    assert "are you there?" in context(called)
 
 
 def test_initial_context_comes_with_the_first_prompt(relay: Relay) -> None:
