@@ -2,7 +2,8 @@
 
 ID is the beginning of an id that `relay messages` shows. A message that waits, or is held, is not delivered
 any more (one that the broker took for an agent on another machine may still arrive, and its state then says
-so). One that has come to an end is no longer listed. --held gives up everything that is held, or, with --from
+so): it is expired, or, if its receiver had it stored, rejected. One that has come to an end is no longer
+listed. --held gives up everything that is held, or, with --from
 and --to, what is held of one agent or for one.
 
   relay drop 3f9a
@@ -15,6 +16,7 @@ import argparse
 
 from relay.bus.ledger import Entry, Ledger
 from relay.bus.message import State
+from relay.cli.messages import short_id
 from relay.errors import UsageError
 from relay.home import Home
 from relay.session.directory import have_carried
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sentence(entry: Entry) -> str:
-    name, state = entry.message.id[:8], entry.message.state
+    name, state = short_id(entry.message.id), entry.message.state
     if state.final:
         return f"{name} ({state}) is no longer listed."
     if state is State.SENT:

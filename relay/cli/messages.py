@@ -8,8 +8,8 @@
   injected   given to the agent, and seen to be
   uncertain  typed and not seen to arrive, or the receiver ended meanwhile: look there, then
              `relay retry` or `relay drop`
-  rejected   could not be typed
-  expired    given up
+  rejected   could not be typed, or dropped when it was stored already
+  expired    given up: not taken in time, or dropped before it was stored
 
 In brackets stand: urgent or low, the channel, the message that it answers, and why it is not injected. With
 --json there are the whole texts, and `reply_to`, `thread`, `priority`, `channel`, `depth` (how many messages
@@ -131,7 +131,9 @@ def _table(entries: Iterable[Entry]) -> list[str]:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(message.time))
         who = f"{one_line(message.sender, 20)} → {one_line(message.to, 20)}"
         remarks = "".join(f"  [{remark}]" for remark in _remarks(message))
-        rows.append((when, message.id[:8], message.state.value, who, one_line(message.body, 60) + remarks))
+        rows.append(
+            (when, short_id(message.id), message.state.value, who, one_line(message.body, 60) + remarks)
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
@@ -145,9 +147,14 @@ def _remarks(message: Message) -> Iterator[str]:
     if message.channel:
         yield f"#{one_line(message.channel, 20)}"
     if message.reply_to:
-        yield f"in reply to {one_line(message.reply_to[:8], 8)}"
+        yield f"in reply to {short_id(message.reply_to)}"
     if message.detail:
         yield one_line(message.detail, 60)
+
+
+def short_id(id: str) -> str:
+    """As much of a message's id as commands show; a peer made it."""
+    return one_line(id[:8], 8)
 
 
 def positive(text: str) -> int:

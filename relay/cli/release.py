@@ -16,6 +16,7 @@ import argparse
 
 from relay.bus.ledger import Entry, Ledger
 from relay.bus.message import State
+from relay.cli.messages import short_id
 from relay.errors import LedgerError, UsageError
 from relay.home import Home
 from relay.session import guard
@@ -59,7 +60,7 @@ def _held(ledger: Ledger, args: argparse.Namespace) -> list[Entry]:
     for entry in entries:
         if entry.message.state is not State.HELD:
             raise LedgerError(
-                f"message {entry.message.id[:8]} is not held: it is {entry.message.state}. "
+                f"message {short_id(entry.message.id)} is not held: it is {entry.message.state}. "
                 "`relay messages --state held` lists what is."
             )
     return entries

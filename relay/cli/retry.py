@@ -3,7 +3,8 @@
 ID is the beginning of an id that `relay messages` shows. A message that is still on its way is published at
 once. One that has come to an end (uncertain, rejected, expired) is sent anew, after whatever else waits for
 the same receiver; it gets a new id, and the old one stays in the list as it was. With --to it goes to another
-agent instead, such as one that goes on under another name.
+agent instead, such as one that goes on under another name. One that was given to its receiver (injected) is
+not sent again; `relay send` sends the text anew.
 
   relay retry 3f9a
   relay retry 3f9a --to Robert
@@ -14,14 +15,16 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.bus.ledger import Ledger
-from relay.bus.message import State
-from relay.errors import UnknownRecipient
+from relay.bus.ledger import Entry, Ledger
+from relay.bus.message import Message, State
+from relay.cli.messages import short_id
+from relay.errors import MessageRefused, UnknownRecipient
 from relay.home import Home
 from relay.session.caller import caller
 from relay.session.directory import have_carried
 from relay.session.guard import own_only
 from relay.session.limits import limits_here
+from relay.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,23 +37,37 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         entry = ledger.find(args.id)
         own_only(home, "retry", entry.message.sender, entry.team)
-        to = None if args.to is None else _receiver(ledger, entry.team, args.to)
+        _check(entry.message)
+        to = None if args.to is None else _receiver(ledger, entry, args.to)
         limits = None if caller(home) is None else limits_here(home)
         again = ledger.retry(entry.message.id, to, limits=limits)
     carried = have_carried(home, entry.team, again.sender)
     if again.id == entry.message.id:
-        what = f"{again.id[:8]} is published again"
+        what = f"{short_id(again.id)} is published again"
     elif again.state is State.HELD:
-        print(f"{again.id[:8]} is held ({again.detail}). The person can `relay release` it.")
+        why = one_line(again.detail or "")
+        print(f"{short_id(again.id)} is held ({why}). The person can `relay release` it.")
         return 1
     else:
-        what = f"{entry.message.id[:8]} is sent again to {again.to} as {again.id[:8]}"
+        what = f"{short_id(entry.message.id)} is sent again to {one_line(again.to)} as {short_id(again.id)}"
     print(what + ("." if carried else "; no session of its team runs here, and it travels when one starts."))
     return 0
 
 
-def _receiver(ledger: Ledger, team: str, name: str) -> str:
-    """`name` as whoever has it in `team` spells it."""
+def _check(message: Message) -> None:
+    """Raise MessageRefused where the receiver would get twice what it is known to have."""
+    if message.state is State.INJECTED:
+        raise MessageRefused(
+            f"message {short_id(message.id)} was given to {one_line(message.to)} already. "
+            "If it is to get the text once more, `relay send` it anew."
+        )
+
+
+def _receiver(ledger: Ledger, entry: Entry, name: str) -> str:
+    """`name` as whoever has it in the message's team spells it."""
+    if names.same(name, entry.message.sender):
+        raise MessageRefused(f"{name!a} is the sender itself; --to names another agent.")
+    team = entry.team
     known = ledger.registry.known(team)
     for each in known:
         if names.same(each, name):

@@ -28,15 +28,17 @@ from relay import names
 from relay.bus.ledger import Ledger
 from relay.bus.message import MAX_BODY, Priority, State
 from relay.bus.posting import post
+from relay.cli.messages import short_id
 from relay.errors import MessageRefused
 from relay.home import Home
 from relay.session import guard
 from relay.session.directory import have_carried
 from relay.session.limits import limits_here
-from relay.text import one_line, printable_json, visible
+from relay.text import one_line, printable_json
 
 _GLANCE = 0.5  # seconds for which an answer is waited for without --wait, to say where the message is
 _POLL = 0.01
+_REASON = 200  # characters of the reason for a state: a peer may have given it
 
 Row = dict[str, Any]
 
@@ -77,7 +79,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--thread", help="what the message belongs to, a word (default: as the one it answers)"
     )
     parser.add_argument(
-        "--expires", type=seconds, metavar="SECONDS", help="give it up if it has not arrived by then"
+        "--expires",
+        type=seconds,
+        metavar="SECONDS",
+        help="give it up if it has not arrived by then (0: never; default: expire_seconds in relay.toml)",
     )
     parser.add_argument(
         "--wait",
@@ -212,7 +217,7 @@ def _arrived(row: Row) -> bool:
 
 def _sentence(row: Row, *, alone: bool) -> str:
     state = State(row["state"])
-    text = f"{row['id'][:8]} {_SAYS[state].format(to=one_line(row['to']))}"
+    text = f"{short_id(row['id'])} {_SAYS[state].format(to=one_line(row['to']))}"
     if state is State.QUEUED:
         text += (
             "; no session of this team runs here, and it travels when one starts"
@@ -220,7 +225,7 @@ def _sentence(row: Row, *, alone: bool) -> str:
             else f"; it travels as soon as the broker and {one_line(row['to'])} are there"
         )
     if row.get("detail"):
-        text += f" ({visible(row['detail'])})"
+        text += f" ({one_line(row['detail'], _REASON)})"
     return text + "."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -59,6 +60,17 @@ def test_what_others_wrote_does_not_act_on_the_terminal(relay: Relay, ledger: Le
     assert "first" in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown
+
+
+def test_an_id_that_a_peer_made_does_not_act_on_it_either(relay: Relay, ledger: Ledger) -> None:
+    with ledger:
+        ledger.registry.register("default", "Bob")
+        (kept,) = ledger.outbox.send("default", "Alice", ["Bob"], "from afar")
+        with sqlite3.connect(Home.from_env({"RELAY_HOME": str(relay.home)}).ledger) as other:
+            other.execute("UPDATE outbox SET id = '\x1b[2Jx\n' || id WHERE id = ?", (kept.id,))
+        other.close()
+    shown = relay("messages").stdout
+    assert "␛[2Jx" in shown and "\x1b" not in shown
 
 
 def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:

@@ -123,6 +123,24 @@ def test_a_message_without_a_clear_end_is_sent_again_or_dropped(absent: Relay, h
     assert rows(absent)[0]["state"] == "expired"
 
 
+def test_what_was_given_already_and_what_is_for_its_sender_is_not_sent_again(
+    absent: Relay, home: Path
+) -> None:
+    absent("send", "--from", "Alice", "Bob", "given")
+    absent("send", "--from", "Alice", "Bob", "waiting")
+    given, waiting = (row["id"] for row in rows(absent))
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
+        (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
+        ledger.inbox.store("default", parcel)
+        ledger.inbox.settle("default", "Bob", given, State.INJECTED)
+    for arguments in ((given,), (given, "--to", "Bob")):
+        done = absent("retry", *arguments, check=False)
+        assert (done.returncode, "was given to Bob already" in done.stderr) == (1, True)
+    done = absent("retry", waiting, "--to", "alice", check=False)
+    assert (done.returncode, "'alice' is the sender itself" in done.stderr) == (1, True)
+    assert [row["id"] for row in rows(absent)] == [given, waiting]
+
+
 def test_an_agent_may_not_retry_or_drop_for_others(absent: Relay) -> None:
     absent("send", "Bob", "text")
     id = rows(absent)[0]["id"]
