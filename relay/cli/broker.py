@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     match args.action:
         case "start":
+            guard.person_only(home, "broker start", "an agent may not start the broker. The person can.")
             endpoint = broker.ensure(home.ensure(), port=args.port, keep=True)
             if args.port is not None and endpoint.port != args.port:
                 raise BrokerError(
@@ -109,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
             else:
                 print("The broker has ended." if stopped else "No broker was running.")
         case "run":
+            guard.person_only(home, "broker run", "an agent may not run the broker. The person can.")
             return broker.run(home.ensure(), port=args.port)
         case "acl":
             _write_rights(home.ensure(), args)

@@ -1,6 +1,7 @@
 """List the channels and who is in them.
 
 A channel is there as long as somebody is in it. Members on other machines are shown once they were heard of.
+Inside a wrapped agent the list holds the channels of that agent's team.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 
 from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.session import guard
 from relay.text import one_line, printable_json
 
 
@@ -18,8 +20,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with Ledger(Home.from_env().ensure().ledger) as ledger:
-        channels = ledger.channels.all(args.team)
+    home = Home.from_env().ensure()
+    advice = "an agent sees the channels of its own team only. Leave out --team."
+    own = guard.as_itself(home, "channels", team=args.team, advice=advice)
+    with Ledger(home.ledger) as ledger:
+        channels = ledger.channels.all(own.team if own else args.team)
     if args.json:
         rows = [{"channel": each.name, "team": each.team, "members": list(each.members)} for each in channels]
         print(printable_json(rows, indent=2))

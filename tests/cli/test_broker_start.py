@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support import Relay
 
 
@@ -11,6 +13,13 @@ def test_another_port_than_the_running_brokers_is_refused(relay: Relay) -> None:
     assert refused.returncode == 1
     assert "a broker runs already, at mqtt://127.0.0.1:" in refused.stderr
     assert "relay broker stop" in refused.stderr
+
+
+@pytest.mark.parametrize("action", ["start", "run"])
+def test_an_agent_may_not_start_one(relay: Relay, action: str) -> None:
+    relay("broker", "start")
+    inside = relay("wrap", "--", *relay.command, "broker", action, check=False)
+    assert f"an agent may not {action} the broker" in inside.stdout
 
 
 def test_an_agent_may_not_stop_the_broker(relay: Relay) -> None:

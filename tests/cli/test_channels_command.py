@@ -38,6 +38,16 @@ def test_a_name_that_nobody_has_yet_may_join_and_it_is_said(home: Path, relay: R
     assert json.loads(relay("channels", "--json").stdout)[0]["members"] == ["Bbo", "Bob"]
 
 
+def test_an_agent_sees_the_channels_of_its_team_only(relay: Relay) -> None:
+    relay("join", "-n", "Bob", "-t", "red", "ops")
+    relay("join", "-n", "Bob", "dev")
+    inside = {**AGENT, "RELAY_SOCKET": "/nowhere"}
+    listed = json.loads(relay("channels", "--json", env=inside).stdout)
+    assert [each["channel"] for each in listed] == ["dev"]
+    refused = relay("channels", "-t", "red", env=inside, check=False)
+    assert (refused.returncode, "the channels of its own team only" in refused.stderr) == (1, True)
+
+
 def test_teams_are_told_apart(relay: Relay) -> None:
     relay("join", "-n", "Bob", "-t", "red", "ops")
     relay("join", "-n", "Bob", "dev", env={"RELAY_TEAM": "blue"})
