@@ -21,8 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from relay import names, settings
-from relay.bus import broker
-from relay.bus.ledger import Ledger
+from relay.bus import broker, schema
 from relay.bus.locks import is_held
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home, check_socket_path
@@ -169,16 +168,26 @@ def _ledger(home: Home) -> Iterator[Check]:
         yield Check("ledger", Result.OK, f"{home.ledger} is made with the first message")
         return
     try:
+        # Not with Ledger, which brings an older file up to date and writes into every one.
         with contextlib.closing(sqlite3.connect(f"{home.ledger.as_uri()}?mode=ro", uri=True)) as db:
             (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
-        if said == "ok":
-            Ledger(home.ledger).close()
-    except (sqlite3.Error, RelayError) as error:
-        yield Check("ledger", Result.FAIL, f"{home.ledger}: {error}")
-    else:
+            version = schema.version(db)
+    except sqlite3.Error as error:
+        yield Check("ledger", Result.FAIL, str(schema.explain(home.ledger, error)))
+        return
+    if said != "ok":
         advice = f"{home.ledger} is damaged ({said}). Move it away; relay then begins a new one."
-        good = said == "ok"
-        yield Check("ledger", Result.OK if good else Result.FAIL, str(home.ledger) if good else advice)
+        yield Check("ledger", Result.FAIL, advice)
+    elif version > schema.VERSION:
+        advice = f"{home.ledger} was written by a later version of relay. Upgrade relay, or move it away."
+        yield Check("ledger", Result.FAIL, advice)
+    elif version < schema.VERSION:
+        later = f"{home.ledger} is of an earlier version of relay, and brought up to date when it is used"
+        yield Check("ledger", Result.OK, later)
+    elif not os.access(home.ledger, os.W_OK):
+        yield Check("ledger", Result.FAIL, f"{home.ledger} cannot be written. chmod 600 {home.ledger}")
+    else:
+        yield Check("ledger", Result.OK, str(home.ledger))
 
 
 def _socket_path(home: Home) -> Iterator[Check]:

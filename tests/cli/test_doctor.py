@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import sqlite3
@@ -83,6 +84,25 @@ def test_what_is_wrong_is_said_with_what_to_do(relay: Relay) -> None:
     done = relay("doctor", check=False)
     assert done.returncode == 1
     assert "3 of " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "result", "says"),
+    [(2, "ok", "brought up to date when it is used"), (99, "FAIL", "Upgrade relay, or move it away.")],
+)
+def test_a_ledger_of_another_version_is_looked_at_and_left_as_it_is(
+    relay: Relay, version: int, result: str, says: str
+) -> None:
+    ledger = relay.home / "state" / "ledger.db"
+    ledger.parent.mkdir(mode=0o700)
+    tables = Path(__file__).parent.parent / "bus" / "ledger_2.sql"
+    with contextlib.closing(sqlite3.connect(ledger)) as db:
+        db.executescript(tables.read_text())
+        db.execute(f"PRAGMA user_version = {version}")
+    before = ledger.read_bytes()
+    found = rows(relay, code=0 if result == "ok" else 1)["ledger"]
+    assert found[0] == result and says in found[1]
+    assert ledger.read_bytes() == before
 
 
 def test_a_damaged_ledger_is_noticed(relay: Relay) -> None:
