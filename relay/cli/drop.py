@@ -2,7 +2,7 @@
 
 ID is the beginning of an id that `relay messages` shows. A message that waits, or is held, is not delivered
 any more (one that the broker took for an agent on another machine may still arrive, and its state then says
-so): it is expired, or, if its receiver had it stored, rejected. One that has come to an end is no longer
+so): it is expired then, or rejected if it was stored in this home. One that has come to an end is no longer
 listed. --held gives up everything that is held, or, with --from
 and --to, what is held of one agent or for one.
 

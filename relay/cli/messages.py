@@ -8,8 +8,8 @@
   injected   given to the agent, and seen to be
   uncertain  typed and not seen to arrive, or the receiver ended meanwhile: look there, then
              `relay retry` or `relay drop`
-  rejected   could not be typed, or dropped when it was stored already
-  expired    given up: not taken in time, or dropped before it was stored
+  rejected   could not be typed, or dropped while it was stored here
+  expired    given up: not taken in time, or dropped elsewhere on its way
 
 In brackets stand: urgent or low, the channel, the message that it answers, and why it is not injected. With
 --json there are the whole texts, and `reply_to`, `thread`, `priority`, `channel`, `depth` (how many messages
