@@ -10,12 +10,14 @@ import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from agents.house import House, Wrapped
 from agents.model import Rule, Shell, Step
 from agents.recipes import Agent
+from relay.bus.ledger import Ledger
 from relay.home import Home
 
 pytestmark = pytest.mark.agents("claude", "codex", "qwen")
@@ -50,18 +52,21 @@ def kill(alice: Wrapped) -> None:
     alice.house.wait(alice.terminal.ended, "the terminal is given back")
 
 
+def ledger_of(house: House) -> Path:
+    return Home.from_env(house.relay.environment).ledger
+
+
 def is_noted(house: House, body: str) -> bool:
     """Whether the ledger has it that this message is being given to its receiver."""
-    ledger = Home.from_env(house.relay.environment).ledger
-    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db:
+    with closing(sqlite3.connect(f"file:{ledger_of(house)}?mode=ro", uri=True)) as db:
         rows = db.execute("SELECT 1 FROM inbox WHERE body = ? AND injecting", (body,))
         return rows.fetchone() is not None
 
 
-def states(house: House, *receivers: str) -> list[str]:
-    """The states of all messages to `receivers`, oldest first."""
-    rows = [row for receiver in receivers for row in house.messages(receiver)]
-    return [row["state"] for row in sorted(rows, key=lambda row: row["time"])]
+def states(house: House) -> list[str]:
+    """The states of all messages, oldest first."""
+    with Ledger(ledger_of(house)) as ledger:
+        return [str(entry.message.state) for entry in ledger.messages()]
 
 
 def told(alice: Wrapped, text: str) -> int:
@@ -79,7 +84,7 @@ def test_priorities_decide_what_a_working_agent_hears(house: House, agent: Agent
     alice.send("the low one", 0, "--low")
     alice.send("the normal one")
     alice.send("the urgent one", 0, "--urgent")
-    house.wait(lambda: alice.messages() == ["stored"] * 3, "all have arrived")
+    house.wait(lambda: states(house) == ["stored"] * 3, "all have arrived")
     finish(alice)
     alice.sees("It ran")
     in_turn = "\n".join(said.text for said in alice.model.requests[1].turn.said)
@@ -87,7 +92,7 @@ def test_priorities_decide_what_a_working_agent_hears(house: House, agent: Agent
     assert "the low one" not in in_turn
     alice.hears("the low one")
     alice.becomes("ready")
-    assert alice.messages() == ["injected"] * 3
+    assert states(house) == ["injected"] * 3
     assert [alice.model.count(f"the {each} one") for each in ("low", "normal", "urgent")] == [1, 1, 1]
     assert alice.model.requests[-1].turn.user.count("the low one") == 1
     assert [row["route"] for row in house.messages("Alice")] == ["typed", "native", "native"]
@@ -100,7 +105,7 @@ def test_agents_that_answer_each_other_for_ever_are_held(house: House, agent: Ag
     bob = house.wrap(agent, "Bob", Rule("once more", "@relay:Alice once more"))
 
     def quiet_with(injected: int) -> bool:
-        return states(house, "Alice", "Bob") == [*["injected"] * injected, "held"]
+        return states(house) == [*["injected"] * injected, "held"]
 
     alice.say("begin now")
     house.wait(lambda: quiet_with(DEPTH), "the fifth is held")
@@ -128,7 +133,7 @@ def test_a_channel_is_heard_by_each_member_once(house: House, agent: Agent) -> N
         assert each.model.count("The release is out") == 1
     assert bob.model.count("I have seen it") == 1
     assert alice.model.count("I have seen it") == 0
-    assert states(house, "Alice", "Bob") == ["injected"] * 3
+    assert states(house) == ["injected"] * 3
 
 
 def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> None:
@@ -172,7 +177,7 @@ def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agen
     alice.type("wait for it")
     alice.sees("wait for it")
     alice.send("the rider")
-    house.wait(lambda: alice.messages() == ["stored"], "the message waits beside the draft")
+    house.wait(lambda: states(house) == ["stored"], "the message waits beside the draft")
     alice.type("\r")
     house.wait(lambda: alice.model.requests, "the model is asked")
     alice.sees("esc to (interrupt|cancel)")
@@ -182,7 +187,7 @@ def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agen
     alice.becomes("ready")
     alice.say("and now")
     alice.hears("and now")
-    house.wait(lambda: alice.messages() == ["injected"], "the message was given")
+    house.wait(lambda: states(house) == ["injected"], "the message was given")
     alice.becomes("ready")
     assert told(alice, "the rider") == 1
     assert any("the rider" in said.text for said in alice.model.requests[-1].turn.said)
@@ -196,7 +201,7 @@ def test_send_says_injected_when_the_model_has_the_message(house: House, agent: 
         command, env=house.relay.environment, cwd=house.relay.home, stdout=subprocess.PIPE, text=True
     ) as run:
         assert run.stdout is not None
-        house.wait(lambda: alice.messages() == ["stored"], "the message waits")
+        house.wait(lambda: states(house) == ["stored"], "the message waits")
         assert run.poll() is None
         assert alice.model.count("are you done?") == 0
         finish(alice)
