@@ -216,7 +216,7 @@ def _directory(home: Home) -> Path:
 
 
 def _store(home: Home) -> CredentialStore:
-    return CredentialStore(home.broker / "credentials")
+    return CredentialStore(_directory(home) / "credentials")
 
 
 def _election(home: Home) -> contextlib.AbstractContextManager[None]:

@@ -42,6 +42,7 @@ class Database:
         self._path = path
         self._file: tuple[int, int] | None = None
         with self._explained():
+            _make_private(path)
             self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             with self._explained():
@@ -79,7 +80,7 @@ class Database:
         if self._file is not None and _identity(self._path) != self._file:
             raise LedgerGone(
                 f"the message ledger {self._path} was moved away or deleted while it was in use. "
-                "What waited is in that file; sessions go on with a new one."
+                "What waited is in that file, if it still exists; sessions go on with a new one."
             )
 
     def version(self) -> int:
@@ -116,6 +117,12 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise schema.explain(self._path, error) from None
+
+
+def _make_private(path: Path) -> None:
+    """Make the file 0600 before SQLite would make it as the umask says; its others take after it."""
+    with contextlib.suppress(OSError):  # SQLite has better words for it
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

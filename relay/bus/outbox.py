@@ -235,8 +235,18 @@ class Outbox:
         """The broker took these."""
         with self._db.transaction() as db:
             db.executemany(
-                "UPDATE outbox SET state = 'sent', told = 'sent' WHERE id = ? AND state = 'queued'",
+                "UPDATE outbox SET state = 'sent', told = 'sent', detail = NULL "
+                "WHERE id = ? AND state = 'queued'",
                 [(id,) for id in ids],
+            )
+
+    def hindered(self, team: str, sender: str, why: str) -> None:
+        """Say of what `sender` has not sent yet why that is so."""
+        with self._db.transaction() as db:
+            db.execute(
+                "UPDATE outbox SET detail = ? WHERE team = ? AND sender_key = ? AND state = 'queued' "
+                "AND detail IS NOT ?",
+                (why, names.key(team), names.key(sender), why),
             )
 
     def receipt(self, team: str, receipt: Receipt) -> None:
@@ -291,7 +301,11 @@ class Outbox:
         with self._db.transaction() as db:
             ids = [id for (id,) in db.execute(f"SELECT id {which}", past)]
             for id in ids:
-                why = "it was never sent" if _state(db, id) == State.QUEUED else "its receiver did not come"
+                why = (
+                    "it was never sent"
+                    if _state(db, id) == State.QUEUED
+                    else "its receiver did not confirm it"
+                )
                 advance(db, "id = ?", (id,), State.EXPIRED, f"{why} in time")
             unblock(db, ids, self._db.now())
         return len(ids)

@@ -168,7 +168,8 @@ def explain(path: Path, error: sqlite3.Error) -> LedgerError:
     """What went wrong with the ledger at `path`, and what to do."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     advice = {
-        sqlite3.SQLITE_FULL: "the disk is full. Make room; nothing that was accepted is lost.",
+        sqlite3.SQLITE_FULL: "the disk is full, and nothing more is accepted. Make room; "
+        "what was accepted before is not lost.",
         sqlite3.SQLITE_IOERR: "the disk fails or is full. Make room, or check it.",
         sqlite3.SQLITE_BUSY: "another process keeps it locked. Try again; `fuser` on the file shows who.",
         sqlite3.SQLITE_READONLY: "it is read-only. Make it writable, or set RELAY_HOME to another directory.",

@@ -20,7 +20,7 @@ from relay.bus.ledger import Ledger
 from relay.bus.presence import Roster
 from relay.bus.publisher import Publisher
 from relay.bus.transport import Transport
-from relay.errors import RelayError
+from relay.errors import BrokerError, RelayError
 from relay.home import Home
 
 LINGER = 30.0
@@ -83,6 +83,10 @@ class Substitutes:
                 await self._work(transport, sender, key)
             finally:
                 transport.close()
+        except* BrokerError as group:
+            # Whose session it is hears of it; this sender has none, and looks at its messages.
+            _log.warning("could not publish for %s: %s", sender, group.exceptions)
+            self._ledger.outbox.hindered(self._team, sender, str(group.exceptions[0]))
         except* RelayError as group:
             _log.warning("could not publish for %s: %s", sender, group.exceptions)
         finally:

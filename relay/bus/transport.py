@@ -96,6 +96,7 @@ class MqttTransport:
 
     def __init__(self, endpoint: Endpoint, identity: Identity) -> None:
         self._endpoint = endpoint
+        self._user = identity.user
         farewell = identity.farewell
         self._client = aiomqtt.Client(
             endpoint.host,
@@ -130,9 +131,7 @@ class MqttTransport:
             await asyncio.shield(connecting)
         except MqttConnectError as error:
             self._end()
-            raise LoginRefused(
-                f"the broker at {self._endpoint.url} refuses the login ({error}). Check user and password."
-            ) from None
+            raise LoginRefused(self._refusal(error)) from None
         except (aiomqtt.MqttError, OSError, ValueError) as error:
             self._end()
             raise ConnectionLost(self._explain(error)) from None
@@ -232,6 +231,16 @@ class MqttTransport:
         for lost in (self._lost_at_once, self._client._disconnected):
             if lost.done() and not lost.cancelled():
                 lost.exception()  # or asyncio complains on stderr that nobody looked
+
+    def _refusal(self, error: MqttConnectError) -> str:
+        url = self._endpoint.url
+        if self._user is None or self._endpoint.user is not None or self._endpoint.kind == "embedded":
+            return f"the broker at {url} refuses the login ({error}). Check user and password."
+        return (
+            f"the broker at {url} refuses the login of {self._user} ({error}). `relay broker acl` "
+            "writes the list of its users, and `relay broker credentials export|import` takes a login to "
+            "another host."
+        )
 
     def _explain(self, error: Exception) -> str:
         url = self._endpoint.url

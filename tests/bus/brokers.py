@@ -196,14 +196,14 @@ class Mosquitto(_Server):
     def configuration(self) -> str:
         """The shipped file, with the addresses and paths of this test."""
         return self._adapted(
-            SHIPPED_MOSQUITTO.read_text(),
+            # As Debian's own mosquitto.conf has it, which refuses to be told twice.
+            f"persistence_location {self._data}/\n{SHIPPED_MOSQUITTO.read_text()}",
             {
                 "listener": f"{self.port} 127.0.0.1",
                 "certfile": f"{self._directory}/cert.pem" if self._tls else None,
                 "keyfile": f"{self._directory}/key.pem" if self._tls else None,
                 "password_file": f"{self._directory}/passwords",
                 "acl_file": f"{self._directory}/acl",
-                "persistence_location": f"{self._data}/",
                 "autosave_interval": "1",  # second; in place of those that `saves` says
                 **self._settings,
             },

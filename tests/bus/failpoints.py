@@ -146,6 +146,7 @@ ALONE = [
     Point(_OUTBOX + "release"),
     Point(_OUTBOX + "park"),
     Point(_OUTBOX + "reopen"),
+    Point(_OUTBOX + "hindered"),
     Point(_CHANNELS + "join"),
     Point(_CHANNELS + "leave"),
     Point(_CHANNELS + "heard"),

@@ -13,11 +13,14 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from couriers import Agent, running
+from couriers import Agent, eventually, running
 
 from guarded import GuardedMosquitto
+from relay import names
 from relay.bus import acl, broker
 from relay.bus.credentials import Credentials
+from relay.bus.message import State
+from relay.bus.posting import post
 from relay.bus.probe import probe
 from relay.bus.verdict import CLAIMS, Verdict
 from relay.errors import BrokerError
@@ -62,6 +65,29 @@ def test_agents_talk_under_our_list(home: Home, tmp_path: Path) -> None:
             await alice.sees("Bob.B")
             alice.courier.send("Bob.B", "within our rights")
             assert [m.body for m in await bob.receive()] == ["within our rights"]
+
+    with GuardedMosquitto(tmp_path / "mosquitto", *files) as mosquitto:
+        asyncio.run(scenario(mosquitto.url))
+
+
+def test_whose_login_is_refused_can_read_why_his_messages_wait(home: Home, tmp_path: Path) -> None:
+    """The person has no session that could be told; the others of the home go on."""
+    agents = [broker.credentials(home, "default", name) for name in ("Alice", "Bob")]
+    files = acl.mosquitto(agents), acl.mosquitto_passwords(agents)
+
+    async def scenario(url: str) -> None:
+        async with (
+            running(Agent(home, "Alice", url=url)) as alice,
+            running(Agent(home, "Bob", url=url)) as bob,
+        ):
+            await alice.sees("Bob")
+            ledger = alice.courier._ledger
+            (waits,) = post(ledger, "default", names.PERSON, "Bob", "from me")
+            alice.courier.drain()
+            await eventually(lambda: "credentials" in (ledger.find(waits.id).message.detail or ""))
+            assert ledger.find(waits.id).message.state is State.QUEUED
+            alice.courier.send("Bob", "from Alice")
+            assert [m.body for m in await bob.receive()] == ["from Alice"]
 
     with GuardedMosquitto(tmp_path / "mosquitto", *files) as mosquitto:
         asyncio.run(scenario(mosquitto.url))

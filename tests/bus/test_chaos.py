@@ -275,6 +275,7 @@ def test_what_is_killed_alone_is_done_or_not(tmp_path: Path, point: Point, when:
         "Outbox.release": partial(call, path, "outbox.release", [held.id]),
         "Outbox.park": partial(call, path, "outbox.park", TEAM, names.PERSON, present),
         "Outbox.reopen": partial(call, path, "outbox.reopen", TEAM, "Alice", away),
+        "Outbox.hindered": partial(call, path, "outbox.hindered", TEAM, names.PERSON, "the broker is away"),
         "Channels.join": partial(call, path, "channels.join", TEAM, "some", "Carol"),
         "Channels.leave": partial(call, path, "channels.leave", TEAM, "all", "Carol"),
         "Channels.heard": partial(call, path, "channels.heard", TEAM, "Carol", ["some"]),

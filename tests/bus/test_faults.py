@@ -146,7 +146,7 @@ def test_a_full_disk_refuses_what_is_sent_and_keeps_what_was_accepted(ends: Ends
     """R88: nothing is accepted by half, not even a broadcast, and all goes on when there is room."""
     accepted = [message.id for message in ends.here.outbox.send(TEAM, "Alice", ["Bob"], "before")]
     fill(ends.here)
-    with pytest.raises(LedgerError, match=r"the disk is full\. Make room; nothing that was accepted is lost"):
+    with pytest.raises(LedgerError, match=r"the disk is full, and nothing more is accepted. Make room"):
         while True:
             sent = ends.here.outbox.send(TEAM, "Alice", ["Bob", "Carol", "Dan"], "x" * 1000)
             accepted += [message.id for message in sent]
