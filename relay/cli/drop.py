@@ -3,8 +3,8 @@
 ID is the beginning of an id that `relay messages` shows. A message that waits, or is held, is not delivered
 any more (one that the broker took for an agent on another machine may still arrive, and its state then says
 so): it is expired then, or rejected if it was stored in this home. One that has come to an end is no longer
-listed. --held gives up everything that is held, or, with --from
-and --to, what is held of one agent or for one.
+listed. --held gives up everything that is held, or, with --from and --to, what is held of one agent or for
+one.
 
   relay drop 3f9a
   relay drop --held --from Alice

@@ -139,6 +139,21 @@ def test_a_store_that_cannot_be_opened(relay: Relay, file: str, words: str) -> N
     assert "Traceback" not in (state / "session.log").read_text()
 
 
+def test_a_bus_that_cannot_begin_is_had_as_soon_as_it_can(relay: Relay) -> None:
+    """No session ends because of its bus, and none must be started anew for it."""
+    lock = relay.home / "state" / "broker" / "users.lock"
+    lock.mkdir(parents=True)
+    alice = Puppet(relay, "Alice").wrap()
+    assert "users.lock" in alice.told("until then this agent neither sends nor receives")
+    alice.say("@relay:you hello")
+    alice.hears("users.lock")
+    lock.rmdir()
+    wait_until(lambda: any("connected to" in e["status"] for e in alice.events("bus")))
+    relay("send", "--wait", "20", "Alice", "welcome")
+    assert ("the person", "welcome") in alice.texts()
+    runs_on_and_ends(alice)
+
+
 def test_a_home_that_cannot_be_used_is_said_before_anything_starts(relay: Relay) -> None:
     (relay.home / "state").write_text("in the way")
     done = relay("wrap", "touch", relay.home / "started", check=False)
