@@ -15,7 +15,6 @@ import contextlib
 import logging
 import random
 import secrets
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -23,6 +22,7 @@ from typing import TypeVar
 
 from relay import names
 from relay.bus import broker, claims, presence, topics
+from relay.bus.announcer import Announcer
 from relay.bus.broker import Endpoint
 from relay.bus.claims import Claim, claim_name, contend, is_present
 from relay.bus.credentials import Login, for_endpoint
@@ -57,9 +57,7 @@ SWEEP_EVERY = 15.0
 SEEN_EVERY = 3600.0
 """Seconds between two notes in the ledger that somebody is still there."""
 
-_GOODBYE_SECONDS = 1.0
 _LOGINS = 5
-_CROWD_SECONDS = 3.0  # after connecting: whoever appears so soon may have subscribed too late to hear of us
 
 _log = logging.getLogger(__name__)
 
@@ -107,19 +105,14 @@ class Courier:
         self._on_outcome = on_outcome
         self._on_status = on_status
         self._on_fault = on_fault
-        self._session = secrets.token_hex(8)
-        self._boot = ""  # of the present connection
-        self._connections = 0
-        self._held = False  # whether other homes have ever let us have the name
         self._roster = Roster()
         self._ledger = Ledger(home.ledger)
+        self._announcer = Announcer(self.team, self.name, self._ledger.origin, self._roster, self.channels)
         self._publisher: Publisher | None = None
         self._substitutes: Substitutes | None = None
         self._receipts = asyncio.Event()
-        self._reannounce = asyncio.Event()
         self._seen: dict[str, float] = {}  # when the ledger last heard of whom
         self._last_status = ""
-        self._crowd_until = 0.0  # seconds of the loop's clock
         self._ledger.registry.register(self.team, self.name)
 
     async def run(self) -> None:
@@ -223,13 +216,13 @@ class Courier:
     def join(self, channel: str) -> bool:
         """Hear `channel` (`#ops`) from now on, and have the team know; False if so before."""
         joined = self._ledger.channels.join(self.team, channel, self.name)
-        self._reannounce.set()
+        self._announcer.again()
         return joined
 
     def leave(self, channel: str) -> None:
         """Hear `channel` no longer, and have the team know; NotAMember if this agent is not in it."""
         self._ledger.channels.leave(self.team, channel, self.name)
-        self._reannounce.set()
+        self._announcer.again()
 
     def channels(self) -> list[str]:
         """The channels that this agent is in, sorted."""
@@ -298,7 +291,7 @@ class Courier:
         async with self._have_name():
             # Another boot than the one announced there: whoever has sent something since must see us appear
             # again, for the mailbox is made only now.
-            self._boot = self._next_boot()
+            self._announcer.connecting()
             transport = await self._log_in(
                 endpoint,
                 Identity(
@@ -306,7 +299,7 @@ class Courier:
                     keep=self._mailbox,
                     user=login.user,
                     password=login.password,
-                    farewell=self._announcement(online=False),
+                    farewell=self._announcer.announcement(online=False),
                 ),
             )
         publisher = Publisher(
@@ -323,15 +316,16 @@ class Courier:
                 # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
                 await transport.subscribe(topics.presence_filter(self.team), 0)
                 self._publisher, self._substitutes = publisher, substitutes
-                self._crowd_until = asyncio.get_running_loop().time() + _CROWD_SECONDS
+                self._announcer.connected()
                 self._status(f"connected to {endpoint.url}")
-                tasks.create_task(self._announce(transport))
+                tasks.create_task(self._announcer.run(transport, self._on_announced))
                 tasks.create_task(self._send_receipts(transport))
                 tasks.create_task(publisher.run())
                 tasks.create_task(substitutes.run())
         finally:
             self._publisher = self._substitutes = None
-            await self._leave(transport)
+            await self._announcer.goodbye(transport)
+            transport.close()
 
     @contextlib.asynccontextmanager
     async def _have_name(self) -> AsyncIterator[None]:
@@ -342,20 +336,16 @@ class Courier:
         if self._external is None:  # the embedded broker has only this home, and that has a lock
             yield
             return
-        self._boot = self._next_boot()
-        claim = Claim(self.name, self._session, _host(), self._held)
-        transport = await self._connect_as(self.name, self._announcement(online=False))
+        self._announcer.connecting()
+        transport = await self._connect_as(self.name, self._announcer.announcement(online=False))
         try:
-            await contend(transport, self.team, claim, self._announcement(online=True)[1])
-            self._held = True
+            await contend(
+                transport, self.team, self._announcer.claim(), self._announcer.announcement(online=True)[1]
+            )
+            self._announcer.held = True
             yield
         finally:
             transport.close()
-
-    def _next_boot(self) -> str:
-        """The id of a connection: in its session, greater than those before (see `Roster.hear`)."""
-        self._connections += 1
-        return f"{self._connections:06x}-{secrets.token_hex(8)}"
 
     def _admit(self, name: str) -> tuple[Endpoint, Login]:
         """Where the broker is, and how `name` logs in there."""
@@ -395,47 +385,9 @@ class Courier:
             else:
                 return transport
 
-    def _announcement(self, *, online: bool) -> tuple[str, bytes]:
-        payload = presence.encode(
-            self.name,
-            self._boot,
-            time.time(),
-            online=online,
-            session=self._session,
-            home=self._ledger.origin,
-            host=_host(),
-            every=presence.interval(self._roster.count()),
-            channels=self.channels(),
-        )
-        return topics.presence(self.team, self.name), payload
-
-    async def _announce(self, transport: Transport) -> None:
-        while True:
-            self._reannounce.clear()
-            await transport.publish(*self._announcement(online=True), retain=True)
-            self._note_seen(self.name, self._ledger.now())
-            self._tell_outcomes()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(presence.interval(self._roster.count())):
-                    await self._reannounce.wait()
-
-    def _note_crowd(self) -> None:
-        """Somebody appeared. If we did so just now, too, say once more that we are here.
-
-        A broker tells who subscribes what it has kept and then what comes; between the two something may slip
-        through, and nobody would know of it before the next announcement.
-        """
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._crowd_until:
-            self._crowd_until = 0.0
-            loop.call_later(_CROWD_SECONDS * random.uniform(1.0, 2.0), self._reannounce.set)
-
-    async def _leave(self, transport: Transport) -> None:
-        """Say goodbye, if the broker still listens, and disconnect; bounded."""
-        with contextlib.suppress(ConnectionLost, TimeoutError):
-            async with asyncio.timeout(_GOODBYE_SECONDS):
-                await transport.publish(*self._announcement(online=False), retain=True)
-        transport.close()
+    def _on_announced(self) -> None:
+        self._note_seen(self.name, self._ledger.now())
+        self._tell_outcomes()
 
     async def _receive(self, transport: Transport) -> None:
         async for inbound in transport.arriving():
@@ -474,8 +426,8 @@ class Courier:
         if heard is None:
             raise ForeignPayload("neither an announcement nor a claim")
         if isinstance(heard, Claim):
-            if names.same(heard.name, self.name) and heard.session != self._session:
-                self._reannounce.set()  # an objection
+            if names.same(heard.name, self.name) and heard.session != self._announcer.session:
+                self._announcer.again()  # an objection
             return
         if names.same(heard.name, self.name):
             self._hear_own_name(heard, retained=inbound.retained)
@@ -492,16 +444,21 @@ class Courier:
             self._tell_outcomes()
             self.drain()
             if not inbound.retained:
-                self._note_crowd()
+                self._announcer.note_crowd()
 
     def _hear_own_name(self, heard: Presence, *, retained: bool) -> None:
-        if heard.boot == self._boot and heard.online:
+        if self._announcer.is_present(heard):
             if not retained:  # what `informed` waits for; the one kept is from before we subscribed
                 self._roster.hear(heard, retained=False)
-        elif self._external is not None and heard.online and not retained and heard.session < self._session:
+        elif (
+            self._external is not None
+            and heard.online
+            and not retained
+            and heard.session < self._announcer.session
+        ):
             raise ConnectionLost(f"another session calls itself {self.name}; claiming the name again.")
         else:
-            self._reannounce.set()  # the will of an earlier connection came late, or the other must give way
+            self._announcer.again()  # the will of an earlier connection came late, or the other must give way
 
     def _note_seen(self, name: str, seen: float) -> None:
         """Keep in the ledger who was here when, to the hour."""
@@ -541,10 +498,6 @@ class Courier:
         except Exception as error:  # noqa: BLE001 (logged with its traceback, told, contained: the bus goes on)
             _log.exception("what the bus brought could not be handled")
             self._on_fault(f"what the bus brought could not be handled ({type(error).__name__}: {error})")
-
-
-def _host() -> str:
-    return socket.gethostname()[: presence.MAX_SHORT]
 
 
 def _first(group: BaseExceptionGroup[RelayError]) -> RelayError:

@@ -42,7 +42,7 @@ def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
 
 def test_who_comes_together_with_others_says_so_twice(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two that subscribe and announce themselves at once, one may miss the other."""
-    monkeypatch.setattr(courier, "_CROWD_SECONDS", 2.0)
+    monkeypatch.setattr(announcer, "CROWD_SECONDS", 2.0)
     heard: Counter[str] = Counter()
 
     class Listening(courier.Courier):
