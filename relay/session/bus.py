@@ -126,11 +126,11 @@ class Bus:
         self.courier = courier
         self._on_change(courier)
 
-    def _tell(self, trouble: str, effect: str = "") -> None:
-        """Tell of trouble, once."""
+    def _tell(self, trouble: str, effect: str) -> None:
+        """Tell of trouble that keeps the session off the bus, and of its effect, once."""
         if trouble != self._trouble:
             self._trouble = trouble
-            self._tell_person(f"{trouble} {effect}".rstrip())
+            self._tell_person(f"{trouble} {effect}")
 
     def _on_status(self, text: str) -> None:
         """The person hears of trouble that lasts, once, and of its end."""
@@ -138,7 +138,9 @@ class Bus:
         if not self.courier.connected:
             asyncio.get_running_loop().call_later(PATIENCE, self._tell_status, text)
         elif not text.startswith(_CONNECTED):  # the ledger does not take what comes: that ends by itself
-            self._tell(text)
+            if text != self._trouble:
+                self._trouble = text
+                self._show(text)
         elif self._trouble:
             self._trouble = ""
             self._show(f"{text}; messages travel again.")
