@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from couriers import Agent, eventually, running
 
-from relay.bus import announcer, broker
+from relay.bus import announcer, broker, courier
 from relay.bus.ledger import Ledger
 from relay.home import Home
 
