@@ -28,6 +28,8 @@ FIRST_RETRY, LAST_RETRY = 3.0, 60.0
 PATIENCE = 1.0
 """Seconds without the broker after which the person hears of it."""
 
+CONNECTING = "connecting"
+
 _CONNECTED = "connected to "  # how the one status of a courier begins that tells of no trouble
 
 _log = logging.getLogger(__name__)
@@ -57,19 +59,26 @@ class Bus:
         self._show = show
         self._journal = journal
         self._sleep = sleep
-        self._trouble = ""  # what the person was told of, until it is over
+        self._told: set[str] = set()  # the troubles that the person was told of, until they are over
+        self._status = CONNECTING  # why there is no connection, or where there is one
         self._retry = FIRST_RETRY
         self.courier: Courier | NoBus
         try:
             self.courier = open(self._on_status)
         except RelayError as error:
             self.courier = NoBus(error)
-            self._trouble = str(error)  # whoever made us tells of it
+            self._status = str(error)
+            self._told.add(str(error))  # by whoever made us
 
     @property
     def problem(self) -> RelayError | None:
         """Why there is no courier."""
         return self.courier.why if isinstance(self.courier, NoBus) else None
+
+    @property
+    def status(self) -> str:
+        """One line: where it is connected to, or why it is not; CONNECTING before either is known."""
+        return self._status if self.courier.connected == self._status.startswith(_CONNECTED) else CONNECTING
 
     async def run(self) -> None:
         """Be on the bus until cancelled."""
@@ -113,6 +122,7 @@ class Bus:
     def _leave(self, error: RelayError) -> None:
         """Be off the bus, and say so."""
         self._use(NoBus(error))
+        self._status = str(error)
         match error:
             case LedgerError():
                 effect = "Messages wait until then."
@@ -127,28 +137,34 @@ class Bus:
         self._on_change(courier)
 
     def _tell(self, trouble: str, effect: str) -> None:
-        """Tell of trouble that keeps the session off the bus, and of its effect, once."""
-        if trouble != self._trouble:
-            self._trouble = trouble
+        """Tell of trouble that keeps the session off the bus, and of its effect, once until it is over."""
+        if trouble not in self._told:
+            self._told.add(trouble)
             self._tell_person(f"{trouble} {effect}")
 
     def _on_status(self, text: str) -> None:
-        """The person hears of trouble that lasts, once, and of its end."""
+        """The person hears of trouble that lasts, of each kind once, and of its end."""
         self._journal.write("bus", status=text)
         if not self.courier.connected:
-            asyncio.get_running_loop().call_later(PATIENCE, self._tell_status, text)
+            self._status = text
+            asyncio.get_running_loop().call_later(PATIENCE, self._tell_status)
         elif not text.startswith(_CONNECTED):  # the ledger does not take what comes: that ends by itself
-            if text != self._trouble:
-                self._trouble = text
-                self._show(text)
-        elif self._trouble:
-            self._trouble = ""
-            self._show(f"{text}; messages travel again.")
+            self._show_once(text)
+        else:
+            self._status = text
+            if self._told:
+                self._told.clear()
+                self._show(f"{text}; messages travel again.")
 
-    def _tell_status(self, text: str) -> None:
-        if not self.courier.connected and not self._trouble:
-            self._trouble = text
-            self._show(text)
+    def _tell_status(self) -> None:
+        """Tell why there is no connection now; what was so before is the past."""
+        if not self.courier.connected and not self._status.startswith(_CONNECTED):
+            self._show_once(self._status)
+
+    def _show_once(self, trouble: str) -> None:
+        if trouble not in self._told:
+            self._told.add(trouble)
+            self._show(trouble)
 
 
 def _fault(error: Exception) -> RelayError:

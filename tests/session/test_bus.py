@@ -15,7 +15,7 @@ from relay.bus.courier import Courier
 from relay.errors import BrokerError, HomeError, LedgerError, NameInUse, RelayError
 from relay.journal import Journal
 from relay.session.absent import NoBus
-from relay.session.bus import FIRST_RETRY, LAST_RETRY, LEDGER_RETRY, NAME_RETRY, Bus
+from relay.session.bus import CONNECTING, FIRST_RETRY, LAST_RETRY, LEDGER_RETRY, NAME_RETRY, Bus
 from session.puppet import Puppet, ps, settings
 from support import Relay, wait_until
 
@@ -121,13 +121,10 @@ def test_a_fault_of_our_own_is_logged_told_and_tried_again(
 
 
 def test_a_courier_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
-    """What was so at the session's start is told by whoever made the bus."""
+    """What was so at the session's start is told by whoever made the bus; further reasons once each."""
     away = BrokerError("no broker.")
     scene = Scene(tmp_path, [None], unopened=[away, away, LedgerError("locked."), away]).play()
-    assert scene.told == [
-        "locked. Messages wait until then.",
-        "no broker. It is tried again; until then this agent neither sends nor receives.",
-    ]
+    assert scene.told == ["locked. Messages wait until then."]
     assert scene.pauses == [3, 6, LEDGER_RETRY, 12]
 
 
@@ -139,6 +136,37 @@ def test_trouble_with_the_ledger_is_told_while_connected(tmp_path: Path) -> None
         scene.opened[0].on_status("connected to mqtt://here")
         assert scene.shown[2:] == ["connected to mqtt://here; messages travel again."]
         assert scene.told == []  # the journal has every status
+
+    scene = Scene(tmp_path, [None])
+    scene.play(then)
+
+
+def test_while_off_the_bus_each_reason_that_lasts_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.session.bus.PATIENCE", 0)
+
+    async def then(bus: Bus) -> None:
+        (line,) = scene.opened
+        assert bus.status == "connected to mqtt://here"
+
+        async def off(*reasons: str) -> None:
+            line.connected = False
+            assert bus.status in {CONNECTING, *scene.shown}
+            for reason in reasons:
+                line.on_status(reason)
+            await asyncio.sleep(0.01)
+            assert bus.status == reasons[-1]
+
+        await off("the connection was lost.", "connection refused.")  # the first did not last
+        await off("the login is refused.")
+        await off("connection refused.")
+        assert scene.shown == ["connection refused.", "the login is refused."]
+        line.connected = True
+        line.on_status("connected to mqtt://here")
+        assert scene.shown.pop() == "connected to mqtt://here; messages travel again."
+        await off("connection refused.")
+        assert scene.shown[2:] == ["connection refused."]
 
     scene = Scene(tmp_path, [None])
     scene.play(then)
