@@ -51,6 +51,9 @@ FIRST_RECONNECT = 0.2
 LAST_RECONNECT = 30.0
 """Seconds between two tries to reach the broker: doubling, with jitter."""
 
+TROUBLE_OVER = 150.0
+"""Seconds without it after which trouble with the ledger is over; whatever waits was tried again by then."""
+
 SWEEP_EVERY = 15.0
 """Seconds between two looks for what has expired; more or less."""
 
@@ -113,6 +116,8 @@ class Courier:
         self._receipts = asyncio.Event()
         self._seen: dict[str, float] = {}  # when the ledger last heard of whom
         self._last_status = ""
+        self._connected = ""  # the status that says so
+        self._troubled = float("-inf")  # when the ledger was last in trouble; seconds, monotonic
         self._ledger.registry.register(self.team, self.name)
 
     async def run(self) -> None:
@@ -164,8 +169,10 @@ class Courier:
                 if self._ledger.inbox.expire(self.team, self.name):
                     self._receipts.set()
                 self._tell_outcomes()
+                if self._publisher is not None and time.monotonic() - self._troubled > TROUBLE_OVER:
+                    self._status(self._connected)
             except LedgerError as error:
-                self._status(str(error))
+                self._trouble(error)
             await asyncio.sleep(SWEEP_EVERY * random.uniform(0.8, 1.2))
 
     def _recover_dead(self) -> None:
@@ -317,7 +324,8 @@ class Courier:
                 await transport.subscribe(topics.presence_filter(self.team), 0)
                 self._publisher, self._substitutes = publisher, substitutes
                 self._announcer.connected()
-                self._status(f"connected to {endpoint.url}")
+                self._connected = f"connected to {endpoint.url}"
+                self._status(self._connected)
                 tasks.create_task(self._announcer.run(transport, self._on_announced))
                 tasks.create_task(self._send_receipts(transport))
                 tasks.create_task(publisher.run())
@@ -407,8 +415,7 @@ class Courier:
                 if self.ignored.bit_count() == 1:  # the 1st, 2nd, 4th, ...: a flood fills no log
                     _log.warning("ignored %d payloads; now one on %r: %s", self.ignored, inbound.topic, why)
             except LedgerError as error:
-                # Its sender gets no receipt and will publish it again.
-                self._status(str(error))
+                self._trouble(error)  # its sender gets no receipt, and will publish it again
 
     def _take(self, item: Parcel | Receipt) -> None:
         if isinstance(item, Receipt):
@@ -484,6 +491,10 @@ class Courier:
     def _tell_outcomes(self) -> None:
         for message in self._ledger.outbox.outcomes(self.team, self.name):
             self._call(self._on_outcome, message)
+
+    def _trouble(self, error: LedgerError) -> None:
+        self._troubled = time.monotonic()
+        self._status(str(error))
 
     def _status(self, text: str) -> None:
         """Tell the person, but not the same again and again."""

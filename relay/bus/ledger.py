@@ -189,15 +189,17 @@ class Ledger:
             db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (detail, message.id))
         return again
 
-    def drop(self, id: str) -> Message:
+    def drop(self, id: str, *, by: str = "the person") -> Message:
         """Give up message `id`: what waits will not be typed, what is settled is no longer listed.
+
+        by: who does, for whoever reads of it.
 
         Returns it as it was. One that the broker or another home has may still be typed there, and its state
         then says so. LedgerError, and nothing is changed, when it is being typed.
         """
         with self._db.transaction() as db:
             message = self.find(id).message
-            detail = "dropped by the person"
+            detail = f"dropped by {by}"
             if message.state.final or _read_here(message):
                 for table in ("outbox", "inbox"):
                     db.execute(f"UPDATE {table} SET hidden = 1 WHERE id = ?", (message.id,))

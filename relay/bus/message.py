@@ -15,7 +15,7 @@ class State(StrEnum):
 
     held ─→ queued → sent → stored → injected
     │          │       │       ├→ uncertain   the receiver died between typing and verifying
-    │          │       │       └→ rejected    the receiver's relay could not type it, and said why
+    │          │       │       └→ rejected    it could not be typed, or was dropped there
     └──────────┴───────┴→ expired
     """
 

@@ -19,6 +19,7 @@ from relay.bus.message import State
 from relay.cli.messages import short_id
 from relay.errors import UsageError
 from relay.home import Home
+from relay.session.caller import caller
 from relay.session.directory import have_carried
 from relay.session.guard import own_only, person_only
 
@@ -44,8 +45,9 @@ def run(args: argparse.Namespace) -> int:
             entries = [ledger.find(id) for id in args.ids]
             for entry in entries:
                 own_only(home, "drop", entry.message.sender, entry.team)
+        own = caller(home)
         for entry in entries:
-            ledger.drop(entry.message.id)
+            ledger.drop(entry.message.id, by="the person" if own is None else own.name)
             print(_sentence(entry))
     for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
         have_carried(home, team, sender)  # what stood behind them need not wait for them
