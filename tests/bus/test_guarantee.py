@@ -292,6 +292,8 @@ class Network(RuleBasedStateMachine):
         assert message.state is not State.INJECTED or typed, "it is said to be typed, and is not"
         assert message.state is not State.REJECTED or not typed, "it is said to be rejected, and was typed"
         assert message.state is not State.HELD or fate.seen in {State.HELD, State.QUEUED}
+        if (message.detail or "").startswith("it came again"):
+            fate.excuses.add("forgotten")  # and a copy of it has come since
         if fate.seen in {State.INJECTED, State.REJECTED} and "forgotten" not in fate.excuses:
             assert message.state is fate.seen, "an end has changed"
         if message.state is State.EXPIRED:
