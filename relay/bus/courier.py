@@ -246,6 +246,14 @@ class Courier:
         """What is stored for this agent and not yet being typed, in order; the first `limit`, if given."""
         return self._ledger.inbox.waiting(self.team, self.name, limit)
 
+    def stored(self) -> set[str]:
+        """The ids of what is stored for this agent, being typed or not."""
+        return self._ledger.inbox.stored(self.team, self.name)
+
+    def held(self) -> set[str]:
+        """The ids of this agent's messages that are held."""
+        return set(self._ledger.held(team=self.team, sender=self.name))
+
     def version(self) -> int:
         """A number that changes whenever another process has written into the ledger."""
         return self._ledger.version()

@@ -97,6 +97,15 @@ class Inbox:
             ).fetchall()
         return [message_of(row) for row in rows]
 
+    def stored(self, team: str, name: str) -> set[str]:
+        """The ids of all that is stored for `name`: what waits, and what is being typed."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT id FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored'",
+                (names.key(team), names.key(name)),
+            ).fetchall()
+        return {id for (id,) in rows}
+
     def injecting(self, team: str, name: str, id: str) -> None:
         """Note that typing message `id` into `name` begins; MessageRefused if it waits no more."""
         with self._db.transaction() as db:

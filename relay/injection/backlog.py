@@ -57,6 +57,13 @@ class Backlog:
         """Let `injection`, which was the first of its rank, be that again."""
         self._waiting.insert(bisect_left(self._waiting, _rank(injection), key=_rank), injection)
 
+    def remove(self, id: str) -> Injection | None:
+        """Forget the injection `id`; None if it does not wait."""
+        found = next((each for each in self._waiting if each.id == id), None)
+        if found is not None:
+            self._waiting.remove(found)
+        return found
+
     def clear(self) -> list[Injection]:
         """Forget everything; what waited."""
         waited, self._waiting = self._waiting, []

@@ -43,7 +43,8 @@ class Result(StrEnum):
 
     INJECTED = "injected"  # given to the agent, and seen to arrive
     UNCERTAIN = "uncertain"  # written, in whole or in part, and not verified; never given again by itself
-    REJECTED = "rejected"  # cannot be given, or was withdrawn; nothing was written
+    REJECTED = "rejected"  # cannot be given, or was dropped before; nothing was written
+    WITHDRAWN = "withdrawn"  # there is no reason to give it any more; nothing was written
     UNTYPED = "untyped"  # the session ended first; nothing was written
 
 

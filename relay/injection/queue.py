@@ -105,6 +105,12 @@ class Injector:
         self._waiting.add(injection)
         self._notice()
 
+    def withdraw(self, id: str) -> None:
+        """Give the injection `id` no more (Result.WITHDRAWN), unless its giving has begun."""
+        if injection := self._waiting.remove(id):
+            self._on_outcome(injection, Outcome(Result.WITHDRAWN))
+            self._notice()
+
     def person(self, data: bytes) -> None:
         """Note what the person typed, after it was written to the agent's terminal."""
         self._end_draft()

@@ -49,6 +49,12 @@ class NoBus:
     def waiting(self, limit: int = -1) -> list[Message]:
         return []
 
+    def stored(self) -> NoReturn:
+        raise self.why
+
+    def held(self) -> NoReturn:
+        raise self.why
+
     def version(self) -> int:
         return 0
 

@@ -80,7 +80,7 @@ class Mail:
         self._tell_person = tell_person
         self._clock = clock
         self._chain = Chain()
-        self._receipts = Receipts(tell_agent, tell_held)
+        self._receipts = Receipts(tell_agent, injector.withdraw, tell_held)
         self._told_why = ""  # why messages wait
         self._collecting = False
         self._told_trouble = False  # that the ledger cannot be used
@@ -123,20 +123,34 @@ class Mail:
             self.look()
 
     def look(self) -> None:
-        """Take up what nobody has told of: stored by another process, or while the ledger was in trouble."""
+        """Take up what nobody has told of: stored by another process, or while the ledger was in trouble.
+
+        And give up what is no longer so: a message that was dropped or has expired is not given, and of what
+        was released the agent is not told that it is held.
+        """
         if not self._collecting:
             return
         try:
             self._catch_up()
             version = self._courier.version()
+            due = version != self._version or self._clock() >= self._swept + SWEEP
+            if due:
+                self._give_up()
         except LedgerError as error:
             self._trouble(error)
             return
         except RelayError:
             return  # there is no bus, as the person knows
-        due = version != self._version or self._clock() >= self._swept + SWEEP
         if (due or self._behind) and self._take_up():
             self._version = version
+
+    def _give_up(self) -> None:
+        """Withdraw what there is no reason to give to the agent any more. Raises RelayError."""
+        if self._given:
+            for id in self._given.keys() - self._courier.stored():
+                self._injector.withdraw(id)
+        if self._receipts.holding:
+            self._receipts.still_held(self._courier.held())
 
     def send(
         self,
@@ -169,7 +183,8 @@ class Mail:
             self._messages.append(message)
             self._record("message_sent", message)
             if names.same(message.to, names.PERSON) and message.state is not State.HELD:
-                self._tell_person(f"{message.sender} says to you: {message.body}")
+                where = f"in #{message.channel}" if message.channel else "says to you"
+                self._tell_person(f"{message.sender} {where}: {message.body}")
             self._fire(
                 events.MessageSent(
                     to=message.to,
@@ -181,6 +196,9 @@ class Mail:
                     priority=message.priority.value,
                 )
             )
+        if self._receipts.holding:
+            with suppress(RelayError):  # then as far as is known
+                self._receipts.still_held(self._courier.held())
         self._receipts.sent(sent)
         return sent
 

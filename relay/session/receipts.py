@@ -11,7 +11,7 @@ receiver is gathered into the next, and a notice counts as deep as the message i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,11 +36,13 @@ class _Notice:
     """One that waits to be given to the agent.
 
     further: of how many more messages it would have told; last: the last of those.
+    held: the receivers (keys) for whom messages are held, if it tells of that.
     """
 
     message: Message
     further: int = 0
     last: Message | None = None
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -52,14 +54,20 @@ class _Watch:
 
 
 class Receipts:
-    """tell_agent: gives the agent a notice. tell_held: tells the person, loudly, that messages are held."""
+    """tell_agent: gives the agent a notice. withdraw: takes one back, by its id, if it still waits.
+    tell_held: tells the person, loudly, that messages are held.
+    """
 
-    def __init__(self, tell_agent: TellAgent, tell_held: Callable[[str], None]) -> None:
+    def __init__(
+        self, tell_agent: TellAgent, withdraw: Callable[[str], None], tell_held: Callable[[str], None]
+    ) -> None:
         self._tell_agent = tell_agent
+        self._withdraw = withdraw
         self._tell_held = tell_held
         self._watches: list[_Watch] = []
         self._notices: dict[str, _Notice] = {}  # by the ids of their injections
-        self._held: set[str] = set()  # the receivers for whom something is held, as far as is known
+        self._held: dict[str, set[str]] = {}  # by receiver: the ids of what is held, as far as is known
+        self._kept: set[str] = set()  # the ids of what was ever held, until its end
 
     async def wait(self, messages: Iterable[Message], seconds: float) -> list[Message]:
         """`messages` as they are once all have come to an end or are held, or after `seconds`."""
@@ -82,10 +90,12 @@ class Receipts:
         for message in messages:
             key = names.key(message.to)
             if message.state is not State.HELD:
-                self._held.discard(key)
-            elif key not in self._held:
-                self._held.add(key)
+                self._free(key)
+                continue
+            if key not in self._held:
                 fresh.append(message)
+            self._held.setdefault(key, set()).add(message.id)
+            self._kept.add(message.id)
         if fresh:
             first = fresh[0]
             shown = ", ".join(message.to for message in fresh[:NAMED])
@@ -93,11 +103,30 @@ class Receipts:
                 shown += f" and {count(len(fresh) - NAMED, 'other')}"
             self._tell_held(
                 f"{first.sender}'s messages to {shown} are held: {first.detail}. `relay release --all` lets "
-                "what is held go on, `relay drop ID` gives a message up; `relay messages` lists them."
+                "what is held go on, `relay drop --held` gives it up; `relay messages --state held` lists it."
             )
             # It needs nothing of the agent, and is no reason to wake it.
             text = f"Your messages to {shown} are held: {first.detail}. The person decides."
-            self._tell(first, text, wakes=False)
+            self._tell(first, text, wakes=False, held=frozenset(names.key(each.to) for each in fresh))
+
+    @property
+    def holding(self) -> bool:
+        """Whether something of the agent's is held, as far as is known."""
+        return bool(self._held)
+
+    def still_held(self, ids: Set[str]) -> None:
+        """Only these of the agent's messages are held now: what was told of others is no longer so."""
+        for key, held in list(self._held.items()):
+            held &= ids
+            if not held:
+                self._free(key)
+
+    def _free(self, key: str) -> None:
+        """Nothing is held for this receiver any more; should something be again, that is told again."""
+        self._held.pop(key, None)
+        for id, notice in list(self._notices.items()):
+            if key in notice.held and not any(each in self._held for each in notice.held):
+                self._withdraw(id)
 
     def settled(self, message: Message) -> None:
         """The state of a message of the agent has changed."""
@@ -106,9 +135,13 @@ class Receipts:
                 watch.messages[message.id] = message
                 watch.changed.set()
         key = names.key(message.to)
-        dropped = message.state is State.EXPIRED and key in self._held  # what was held, as the agent knows
-        if dropped:
-            self._held.discard(key)
+        dropped = message.state is State.EXPIRED and message.id in self._kept  # as the agent knows
+        if message.state.final:
+            self._kept.discard(message.id)
+        if held := self._held.get(key):
+            held.discard(message.id)
+            if not held:
+                self._free(key)
         if message.state is State.EXPIRED and message.channel is not None:
             return  # what an absent member of a channel misses is no reason to wake the sender
         if message.state in {State.REJECTED, State.UNCERTAIN, State.EXPIRED}:
@@ -137,9 +170,9 @@ class Receipts:
             text = f"{many} more of your messages to {last.to} (the last is {last.id}) are {last.state}."
         self._tell(last, text + _reason(last), wakes=False)
 
-    def _tell(self, message: Message, text: str, *, wakes: bool) -> None:
+    def _tell(self, message: Message, text: str, *, wakes: bool, held: frozenset[str] = frozenset()) -> None:
         injection = self._tell_agent(text, wakes=wakes)
-        self._notices[injection.id] = _Notice(message)
+        self._notices[injection.id] = _Notice(message, held=held)
 
 
 def _reason(message: Message) -> str:

@@ -25,6 +25,7 @@ from relay.session.answers import Answers
 from relay.session.caller import agents
 from relay.session.claim import Claim
 from relay.session.control import Answer, Request
+from relay.session.mail import Mail
 from relay.session.setup import Setup
 from relay.session.state import AgentState
 from relay.session.terminals import TerminalClient, Terminals
@@ -53,6 +54,7 @@ class Subject(Protocol):
     journal: Journal
     state: AgentState
     answers: Answers
+    mail: Mail
 
     @property
     def courier(self) -> Courier | NoBus: ...
@@ -167,6 +169,7 @@ class Requests:
 
     async def _on_drain(self, _: Request) -> Answer:
         self._session.courier.drain()
+        self._session.mail.look()
         return {"ok": True}
 
     async def _on_join(self, request: Request) -> Answer:

@@ -119,7 +119,7 @@ def test_a_person_in_a_channel_is_told_what_agents_say_there(relay: Relay) -> No
     alice = Puppet(relay, "Alice").wrap()
     relay("join", "ops")
     alice.say("@relay:#ops the tests pass")
-    alice.told("Alice says to you: the tests pass")
+    alice.told("Alice in #ops: the tests pass")
     (row,) = messages(relay)
     assert (row["to"], row["channel"], row["state"]) == ("you", "ops", "stored")
 
@@ -142,7 +142,7 @@ def test_a_sender_is_not_woken_for_what_an_absent_member_misses() -> None:
         told.append(text)
         return Injection("1", text, "relay", kind="notice", wakes=wakes)
 
-    receipts = Receipts(tell, told.append)
+    receipts = Receipts(tell, told.remove, told.append)
     missed = Message("a", "Alice", "Bob", "hello", 0.0, State.EXPIRED, channel="ops", detail="left out")
     receipts.settled(missed)
     assert told == []

@@ -323,6 +323,43 @@ def test_nothing_is_given_while_there_is_no_bus_and_nothing_twice(home: Path, tm
     at_desk(home, tmp_path, DIALOG, scene)
 
 
+def test_what_is_gone_from_the_ledger_is_not_given_any_more(home: Path, tmp_path: Path) -> None:
+    """Nor is the agent told that something is held once it was released; what is held next is told again."""
+
+    async def scene(desk: Desk) -> None:
+        injector = desk.agent.injector
+        dropped, _, typed = desk.arrive("dropped", "kept", "typed")
+        desk.mail.collect()
+        desk.courier.injecting(typed.id)
+        with Ledger(desk.place.ledger) as ledger:
+            ledger.registry.register("default", "Alice")
+            ledger.drop(dropped.id)
+            desk.mail.look()
+            assert injector.pending == 2
+            desk.mail.look()
+
+            def flood() -> None:
+                desk.mail._chain.given(Limits().depth, begins=True)
+                desk.mail.send("Alice", "answer")
+
+            flood()
+            flood()
+            notices = len(desk.notices)
+            assert notices == 1
+            injector.submit(desk.notices[0])
+            assert injector.pending == 3
+            ledger.outbox.release(ledger.held())
+            flood()
+            assert (injector.pending, len(desk.notices)) == (2, 2)
+            injector.submit(desk.notices[1])
+            ledger.outbox.release(ledger.held())
+            desk.mail.look()
+            assert injector.pending == 2
+        assert desk.carry() == ["kept", "typed"]
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
 def test_an_idle_receiver_is_woken_for_what_appears_in_the_ledger(relay: Relay) -> None:
     """As after a session that was killed between storing a message and giving it to its agent."""
     bob = Puppet(relay, "Bob").wrap()

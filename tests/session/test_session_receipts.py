@@ -25,13 +25,20 @@ class Told:
 
     def __init__(self) -> None:
         self.agent: list[Injection] = []
+        self.withdrawn: list[Injection] = []
         self.person: list[str] = []
-        self.receipts = Receipts(self._tell, self.person.append)
+        self.receipts = Receipts(self._tell, self._withdraw, self.person.append)
 
     def _tell(self, text: str, *, wakes: bool) -> Injection:
         injection = Injection(f"notice {len(self.agent)}", text, "relay", "notice", wakes)
         self.agent.append(injection)
         return injection
+
+    def _withdraw(self, id: str) -> None:
+        """As an injector in which everything waits."""
+        (injection,) = (each for each in self.agent if each.id == id)
+        self.withdrawn.append(injection)
+        self.receipts.given(injection)
 
     def texts(self) -> list[str]:
         return [injection.text for injection in self.agent]
@@ -99,14 +106,15 @@ def test_what_is_held_is_told_once_for_each_receiver_until_one_goes_through() ->
     told = Told()
     held: Callable[[str], Message] = lambda to: message(to, State.HELD, "a storm")  # noqa: E731
     told.receipts.sent([held("Bob")])
-    told.receipts.sent([held("Bob"), held("Carol")])
+    to_carol = held("Carol")
+    told.receipts.sent([held("Bob"), to_carol])
     assert told.texts() == [
         "Your messages to Bob are held: a storm. The person decides.",
         "Your messages to Carol are held: a storm. The person decides.",
     ]
     assert len(told.person) == 2 and "`relay release --all`" in told.person[0]
     assert not any(injection.wakes for injection in told.agent)
-    told.receipts.settled(message("Carol", State.EXPIRED, "dropped by the person"))
+    told.receipts.settled(replace(to_carol, state=State.EXPIRED, detail="dropped by the person"))
     assert told.texts()[2].endswith('is expired. The reason, as reported for Carol: "dropped by the person"')
     assert not told.agent[2].wakes
     told.receipts.sent([held("Carol")])
@@ -115,6 +123,27 @@ def test_what_is_held_is_told_once_for_each_receiver_until_one_goes_through() ->
     assert told.texts()[4:] == [
         "Your messages to Bob, Dan, Eve and 1 other are held: a storm. The person decides."
     ]
+
+
+def test_of_what_was_released_nothing_stale_is_told_and_what_is_held_next_is_told_again() -> None:
+    told = Told()
+    held: Callable[[str], Message] = lambda to: message(to, State.HELD, "a storm")  # noqa: E731
+    to_bob, to_carol, again = held("Bob"), held("Carol"), held("Carol")
+    told.receipts.sent([to_bob, to_carol])
+    told.receipts.sent([again])
+    told.receipts.still_held({to_carol.id, again.id, "another"})
+    assert told.withdrawn == []  # something is still held for Carol
+    told.receipts.still_held({again.id})
+    told.receipts.sent([held("Bob")])
+    assert len(told.person) == 2
+    told.receipts.settled(replace(again, state=State.STORED))
+    assert told.withdrawn == told.agent[:0]  # its second receiver is free, and Bob is held anew
+    told.receipts.still_held(set())
+    assert told.withdrawn == told.agent[:2] and not told.receipts.holding
+    told.receipts.settled(replace(to_bob, state=State.EXPIRED))
+    assert not told.agent[-1].wakes  # the agent knew of it
+    told.receipts.sent([held("Bob")])
+    assert len(told.person) == 3
 
 
 def test_each_step_is_printed_and_a_wait_that_is_over_says_so(relay: Relay) -> None:

@@ -41,7 +41,7 @@ def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released
         "messages to Bob are held: 7 messages led to it since a person last spoke. The person decides."
     )
     alice.told("Alice's messages to Bob are held")
-    assert "`relay release --all`" in alice.told("`relay drop ID`")
+    assert "`relay release --all`" in alice.told("`relay drop --held`")
 
     assert "1 message released" in relay("release", "--all").stdout
     wait_until(lambda: settled(relay, 14), message=alice.log)
