@@ -2,15 +2,20 @@
 
 The state comes from the agent's own hooks and status reports, where it has them, and from what its
 terminal shows: its modes, whose it is now, whether the program sleeps in a read of it, and the rules of the
-agent's profile (`relay agents`) over what is drawn. The rule and the lines that decided are named.
+agent's profile (`relay agents`) over what is drawn. The rule and the lines that decided are named. So is
+whether the agent is on the bus, and what of its messages is held or waits.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
+from relay.bus.ledger import Ledger
+from relay.errors import LedgerError, NoSuchSession
 from relay.home import Home
-from relay.session.directory import call, find
+from relay.names import same
+from relay.session.directory import SessionInfo, call, find, live
 from relay.text import count, one_line, printable_json, visible
 
 
@@ -21,7 +26,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    session = find(Home.from_env(), args.name, args.team)
+    home = Home.from_env()
+    try:
+        session = find(home, args.name, args.team)
+    except NoSuchSession as error:
+        raise NoSuchSession(f"{error}{_waiting(home, args.name, args.team)}") from None
     answer = call(session.socket, {"op": "explain"})
     if args.json:
         print(printable_json(answer, indent=2))
@@ -38,9 +47,43 @@ def run(args: argparse.Namespace) -> int:
     if answer["waiting"]:
         why = f": {visible(answer['obstacle'])}" if answer["obstacle"] else ""
         print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be typed{why}.")
+    _print_mail(session, answer)
     for notice in answer["notices"]:
         print(f"Not shown to you yet: {visible(notice)}")
     return 0
+
+
+def _print_mail(session: SessionInfo, answer: dict[str, Any]) -> None:
+    name = session.name
+    print(f"Bus: {visible(answer['bus']).rstrip('.')}.")
+    if answer["stored"]:
+        print(
+            f"{count(answer['stored'], 'message')} stored for it until it is ready: "
+            f"`relay messages --to {name} --state stored`. `relay drop ID` gives one up, "
+            "`relay retry ID --to NAME` sends it to another."
+        )
+    if answer["held"]:
+        print(
+            f"{count(answer['held'], 'message')} of its own held: "
+            f"`relay messages --from {name} --state held` says why. `relay release --from {name}` lets them "
+            f"go on, `relay drop --held --from {name}` gives them up."
+        )
+
+
+def _waiting(home: Home, name: str, team: str | None) -> str:
+    """A sentence on what waits for an agent that is absent; empty where that is nothing, or not known."""
+    if not home.ledger.exists() or any(same(session.name, name) for session in live(home, team)):
+        return ""
+    try:
+        with Ledger(home.ledger) as ledger:
+            entries = ledger.messages(team=team, to=name)
+    except LedgerError:
+        return ""
+    waiting = sum(not entry.message.state.final for entry in entries)
+    if not waiting:
+        return ""
+    verb = "waits" if waiting == 1 else "wait"
+    return f" {count(waiting, 'message')} for it {verb}: `relay messages --to {name}`."
 
 
 READS = {"lines": "prints lines", "screen": "draws a screen"}

@@ -2,7 +2,8 @@
 
 States: starting, working, ready (it waits for input and may be typed into), prompting (it asks a person
 something), unsafe (it runs what is typed, as a shell does, so that messages wait), stopped (with Ctrl-Z),
-ending (it has ended, and what it said last is still acted on).
+ending (it has ended, and what it said last is still acted on). Beside the state: what it asks, "off the bus"
+when its messages do not travel, and how many of them are held; `relay explain NAME` says why.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 from relay.home import Home
-from relay.session.directory import SessionInfo, live
+from relay.session.directory import CONNECTING, SessionInfo, live
 from relay.text import one_line, printable_json
 
 
@@ -41,7 +42,12 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
         directory = f"~/{Path(session.cwd).relative_to(Path.home())}"
     except ValueError:
         directory = session.cwd
-    state = f"{session.state} ({session.prompt})" if session.prompt else session.state
+    marks = [session.prompt] if session.prompt else []
+    if session.bus not in {"connected", CONNECTING}:
+        marks.append("off the bus")
+    if session.held:
+        marks.append(f"{session.held} held")
+    state = f"{session.state} ({', '.join(marks)})" if marks else session.state
     return (
         session.name,
         session.team,

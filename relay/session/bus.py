@@ -15,6 +15,7 @@ from relay.bus.courier import Courier
 from relay.errors import LedgerError, NameInUse, RelayError
 from relay.journal import Journal
 from relay.session.absent import NoBus
+from relay.session.directory import CONNECTING
 
 LEDGER_RETRY = 3.0
 """Seconds between two tries to open a ledger that could not be used."""
@@ -27,8 +28,6 @@ FIRST_RETRY, LAST_RETRY = 3.0, 60.0
 
 PATIENCE = 1.0
 """Seconds without the broker after which the person hears of it."""
-
-CONNECTING = "connecting"
 
 _CONNECTED = "connected to "  # how the one status of a courier begins that tells of no trouble
 

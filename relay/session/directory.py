@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,21 @@ from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
 from relay.names import key, same, suggest
 
+CONNECTING = "connecting"
+"""What a session says of the bus before it knows better."""
+
 MAX_LINE = 1 << 20
 """Bytes of one control message; a message's body (64 KB) as JSON fits several times."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What a live session says of itself. `since`: when it entered `state`, seconds since the epoch."""
+    """What a live session says of itself.
+
+    since:         when it entered `state`, seconds since the epoch.
+    bus:           "connected", "connecting", or why it is not connected.
+    held, waiting: how many of its messages are held, and how many are stored for it; None: not known.
+    """
 
     name: str
     team: str
@@ -39,12 +47,14 @@ class SessionInfo:
     since: float
     cwd: str
     id: str
+    bus: str
+    held: int | None
+    waiting: int | None
     socket: Path
 
     def public(self) -> dict[str, Any]:
         """The JSON object of `relay ps --json`."""
-        fields = ("name", "team", "agent", "pid", "agent_pid", "state", "prompt", "since", "cwd", "id")
-        return {field: getattr(self, field) for field in fields}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "socket"}
 
 
 def live(home: Home, team: str | None = None, timeout: float = 2.0) -> list[SessionInfo]:

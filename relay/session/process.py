@@ -251,6 +251,10 @@ class Session:
     def courier(self) -> Courier | NoBus:
         return self._bus.courier
 
+    @property
+    def bus_status(self) -> str:
+        return self._bus.status
+
     def _use(self, courier: Courier | NoBus) -> None:
         self.mail.use(courier)
 

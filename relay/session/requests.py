@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from relay import names
 from relay.bus.courier import Courier
 from relay.bus.message import Message, Priority
 from relay.detection.state import PromptKind
-from relay.errors import NotAllowed, UsageError
+from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.hooks.services import Member
 from relay.injection.queue import Injector
@@ -58,6 +58,8 @@ class Subject(Protocol):
 
     @property
     def courier(self) -> Courier | NoBus: ...
+    @property
+    def bus_status(self) -> str: ...
     @property
     def native(self) -> Hooked: ...
     @property
@@ -114,11 +116,15 @@ class Requests:
                 "since": session.state.since,
                 "cwd": str(session.setup.directory),
                 "id": session.id,
+                "bus": "connected" if session.courier.connected else session.bus_status,
+                "held": _known(session.courier.held),
+                "waiting": _known(session.courier.stored),
             }
         }
 
     async def _on_explain(self, _: Request) -> Answer:
-        injector, state = self._session.injector, self._session.state
+        injector, state, courier = self._session.injector, self._session.state, self._session.courier
+        self._session.mail.look()  # so that nothing counts as waiting that is gone
         name = state.look()
         verdict = state.verdict
         return {
@@ -133,6 +139,9 @@ class Requests:
             "waiting": injector.pending,
             "obstacle": injector.obstacle,
             "notices": self._session.terminals.untold,
+            "bus": self._session.bus_status,
+            "held": _known(courier.held),
+            "stored": _known(courier.stored),
         }
 
     async def _on_question(self, _: Request) -> Answer:
@@ -222,6 +231,14 @@ class Requests:
         """The client has given the agent what it was answered."""
         request.connection.settled(Fate.PRINTED)
         return {"ok": True}
+
+
+def _known(ids: Callable[[], set[str]]) -> int | None:
+    """How many messages `ids` finds in the ledger; None where that cannot be read."""
+    try:
+        return len(ids())
+    except RelayError:
+        return None
 
 
 def _channel(request: Request) -> str:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from session.puppet import Puppet, project, ps
+from session.puppet import Puppet, messages, project, ps, settings
 from support import Relay, wait_until
 
 
@@ -126,3 +126,38 @@ def test_events_show_text_of_others_harmlessly(relay: Relay) -> None:
     assert "message_received" in out
     assert not {"\x1b", "\x07", "\u202e"} & set(out)
     assert relay("events", "--name", "Nobody").stdout == ""
+
+
+def test_ps_and_explain_say_who_is_on_the_bus_and_what_waits_or_is_held(relay: Relay) -> None:
+    settings(relay, "runaway_rate = 1\n")
+    bob = Puppet(relay, "Bob").wrap("--ready", "Overwrite it? [y/N] ")
+    alice = Puppet(relay, "Alice").wrap()
+    wait_until(lambda: [row["bus"] for row in ps(relay)] == ["connected"] * 2)
+    assert "Bus: connected to mqtt://127.0.0.1:" in relay("explain", "Alice").stdout
+    alice.say("@relay:Bob one\n@relay:Bob two\n@relay:Bob three")
+    wait_until(lambda: [(row["held"], row["waiting"]) for row in ps(relay)] == [(2, 0), (0, 1)])
+    assert "ready (2 held)" in relay("ps").stdout
+    explained = relay("explain", "Alice").stdout
+    assert "2 messages of its own held: " in explained and "`relay release --from Alice`" in explained
+    explained = relay("explain", "Bob").stdout
+    assert "1 message stored for it until it is ready: `relay messages --to Bob --state stored`" in explained
+    assert "1 text waiting to be typed: " in explained
+    relay("drop", messages(relay, "--state", "stored")[0]["id"])
+    explained = relay("explain", "Bob").stdout
+    assert "stored" not in explained and "waiting" not in explained
+    bob.exit()
+    wait_until(lambda: len(ps(relay)) == 1)
+    done = relay("explain", "Bob", check=False)
+    assert (
+        "no session is called 'Bob'. `relay ps` lists those that run. 2 messages for it wait" in done.stderr
+    )
+    assert "`relay messages --to Bob`" in done.stderr
+    assert "messages" not in relay("explain", "Nobody", check=False).stderr
+
+
+def test_ps_and_explain_say_why_an_agent_is_off_the_bus(relay: Relay) -> None:
+    Puppet(relay, "Alice").wrap(options=("--broker", "mqtt://127.0.0.1:1"))
+    (row,) = wait_until(lambda: [row for row in ps(relay) if row["bus"] != "connecting"])
+    assert "127.0.0.1:1" in row["bus"] and (row["held"], row["waiting"]) == (0, 0)
+    assert "(off the bus)" in relay("ps").stdout
+    assert f"Bus: {row['bus'].rstrip('.')}." in relay("explain", "Alice").stdout
