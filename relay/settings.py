@@ -240,10 +240,10 @@ def _wrong(name: str, value: object) -> str | None:
             return f"in {name}, {error}"
     elif isinstance(default, int):
         if isinstance(value, bool) or not (isinstance(value, int) and 0 <= value <= most):
-            return f"{name} is a whole number, like {default}, and at most {most}, not {value!r}."
+            return f"{name} is a whole number from 0 to {most}, like {default}, not {value!r}."
     elif isinstance(default, float):
         if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value <= most):
-            return f"{name} is a number of seconds, like {default:g}, and at most {most:g}, not {value!r}."
+            return f"{name} is a number of seconds from 0 to {most:g}, like {default:g}, not {value!r}."
     elif not isinstance(value, str):
         return f"{name} is a string, like {default or 'mqtt://host'!r}, not {value!r}."
     elif name == "prefix" and not is_prefix(value):

@@ -28,7 +28,7 @@ def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
     for value in (f"{most}.5", "9e8", "inf", "nan", "-1", "true"):
         taken, (notice,) = settings(tmp_path, f"{name} = {value}")
         assert taken == Settings()
-        assert f"{name} is a number of seconds, like " in notice and f"and at most {most}, not " in notice
+        assert f"{name} is a number of seconds from 0 to {most}, like " in notice
 
 
 def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
 
     assert own("continuations = 0\nteach = 'never'") == (Settings(continuations=0, teach="never"), [])
     for line, said in (
-        ("continuations = 21", "continuations is a whole number, like 3, and at most 20, not 21."),
+        ("continuations = 21", "continuations is a whole number from 0 to 20, like 3, not 21."),
         ("continuations = 1.5", "not 1.5."),
         ("continuations = true", "not True."),
         ("subagents = 'maybe'", "subagents is 'ignore' or 'act', not 'maybe'."),

@@ -255,4 +255,8 @@ class MqttTransport:
                 f"the certificate of the broker at {url} is not accepted ({refused[0]}). It has to be valid "
                 "for that host; for a private authority, name its certificate in SSL_CERT_FILE."
             )
+        if (
+            "during message iteration" in text
+        ):  # aiomqtt's words for a connection that was lost while it listened
+            text = "it closed the connection"
         return f"no connection to the broker at {url} ({text})."

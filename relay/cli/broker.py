@@ -29,6 +29,7 @@ from relay.bus.credentials import Credentials, write_private
 from relay.errors import BrokerError, RelayError
 from relay.home import Home
 from relay.session import guard
+from relay.session.directory import live
 from relay.text import count
 
 _NEXT = {
@@ -108,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 print(json.dumps({"stopped": stopped}))
             else:
-                print("The broker has ended." if stopped else "No broker was running.")
+                again = " Sessions run here: the next one that needs it starts another." if live(home) else ""
+                print(f"The broker has ended.{again}" if stopped else "No broker was running.")
         case "run":
             guard.person_only(home, "broker run", "an agent may not run the broker. The person can.")
             return broker.run(home.ensure(), port=args.port)

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 
+from relay import names
 from relay.bus.ledger import Entry, Ledger
 from relay.bus.message import State
 from relay.cli.messages import short_id
 from relay.errors import UsageError
 from relay.home import Home
+from relay.journal import Journal
 from relay.session.caller import caller
 from relay.session.directory import have_carried
 from relay.session.guard import own_only, person_only
@@ -45,10 +47,13 @@ def run(args: argparse.Namespace) -> int:
             entries = [ledger.find(id) for id in args.ids]
             for entry in entries:
                 own_only(home, "drop", entry.message.sender, entry.team)
-        own = caller(home)
+        own, journal = caller(home), Journal(home.journal, "", names.PERSON)
         for entry in entries:
             ledger.drop(entry.message.id, by="the person" if own is None else own.name)
             print(_sentence(entry))
+            if own is None and not entry.message.state.final:
+                message = entry.message
+                journal.write("dropped", id=message.id, sender=message.sender, to=message.to)
     for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
         have_carried(home, team, sender)  # what stood behind them need not wait for them
     if not entries:

@@ -1,6 +1,7 @@
 """Show the journal: what happened in the sessions of this home.
 
-Directives, messages and their outcomes, injections, notices, faults of handlers, starts and ends. Inside a
+Directives, messages and their outcomes, injections, notices, faults of handlers, starts and ends, and which
+messages you released or dropped (as of `you`). Inside a
 wrapped agent it is what happened in that agent's session.
 """
 

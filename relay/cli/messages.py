@@ -43,7 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="sender", metavar="NAME", help="only those from NAME")
     parser.add_argument("-t", "--team", help="only those of this team (default: RELAY_TEAM, else all teams)")
     parser.add_argument(
-        "--state", choices=[*State], metavar="STATE", help="only those that are held, stored, ..."
+        "--state",
+        choices=[state.value for state in State],
+        metavar="STATE",
+        help="only those that are held, stored, ...",
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
@@ -77,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
         if left_out := len(found) - len(entries):
             print(f"({count(left_out, 'earlier message')} left out; --all shows all.)", file=sys.stderr)
         print("\n".join(_table(entries)))
+    elif args.to or args.sender or args.team or args.state:
+        print("No message matches. `relay messages` lists all.", file=sys.stderr)
     else:
         print("No messages. `relay send NAME TEXT` sends one.", file=sys.stderr)
     return 0

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 
+from relay import names
 from relay.bus.ledger import Entry, Ledger
 from relay.bus.message import State
 from relay.cli.messages import short_id
 from relay.errors import LedgerError, UsageError
 from relay.home import Home
+from relay.journal import Journal
 from relay.session import guard
 from relay.session.directory import have_carried
 from relay.text import count
@@ -38,6 +40,9 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         entries = _held(ledger, args)
         released = ledger.outbox.release(entry.message.id for entry in entries)
+    journal = Journal(home.journal, "", names.PERSON)
+    for message in released:
+        journal.write("released", id=message.id, sender=message.sender, to=message.to)
     carried = True
     for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
         carried = have_carried(home, team, sender) and carried
@@ -52,7 +57,9 @@ def run(args: argparse.Namespace) -> int:
 def _held(ledger: Ledger, args: argparse.Namespace) -> list[Entry]:
     """What the ids or the options choose. Raises UsageError, and LedgerError for what is not held."""
     chosen = bool(args.all or args.sender or args.to)
-    if chosen == bool(args.ids):
+    if chosen and args.ids:
+        raise UsageError("an ID and --all, --from or --to exclude each other: leave out one of them.")
+    if not chosen and not args.ids:
         raise UsageError("name the messages by their ids, or say --all, --from NAME or --to NAME.")
     if chosen:
         return ledger.lookup(ledger.held(team=args.team, sender=args.sender, to=args.to))

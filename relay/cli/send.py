@@ -91,7 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="wait until the receiver got it, and print each step; exit code 1 if it did not within SECONDS",
     )
     parser.add_argument("--json", action="store_true", help="print the messages as a JSON list")
-    parser.add_argument("to", metavar="TO", help="an agent's name, or '*' for everybody")
+    parser.add_argument("to", metavar="TO", help="an agent's name, '#channel', or '*' for everybody")
     parser.add_argument("words", metavar="MESSAGE", nargs="+", help="the text; '-': from standard input")
 
 
@@ -113,22 +113,34 @@ def run(args: argparse.Namespace) -> int:
                 "messages"
             ]
         else:
-            rows, alone = _send_as_person(home, ledger, args, body, letter)
+            team = names.validate(args.team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
+            rows, alone = _send_as_person(home, ledger, team, args, body, letter)
 
         def tell(row: Row) -> None:
             print(_sentence(row, alone=alone), flush=True)
 
-        steps = tell if args.wait is not None and not args.json else None
+        def tell_step(row: Row) -> None:
+            print(_sentence(row, alone=alone, passing=True), flush=True)
+
+        steps = tell_step if args.wait is not None and not args.json else None
         rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait, steps)
     if args.json:
-        print(printable_json(rows, indent=2))
+        team = team if own is None else own.team
+        print(printable_json([{**row, "team": team} for row in rows], indent=2))
     elif steps is None:
         for row in rows:
             tell(row)
     if args.wait is None:
         return 0
-    if steps is not None and any(not _ended(row) for row in rows):
-        print(f"Not there after {args.wait:g} s. `relay messages` shows what becomes of it.", file=sys.stderr)
+    if steps is not None and (missing := [row for row in rows if not _ended(row)]):
+        for row in missing:
+            if row["state"] == State.QUEUED and not alone:
+                tell(row)
+        who = f": {', '.join(one_line(row['to']) for row in missing)}" if len(rows) > 1 else ""
+        print(
+            f"Not there after {args.wait:g} s{who}. `relay messages` shows what becomes of it.",
+            file=sys.stderr,
+        )
     return 0 if all(map(_arrived, rows)) else 1
 
 
@@ -155,10 +167,9 @@ def _letter(ledger: Ledger, args: argparse.Namespace) -> _Letter:
 
 
 def _send_as_person(
-    home: Home, ledger: Ledger, args: argparse.Namespace, body: str, letter: _Letter
+    home: Home, ledger: Ledger, team: str, args: argparse.Namespace, body: str, letter: _Letter
 ) -> tuple[list[Row], bool]:
     """Commit the message and have a session of the team carry it; whether there was none."""
-    team = names.validate(args.team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
     sender = names.PERSON
     if args.sender is not None and not names.same(args.sender, names.PERSON):
         sender = names.validate(args.sender)
@@ -215,10 +226,13 @@ def _arrived(row: Row) -> bool:
     return state is State.INJECTED or (state is State.STORED and names.same(row["to"], names.PERSON))
 
 
-def _sentence(row: Row, *, alone: bool) -> str:
+def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
+    """What is known of a message. passing: it may well be another in a moment."""
     state = State(row["state"])
+    if state is State.STORED and names.same(row["to"], names.PERSON):
+        return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the person reads it."
     text = f"{short_id(row['id'])} {_SAYS[state].format(to=one_line(row['to']))}"
-    if state is State.QUEUED:
+    if state is State.QUEUED and (alone or not passing):
         text += (
             "; no session of this team runs here, and it travels when one starts"
             if alone

@@ -104,6 +104,20 @@ def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_
     gc.collect()
 
 
+def test_a_connection_that_the_broker_closes_is_said_in_plain_words() -> None:
+    async def scenario() -> None:
+        async with serving(fickle) as endpoint:
+            connection = MqttTransport(endpoint, NOBODY)
+            await connection.connect()
+            with pytest.raises(ConnectionLost, match=r"\(it closed the connection\)\.$"):
+                async for _ in connection.arriving():
+                    pass
+            connection.close()
+
+    asyncio.run(scenario())
+    gc.collect()
+
+
 def test_an_answer_may_come_after_much_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has hundreds of announcements to tell first is late, not dead."""
     monkeypatch.setattr(transport, "PUBLISH_SECONDS", 0.5)

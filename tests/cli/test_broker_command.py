@@ -31,6 +31,12 @@ def test_it_starts_shows_and_stops(relay: Relay) -> None:
     assert status(relay) == nothing
 
 
+def test_stopping_it_under_a_session_says_that_another_is_started(relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Bob", "cat")
+    wait_until(lambda: '"bus": "connected"' in relay("ps", "--json").stdout)
+    assert "the next one that needs it starts another" in relay("broker", "stop").stdout
+
+
 def test_it_runs_in_the_foreground(relay: Relay) -> None:
     with subprocess.Popen([*relay.command, "broker", "run"], env=relay.environment) as process:
         try:

@@ -112,6 +112,13 @@ def test_nothing_is_said_as_such(relay: Relay) -> None:
     assert json.loads(relay("messages", "--json").stdout) == []
 
 
+def test_a_filter_that_nothing_passes_and_a_state_that_is_none_are_said(relay: Relay, ledger: Ledger) -> None:
+    for option in (("--to", "Nobody"), ("--state", "held"), ("--team", "red")):
+        assert "No message matches." in relay("messages", *option).stderr
+    error = relay("messages", "--state", "foo", check=False).stderr
+    assert "'held'" in error and "State" not in error
+
+
 def test_it_follows_what_is_new_and_what_changes(relay: Relay, ledger: Ledger) -> None:
     with (
         ledger,

@@ -10,6 +10,7 @@ import pytest
 
 from relay.bus.ledger import Ledger
 from relay.bus.message import State
+from relay.bus.posting import post
 from relay.home import Home
 from support import Relay, wait_until
 
@@ -62,6 +63,42 @@ def test_waiting_in_vain_fails_and_says_where_the_message_is(absent: Relay) -> N
     done = absent("send", "--wait", "0.1", "Bob", "later", check=False)
     assert done.returncode == 1
     assert "is queued" in done.stdout
+
+
+def test_the_json_of_what_was_sent_has_the_team(absent: Relay) -> None:
+    (row,) = json.loads(absent("send", "--json", "Bob", "hello").stdout)
+    assert row == rows(absent)[0] and row["team"] == "default"
+
+
+def test_waiting_for_several_names_those_that_were_not_reached(bob: Relay, home: Path) -> None:
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
+        ledger.registry.register("default", "Carol")
+    done = bob("send", "--wait", "5", "*", "hello", check=False)
+    assert done.returncode == 1 and "Not there after 5 s: Carol. " in done.stderr
+    said = done.stdout.splitlines()
+    assert [line for line in said if "travels as soon" in line] == (said[-1:] if "queued" in said[-1] else [])
+    assert any("was given to Bob." in line for line in said)
+
+
+def test_of_what_is_for_the_person_it_is_said_where_it_is_read(bob: Relay) -> None:
+    said = bob("send", "--from", "ci", "you", "hi").stdout
+    assert "is in `relay messages --to you`, where the person reads it." in said
+
+
+def test_what_the_person_released_or_dropped_is_in_the_journal(absent: Relay, home: Path) -> None:
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
+        ids = [
+            message.id
+            for _ in range(3)
+            for message in post(ledger, "default", "Alice", "Bob", "hi", depth=51)
+        ]
+    refused = absent("release", "--all", ids[0], check=False)
+    assert "exclude each other" in refused.stderr
+    absent("release", ids[0])
+    absent("drop", ids[1])
+    absent("drop", ids[1])  # no longer listed; nothing is given up
+    events = [json.loads(line) for line in absent("events", "--json", "--name", "you").stdout.splitlines()]
+    assert [(each["event"], each["id"]) for each in events] == [("released", ids[0]), ("dropped", ids[1])]
 
 
 def test_what_was_queued_travels_when_a_session_starts(absent: Relay) -> None:

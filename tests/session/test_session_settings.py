@@ -37,9 +37,9 @@ def test_the_persons_settings_are_taken_and_the_projects_win(relay: Relay) -> No
         (
             '\nidle_seconds = "soon"\n',
             ":2:",
-            "idle_seconds is a number of seconds, like 30, and at most 3600, not 'soon'",
+            "idle_seconds is a number of seconds from 0 to 3600, like 30, not 'soon'",
         ),
-        ("stop_seconds = 9e8\n", ":1:", "stop_seconds is a number of seconds, like 5, and at most 60, not 9"),
+        ("stop_seconds = 9e8\n", ":1:", "stop_seconds is a number of seconds from 0 to 60, like 5, not 9"),
         ("prefix = 'ab'\n", ":1:", "prefix is one punctuation character"),
         ("inject = 'sometimes'\n", ":1:", "inject is 'auto', 'always' or 'never'"),
     ],
