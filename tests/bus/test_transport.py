@@ -105,13 +105,19 @@ def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_
 
 
 def test_a_connection_that_the_broker_closes_is_said_in_plain_words() -> None:
+    async def leaving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await fickle(reader, writer)
+        await reader.read(1024)
+
     async def scenario() -> None:
-        async with serving(fickle) as endpoint:
+        async with serving(leaving) as endpoint, asyncio.timeout(20):
             connection = MqttTransport(endpoint, NOBODY)
             await connection.connect()
+            subscribing = asyncio.ensure_future(connection.subscribe("a", 0))
             with pytest.raises(ConnectionLost, match=r"\(it closed the connection\)\.$"):
-                async for _ in connection.arriving():
-                    pass
+                await anext(connection.arriving())
+            subscribing.cancel()
+            await asyncio.wait([subscribing])
             connection.close()
 
     asyncio.run(scenario())
