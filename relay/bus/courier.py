@@ -317,31 +317,40 @@ class Courier:
                     farewell=self._announcer.announcement(online=False),
                 ),
             )
-        publisher = Publisher(
-            self._ledger, transport, self.team, self.name, self._roster, mailbox=self._mailbox
-        )
-        substitutes = Substitutes(
-            self._home, self._ledger, self.team, self._connect_as, self._roster, mailbox=self._mailbox
-        )
         try:
-            async with asyncio.TaskGroup() as tasks:
-                # First, so that what comes before the answer to a subscription does not keep it waiting.
-                tasks.create_task(self._receive(transport))
-                await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
-                # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
-                await transport.subscribe(topics.presence_filter(self.team), 0)
-                self._publisher, self._substitutes = publisher, substitutes
-                self._announcer.connected()
-                self._connected = f"connected to {endpoint.url}"
-                self._status(self._connected)
-                tasks.create_task(self._announcer.run(transport, self._on_announced))
-                tasks.create_task(self._send_receipts(transport))
-                tasks.create_task(publisher.run())
-                tasks.create_task(substitutes.run())
+            # In a task of its own: in early releases of Python 3.11 a group that fails leaves its task marked
+            # as being cancelled, and a timeout in it would end it without a word.
+            await asyncio.create_task(self._use(transport, endpoint))
         finally:
             self._publisher = self._substitutes = None
             await self._announcer.goodbye(transport)
             transport.close()
+
+    async def _use(self, transport: Transport, endpoint: Endpoint) -> None:
+        """All that is done on a connection, until it is lost."""
+        async with asyncio.TaskGroup() as tasks:
+            # First, so that what comes before the answer to a subscription does not keep it waiting.
+            tasks.create_task(self._receive(transport))
+            tasks.create_task(self._begin(transport, tasks, endpoint))
+
+    async def _begin(self, transport: Transport, tasks: asyncio.TaskGroup, endpoint: Endpoint) -> None:
+        """Subscribe, and then do among `tasks` all that is done on a connection."""
+        await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
+        # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
+        await transport.subscribe(topics.presence_filter(self.team), 0)
+        self._publisher = Publisher(
+            self._ledger, transport, self.team, self.name, self._roster, mailbox=self._mailbox
+        )
+        self._substitutes = Substitutes(
+            self._home, self._ledger, self.team, self._connect_as, self._roster, mailbox=self._mailbox
+        )
+        self._announcer.connected()
+        self._connected = f"connected to {endpoint.url}"
+        self._status(self._connected)
+        tasks.create_task(self._announcer.run(transport, self._on_announced))
+        tasks.create_task(self._send_receipts(transport))
+        tasks.create_task(self._publisher.run())
+        tasks.create_task(self._substitutes.run())
 
     @contextlib.asynccontextmanager
     async def _have_name(self) -> AsyncIterator[None]:
