@@ -43,7 +43,7 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
     except ValueError:
         directory = session.cwd
     marks = [session.prompt] if session.prompt else []
-    if session.bus not in {"connected", CONNECTING}:
+    if session.bus not in {"", "connected", CONNECTING}:
         marks.append("off the bus")
     if session.held:
         marks.append(f"{session.held} held")

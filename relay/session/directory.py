@@ -33,7 +33,7 @@ class SessionInfo:
     """What a live session says of itself.
 
     since:         when it entered `state`, seconds since the epoch.
-    bus:           "connected", "connecting", or why it is not connected.
+    bus:           "connected", "connecting", or why it is not connected; empty: an older relay.
     held, waiting: how many of its messages are held, and how many are stored for it; None: not known.
     """
 
@@ -47,10 +47,10 @@ class SessionInfo:
     since: float
     cwd: str
     id: str
-    bus: str
-    held: int | None
-    waiting: int | None
     socket: Path
+    bus: str = ""
+    held: int | None = None
+    waiting: int | None = None
 
     def public(self) -> dict[str, Any]:
         """The JSON object of `relay ps --json`."""

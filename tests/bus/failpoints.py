@@ -159,7 +159,7 @@ POINTS = [*STARTING, *SENDING, *RECEIVING, *ALONE]
 READING = {
     *(_REGISTRY + name for name in ("known",)),
     *(_OUTBOX + name for name in ("next_due", "senders_with_mail")),
-    *(_INBOX + name for name in ("waiting", "receipts", "begun")),
+    *(_INBOX + name for name in ("waiting", "stored", "receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
     *(_LEDGER + name for name in ("messages", "lookup", "find", "held", "check", "now", "version", "close")),
 }

@@ -66,7 +66,9 @@ async def client(
 
 def parcel(sender: str, to: str, body: str, sequence: int = 1, *, origin: str = "forged") -> bytes:
     return envelope.encode(
-        Parcel(Message(f"{sender}-{body}", sender, to, body, 1.0), origin, sequence, sequence)
+        Parcel(
+            Message(f"{sender}-{body.replace(' ', '-')}", sender, to, body, 1.0), origin, sequence, sequence
+        )
     )
 
 
