@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clocks import Clock
 
 from relay.bus import broker
+from relay.bus.ledger import Ledger
 from relay.home import Home
 
 
@@ -16,6 +18,17 @@ def home(tmp_path: Path) -> Iterator[Home]:
     found = Home.from_env({"RELAY_HOME": str(tmp_path / "home")}).ensure()
     yield found
     broker.stop(found)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "ledger.db", clock=clock) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

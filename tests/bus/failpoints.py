@@ -17,7 +17,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -193,7 +192,7 @@ def arm(failpoint: Failpoint) -> None:
             for file in failpoint.also:
                 _kill(file)
             os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(60)  # another thread's: the signal is on its way
+            signal.pause()  # in another thread than the first: the signal is on its way
 
     if inspect.iscoroutinefunction(original):
 

@@ -84,7 +84,7 @@ async def held_by(home: Home, session: str, *, answers: bool = True) -> AsyncIte
     async with connected(home, will=announcement(session, online=False)) as transport:
         await transport.subscribe(TOPIC, 1)
         await transport.publish(TOPIC, announcement(session), retain=True)
-        answering = asyncio.create_task(answer(transport) if answers else asyncio.sleep(NEVER))
+        answering = asyncio.create_task(answer(transport) if answers else asyncio.Event().wait())
         try:
             yield
         finally:

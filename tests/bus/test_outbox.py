@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from clocks import Clock
 
 from relay.bus.envelope import Parcel, decode, encode
 from relay.bus.inbox import InboxFull
@@ -21,25 +22,10 @@ from relay.errors import MessageRefused
 TEAM = "default"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
-    with Ledger(tmp_path / "ledger.db", clock=clock) as found:
-        for name in ("Alice", "Bob"):
-            found.registry.register(TEAM, name)
-        yield found
+@pytest.fixture(autouse=True)
+def team(ledger: Ledger) -> None:
+    for name in ("Alice", "Bob"):
+        ledger.registry.register(TEAM, name)
 
 
 @pytest.fixture

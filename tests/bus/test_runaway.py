@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
+from clocks import Clock
 
 from relay import names
 from relay.bus.ledger import Ledger
@@ -17,25 +15,10 @@ from relay.errors import LedgerError
 TEAM = "default"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
-    with Ledger(tmp_path / "ledger.db", clock=clock) as found:
-        for name in ("Alice", "Bob", "Carol"):
-            found.registry.register(TEAM, name)
-        yield found
+@pytest.fixture(autouse=True)
+def team(ledger: Ledger) -> None:
+    for name in ("Alice", "Bob", "Carol"):
+        ledger.registry.register(TEAM, name)
 
 
 def send(ledger: Ledger, body: str, limits: Limits, *, to: str = "Bob", depth: int = 0) -> list[Message]:
