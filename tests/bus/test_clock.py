@@ -39,11 +39,13 @@ def test_another_start_of_the_machine_never_takes_it_back(
     """Its battery was empty: it says 1970, and a minute since it was started."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
+        before = ledger.now()
         ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
     monkeypatch.setattr(time, "time", lambda: 60.0)
     monkeypatch.setattr(clock, "since_boot", lambda: 60.0)
     monkeypatch.setattr(clock, "boot_id", lambda: "another")
     with Ledger(path) as ledger:
+        assert ledger.now() > before - 1
         assert ledger.outbox.expire() == 0
         assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 10)) == 1
 
