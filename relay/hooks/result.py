@@ -8,7 +8,9 @@ from typing import Any, Literal, get_args
 
 from relay.text import one_line
 
-Action = Literal["continue", "inject_context", "deny"]
+Action = Literal["continue", "allow", "modify", "inject_context", "ask", "deny", "halt"]
+"""What a handler or a rule wants, the weakest first: of several the strongest holds (`decide`)."""
+
 Role = Literal["system", "user", "assistant"]
 Level = Literal["info", "warning", "error"]
 
@@ -16,20 +18,27 @@ _ALLOWED = (
     "Return None, a string (text to inject), a dict such as {'inject': TEXT, 'stop': True}, or a HookResult."
 )
 _ALIASES = {"continue": "force_continue"}
+_REASONED = frozenset({"allow", "ask", "deny", "halt"})
 
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """The answer of one handler.
+    """The answer of one handler, or one answer of a rule's command, which may give several.
 
-    action:                 "continue", "inject_context" together with `context_injection`, or "deny", which
-                            stops the tool call of tool_pre or the prompt of prompt_submit.
-    reason:                 why it is denied; the agent reads it.
+    action:                 "continue"        nothing is asked for
+                            "inject_context"  gives `context_injection` to the agent
+                            of tool_pre:      "allow" it, without asking the person; "modify" its input to
+                                              `updated_input`; have the agent "ask" the person; "deny" it
+                            of prompt_submit: "deny" it
+                            "halt"            stops what is under way, and the turn with it
+    reason:                 why it is allowed, asked for, denied or halted; "deny" and "halt" need one.
+    updated_input:          the tool's whole input, in place of what the agent wanted.
     force_continue:         of agent_end: the agent goes on with its turn though no text is injected.
     context_injection:      text for the agent; of agent_end: what it goes on with.
     context_injection_role: the role asked for; what is typed into a terminal always arrives as user input.
     user_message:           text for the person, kept out of the agent's context; with `user_message_level`.
     wake:                   False: the text may wait for the agent's next turn, where its hooks can carry it.
+    suppress_output:        what is injected is not shown to the person (in relay's own displays).
     stop:                   no further handler of this directive or event runs.
     source:                 the handler's name; relay fills it in.
 
@@ -45,6 +54,8 @@ class HookResult:
     wake: bool = True
     reason: str | None = None
     force_continue: bool = False
+    updated_input: Mapping[str, Any] | None = None
+    suppress_output: bool = False
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -61,7 +72,7 @@ class HookResult:
             value = getattr(self, name)
             if not (value is None or isinstance(value, str)):
                 raise ValueError(f"{name} is {_shown(value)}; use a string or None.")
-        for name in ("stop", "wake", "force_continue"):
+        for name in ("stop", "wake", "force_continue", "suppress_output"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name} is {_shown(value)}; use True or False.")
@@ -69,10 +80,14 @@ class HookResult:
             raise ValueError("action 'inject_context' needs the text as context_injection=...")
         if self.action != "inject_context" and self.context_injection is not None:
             raise ValueError("context_injection needs action='inject_context'.")
-        if self.action == "deny" and not (self.reason or "").strip():
-            raise ValueError("action 'deny' needs its reason, for the agent to read: reason='...'.")
-        if self.action != "deny" and self.reason is not None:
-            raise ValueError("reason needs action='deny'.")
+        if self.action in {"deny", "halt"} and not (self.reason or "").strip():
+            raise ValueError(f"action {self.action!r} needs its reason, for the agent to read: reason='...'.")
+        if self.action not in _REASONED and self.reason is not None:
+            raise ValueError("reason needs action='deny', 'ask', 'halt' or 'allow'.")
+        if not (self.updated_input is None or isinstance(self.updated_input, Mapping)):
+            raise ValueError(f"updated_input is {_shown(self.updated_input)}; use a dict or None.")
+        if (self.action == "modify") != (self.updated_input is not None):
+            raise ValueError("action 'modify' and updated_input={...}, the tool's whole input, go together.")
 
     @classmethod
     def inject(cls, text: str, *, source: str = "", stop: bool = False) -> HookResult:
@@ -81,6 +96,16 @@ class HookResult:
             return cls(source=source, stop=stop)
         return cls("inject_context", text, source=source, stop=stop)
 
+
+_REASON = "the reason, for the agent to read, a string"
+_SHORT: dict[str, tuple[Action, str, str]] = {
+    "halt": ("halt", "reason", _REASON),
+    "deny": ("deny", "reason", _REASON),
+    "ask": ("ask", "reason", _REASON),
+    "inject": ("inject_context", "context_injection", "the text to inject, a string"),
+    "modify": ("modify", "updated_input", "the tool's whole input, a dict"),
+}
+"""Short forms, each with the action and the field that it means, and what its value is."""
 
 _FIELDS = tuple(field.name for field in fields(HookResult) if field.name != "source")
 
@@ -102,22 +127,21 @@ def result_of(value: object) -> HookResult:
 
 def _from_mapping(value: Mapping[Any, Any]) -> HookResult:
     given = {_ALIASES.get(key, key): item for key, item in value.items()}
-    unknown = [key for key in given if key not in (*_FIELDS, "inject", "deny")]
+    unknown = [key for key in given if key not in (*_FIELDS, *_SHORT)]
     if unknown:
         raise ValueError(
             f"returned a dict with the key {_shown(unknown[0])}. "
-            f"The keys are inject, deny, {', '.join((*_ALIASES, *_FIELDS))}."
+            f"The keys are {', '.join((*_SHORT, *_ALIASES, *_FIELDS))}."
         )
-    for key, action, field in (("deny", "deny", "reason"), ("inject", "inject_context", "context_injection")):
-        text = given.pop(key, None)
-        if text is None or text == "":
+    for key, (action, field, what) in _SHORT.items():
+        item = given.pop(key, None)
+        if item is None or item in ("", {}):
             continue
-        if not isinstance(text, str):
-            what = "the reason, for the agent to read" if key == "deny" else "the text to inject"
-            raise ValueError(f"returned {key!r}: {_shown(text)}; the value is {what}, a string.")
+        if not isinstance(item, Mapping if key == "modify" else str):
+            raise ValueError(f"returned {key!r}: {_shown(item)}; the value is {what}.")
         if "action" in given:
             raise ValueError(f"returned {key!r} together with the action {_shown(given['action'])}.")
-        given |= {"action": action, field: text}
+        given |= {"action": action, field: item}
     return HookResult(**given)
 
 
@@ -126,10 +150,44 @@ def injected(results: Iterable[HookResult]) -> list[str]:
     return [result.context_injection for result in results if result.context_injection is not None]
 
 
-def denied(results: Iterable[HookResult]) -> str | None:
-    """Why `results` deny what they were asked about, each reason in firing order; None if none does."""
-    reasons = [result.reason for result in results if result.action == "deny" and result.reason]
-    return "\n".join(reasons) or None
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What several results come to.
+
+    action:        the strongest: halt > deny > ask > inject_context > modify > allow > continue.
+    reason:        why, in firing order; where several say so, each with its name before it.
+    allowed:       somebody allowed it, and nothing is against that.
+    updated_input: of the last that modified it; those after it had it before them.
+    """
+
+    action: Action = "continue"
+    reason: str = ""
+    allowed: bool = False
+    updated_input: Mapping[str, Any] | None = None
+
+    @property
+    def refused(self) -> bool:
+        """It must not go on as it is."""
+        return self.action in _REFUSING
+
+
+_REFUSING = frozenset({"ask", "deny", "halt"})
+_STRENGTH: dict[Action, int] = {action: strength for strength, action in enumerate(get_args(Action))}
+
+
+def decide(results: Iterable[HookResult]) -> Decision:
+    """What `results`, in firing order, come to. Texts to inject are given whatever is decided."""
+    every = list(results)
+    actions: list[Action] = [result.action for result in every]
+    action = max(actions, key=_STRENGTH.__getitem__, default="continue")
+    reasons = [(each.source, each.reason) for each in every if each.action == action and each.reason]
+    if len(reasons) == 1:
+        reason = reasons[0][1]
+    else:
+        reason = "\n".join(f"{source}: {why}" if source else why for source, why in reasons)
+    modified = [each.updated_input for each in every if each.updated_input is not None]
+    allowed = action not in _REFUSING and any(each.action == "allow" for each in every)
+    return Decision(action, reason, allowed, modified[-1] if modified else None)
 
 
 def _shown(value: object) -> str:

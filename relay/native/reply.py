@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from relay.native.event import NativeEvent, NativeName
 
-Part = Literal["context", "deny", "allow", "go_on", "notice"]
+Part = Literal["context", "deny", "allow", "ask", "input", "halt", "go_on", "notice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,21 @@ class Reply:
     """What the agent is told.
 
     context: text that the model gets beside what happened.
+    halt:    why the agent stops what it is doing, and its turn; where it cannot be told so, it is denied.
     deny:    why it may not: a tool call, a prompt, a compaction.
+    ask:     why the person is to be asked about a tool call; an agent that cannot be told so is denied it.
     allow:   the person has allowed this tool call in advance: it need not be asked for.
+    input:   the tool's whole input, in place of what the agent wanted.
     go_on:   what the agent goes on with instead of ending its turn.
     notice:  one line that the agent shows to its person.
     """
 
     context: str = ""
+    halt: str | None = None
     deny: str | None = None
+    ask: str | None = None
     allow: bool = False
+    input: Mapping[str, Any] | None = None
     go_on: str | None = None
     notice: str = ""
 
@@ -62,21 +68,27 @@ class Answered:
 
 _CLAUDE: dict[NativeName, frozenset[Part]] = {
     NativeName.SESSION_START: frozenset({"context", "notice"}),
-    NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "notice"}),
-    NativeName.TOOL_PRE: frozenset({"context", "deny", "notice"}),
+    NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "halt", "notice"}),
+    NativeName.TOOL_PRE: frozenset({"context", "deny", "ask", "allow", "input", "halt", "notice"}),
     NativeName.PERMISSION: frozenset({"deny", "allow", "notice"}),
-    NativeName.TOOL_POST: frozenset({"context", "notice"}),
-    NativeName.TOOL_FAILED: frozenset({"context", "notice"}),
-    NativeName.STOP: frozenset({"go_on", "notice"}),
+    NativeName.TOOL_POST: frozenset({"context", "halt", "notice"}),
+    NativeName.TOOL_FAILED: frozenset({"context", "halt", "notice"}),
+    NativeName.STOP: frozenset({"go_on", "halt", "notice"}),
     NativeName.SUBAGENT_START: frozenset({"context"}),
     NativeName.SUBAGENT_STOP: frozenset({"go_on"}),
     NativeName.COMPACT: frozenset({"deny"}),
 }
+_PLAIN: dict[NativeName, frozenset[Part]] = {
+    name: parts - {"ask", "allow", "input", "halt"} if name is not NativeName.PERMISSION else parts
+    for name, parts in _CLAUDE.items()
+}
+"""What those carry that took Claude's protocol over and were not seen to act on the rest of it."""
+
 _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
     {
         "claude": _CLAUDE,
-        "codex": {**_CLAUDE, NativeName.COMPACT: frozenset()},
-        "qwen": {**_CLAUDE, NativeName.SESSION_START: frozenset()},  # its model never sees that context
+        "codex": {**_PLAIN, NativeName.COMPACT: frozenset()},
+        "qwen": {**_PLAIN, NativeName.SESSION_START: frozenset()},  # its model never sees that context
         "gemini": {
             NativeName.SESSION_START: frozenset({"context", "notice"}),
             NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "notice"}),
@@ -96,20 +108,28 @@ def carries(agent: str, name: NativeName) -> frozenset[Part]:
 def render(event: NativeEvent, reply: Reply) -> str:
     """The JSON for the standard output of the agent's hook; "" where there is nothing to say."""
     carried = carries(event.agent, event.name)
+    deny = _refusal(reply, carried)
     answer: dict[str, Any] = {}
     specific: dict[str, Any] = {}
-    if reply.deny is not None and "deny" in carried:
-        why = reply.deny or "It is not allowed here."  # a block without a reason is none
+    if reply.halt is not None and "halt" in carried:
+        answer |= {"continue": False, "stopReason": reply.halt}
+    elif deny is not None and "deny" in carried:
+        why = deny or "It is not allowed here."  # a block without a reason is none
         if event.agent != "gemini" and event.name is NativeName.TOOL_PRE:
             specific |= {"permissionDecision": "deny", "permissionDecisionReason": why}
         elif event.agent != "gemini" and event.name is NativeName.PERMISSION:
             specific |= {"decision": {"behavior": "deny", "message": why}}
         else:
             answer |= {"decision": "deny" if event.agent == "gemini" else "block", "reason": why}
+    elif reply.ask is not None and "ask" in carried:
+        specific |= {"permissionDecision": "ask", "permissionDecisionReason": reply.ask}
     elif reply.allow and "allow" in carried:
-        specific["decision"] = {"behavior": "allow"}
+        tool = event.name is NativeName.TOOL_PRE
+        specific |= {"permissionDecision": "allow"} if tool else {"decision": {"behavior": "allow"}}
     elif reply.go_on is not None and "go_on" in carried:
         answer |= {"decision": "block", "reason": reply.go_on or "Go on."}
+    if reply.input is not None and "input" in carried and deny is None and not answer:
+        specific["updatedInput"] = dict(reply.input)
     if reply.context and "context" in carried and not answer:
         specific["additionalContext"] = reply.context
     if specific:
@@ -117,3 +137,16 @@ def render(event: NativeEvent, reply: Reply) -> str:
     if reply.notice and "notice" in carried:
         answer["systemMessage"] = reply.notice
     return json.dumps(answer) if answer else ""
+
+
+def _refusal(reply: Reply, carried: frozenset[Part]) -> str | None:
+    """Why it is denied: also where the agent cannot be told to stop, to ask, or to change the input."""
+    if reply.deny is not None:
+        return reply.deny
+    if reply.halt is not None and "halt" not in carried:
+        return reply.halt
+    if reply.ask is not None and "ask" not in carried:
+        return f"{reply.ask or 'The person has to be asked.'} (This agent cannot be made to ask the person.)"
+    if reply.input is not None and "input" not in carried:
+        return "Its input has to be changed, which this agent does not allow. Call it as it was asked for."
+    return None

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from relay.detection.evidence import Evidence
 from relay.hooks import events
-from relay.hooks.result import HookResult, denied, injected
+from relay.hooks.result import Decision, HookResult, decide, injected
 from relay.injection.injection import Injection, Kind, Outcome, Result, Role
 from relay.injection.queue import Injector
 from relay.journal import Journal, preview
@@ -261,9 +261,10 @@ class NativeHooks:
             return self._with_context(event, messages=messages)
         self._injector.submitted(event.prompt)
         results = await self._host.ask(events.PromptSubmit(prompt=event.prompt))
-        if reason := denied(results):
+        decision = decide(results)
+        if decision.refused:
             self.turn.end()
-            return self._reply(event, Reply(deny=reason))
+            return self._reply(event, _reply_of(decision))
         self._queue(results)
         return self._with_context(event, messages=messages)
 
@@ -272,10 +273,15 @@ class NativeHooks:
             events.ToolPre(event.tool_name, event.tool_input, event.tool_use_id or None)
         )
         self._queue(results)
-        if reason := denied(results):
-            self._journal.write("denied", tool=event.tool_name, reason=preview(reason))
-            return self._reply(event, Reply(deny=reason))
-        return self._with_context(event)
+        decision = decide(results)
+        if decision.refused:
+            self._journal.write(
+                "denied", tool=event.tool_name, action=decision.action, reason=preview(decision.reason)
+            )
+            return self._reply(event, _reply_of(decision))
+        if decision.allowed:
+            self._journal.write("allowed", tool=event.tool_name, input=preview(str(event.tool_input)))
+        return self._with_context(event, reply=_reply_of(decision))
 
     async def _permission(self, event: NativeEvent) -> Answered:
         """Spare the person what they have allowed in advance. A plan or a question is never such a thing."""
@@ -348,18 +354,21 @@ class NativeHooks:
             if result.context_injection is not None:
                 self._host.give(result.context_injection, result.source, "hook", wakes=result.wake)
 
-    def _with_context(self, event: NativeEvent, *, waiting: bool = True, messages: bool = True) -> Answered:
-        """Answer with the lesson and what is `waiting` for the agent, its `messages` too, where the reply can
-        carry it."""
+    def _with_context(
+        self, event: NativeEvent, *, waiting: bool = True, messages: bool = True, reply: Reply | None = None
+    ) -> Answered:
+        """Answer `reply` with the lesson and what is `waiting` for the agent, its `messages` too, where the
+        reply can carry it."""
+        reply = reply or Reply()
         if "context" not in carries(event.agent, event.name) or event.agent_id:
-            return Answered("")  # a subagent's reply would reach the subagent
+            return self._reply(event, reply)  # a subagent's reply would reach the subagent
         lesson = self.lesson()
         room = ROOM - (len(lesson.encode()) if lesson else 0)
         taken = self._injector.take(room, messages=messages) if waiting else []
         parts = [part for part in (lesson, self._injector.render_native(taken) if taken else None) if part]
         if not parts:
-            return Answered("")
-        answered = self._reply(event, Reply(context="\n\n".join(parts)), taken)
+            return self._reply(event, reply)
+        answered = self._reply(event, replace(reply, context="\n\n".join(parts)), taken)
 
         def settle(fate: Fate) -> None:
             self._lesson_due = self._lesson_due or (lesson is not None and fate is not Fate.PRINTED)
@@ -391,6 +400,19 @@ class NativeHooks:
                 if not one.subagent:
                     self.turn.say(one.text)
             self._host.on_said(said)
+
+
+def _reply_of(decision: Decision) -> Reply:
+    """What the agent is told of `decision`."""
+    match decision.action:
+        case "halt":
+            return Reply(halt=decision.reason)
+        case "deny":
+            return Reply(deny=decision.reason)
+        case "ask":
+            return Reply(ask=decision.reason)
+        case _:
+            return Reply(allow=decision.allowed, input=decision.updated_input)
 
 
 def _sources(results: Sequence[HookResult], texts: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 import pytest
 
-from relay.hooks.result import HookResult, denied, injected, result_of
+from relay.hooks.result import Decision, HookResult, decide, injected, result_of
 
 INJECT = HookResult("inject_context", "text")
 
@@ -38,13 +38,13 @@ def test_short_forms_mean_a_hook_result(returned, meant):
         (["text"], r"returned \['text'\] \(list\)"),
         (
             {"injekt": "text"},
-            r"a dict with the key 'injekt' \(str\)\. The keys are inject, deny, continue, action",
+            r"a dict with the key 'injekt' \(str\)\. The keys are halt, deny, ask, inject, modify, continue",
         ),
         ({"inject": 7}, r"returned 'inject': 7 \(int\); the value is the text"),
         ({"stop": "yes"}, r"stop is 'yes' \(str\); use True or False"),
         (
             {"action": "explode"},
-            r"action is 'explode' \(str\); use one of 'continue', 'inject_context', 'deny'",
+            r"action is 'explode' \(str\); use one of 'continue', 'allow', 'modify', 'inject_context', 'ask', 'deny', 'halt'",
         ),
         ({"action": "inject_context"}, "needs the text as context_injection"),
         ({"context_injection": "text"}, "context_injection needs action='inject_context'"),
@@ -73,6 +73,36 @@ def test_what_several_results_say_together_keeps_their_order():
     """R6: the texts that the handlers of agent_end injected are one list."""
     results = [INJECT, HookResult(), HookResult("deny", reason="first"), HookResult.inject("more")]
     assert injected(results) == ["text", "more"]
-    assert denied(results) == "first"
-    assert denied([*results, HookResult("deny", reason="second")]) == "first\nsecond"
-    assert denied([INJECT]) is None
+
+
+def test_of_several_results_the_strongest_holds():
+    """R24: halt > deny > ask > inject > modify > allow > continue."""
+    weakest_first = [
+        HookResult(),
+        HookResult("allow"),
+        HookResult("modify", updated_input={"command": "ls"}),
+        INJECT,
+        HookResult("ask", reason="sure?"),
+        HookResult("deny", reason="no"),
+        HookResult("halt", reason="stop"),
+    ]
+    for place, strongest in enumerate(weakest_first):
+        assert decide(reversed(weakest_first[: place + 1])).action == strongest.action
+    assert decide([]) == Decision()
+
+
+def test_reasons_stand_in_firing_order_with_who_gives_them():
+    """R25: one reason stands alone."""
+    one, two = (HookResult("deny", reason=f"{name}'s", source=name) for name in ("first", "second"))
+    assert decide([one, HookResult("ask", reason="sure?"), INJECT]).reason == "first's"
+    assert decide([one, two]).reason == "first: first's\nsecond: second's"
+    assert decide([INJECT]).reason == ""
+
+
+def test_allowed_is_what_nothing_is_against():
+    allow = HookResult("allow", reason="known")
+    assert decide([allow, INJECT]).allowed
+    assert not decide([allow, HookResult("ask", reason="sure?")]).allowed
+    assert decide([allow, HookResult("modify", updated_input={"command": "ls"})]).updated_input == {
+        "command": "ls"
+    }
