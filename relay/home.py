@@ -82,6 +82,20 @@ class Home:
         return self.state / "events.jsonl"
 
     @property
+    def audit(self) -> Path:
+        """What was injected into whom: a journal of its own, so that nothing else pushes it out."""
+        return self.state / "audit.jsonl"
+
+    @property
+    def recordings(self) -> Path:
+        return self.state / "recordings"
+
+    @property
+    def disabled_rules(self) -> Path:
+        """The ids of the rules of hooks.json files that the person has switched off."""
+        return self.state / "disabled-rules.json"
+
+    @property
     def trust(self) -> Path:
         return self.state / "trust.json"
 

@@ -101,6 +101,31 @@ class Settings:
         choices=("escalate", "none"),
     )
     escalate_to: str = _setting("", "who is sent what an agent asks, such as 'Lead'; empty: nobody")
+    injection_budget: int = _setting(
+        1000,
+        "tokens (of 4 characters) that hooks may inject in one turn before you are warned; 0: any number",
+        most=1_000_000,
+    )
+    hook_output: str = _setting(
+        "preview",
+        "of what a rule's command prints, and of what is injected, a 'preview' of 500 characters is written "
+        "down, or it in 'full'; secrets are taken out of both",
+        choices=("preview", "full"),
+    )
+    record: str = _setting(
+        "always",
+        "'always': sessions are recorded for `relay replay`; or 'never'",
+        choices=("always", "never"),
+    )
+    record_megabytes: int = _setting(
+        50,
+        "megabytes of one recording, after which it goes on in another file; the last two stay",
+        most=10_000,
+    )
+    record_days: int = _setting(30, "days for which recordings are kept", most=3650)
+    record_total_megabytes: int = _setting(
+        1000, "megabytes of all recordings together; the oldest go first", most=1_000_000
+    )
     allow: tuple[str, ...] = _setting(
         (),
         "tool calls that need not be asked for, such as 'Bash(git status)'; your own file only",

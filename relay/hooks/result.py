@@ -171,6 +171,7 @@ class Decision:
         return self.action in _REFUSING
 
 
+_NOTHING: Action = "continue"
 _REFUSING = frozenset({"ask", "deny", "halt"})
 _STRENGTH: dict[Action, int] = {action: strength for strength, action in enumerate(get_args(Action))}
 
@@ -179,7 +180,7 @@ def decide(results: Iterable[HookResult]) -> Decision:
     """What `results`, in firing order, come to. Texts to inject are given whatever is decided."""
     every = list(results)
     actions: list[Action] = [result.action for result in every]
-    action = max(actions, key=_STRENGTH.__getitem__, default="continue")
+    action = max(actions, key=_STRENGTH.__getitem__) if actions else _NOTHING
     reasons = [(each.source, each.reason) for each in every if each.action == action and each.reason]
     if len(reasons) == 1:
         reason = reasons[0][1]

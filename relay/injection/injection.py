@@ -10,7 +10,7 @@ from relay.bus.message import Priority
 
 Kind = Literal["message", "hook", "closing", "notice"]
 Route = Literal["", "typed", "native"]
-Role = Literal["", "user", "system"]
+Role = Literal["", "user", "system", "assistant"]
 Proof = Literal["", "echo", "screen", "hook", "printed"]
 
 
@@ -27,6 +27,10 @@ class Injection:
     wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next one.
     priority: of a message; everything else is normal.
     channel: the channel to which a message was sent, without its `#`, if it was.
+    event:   of a hook's text: the event at which it was given, such as "PostToolUse"; else "".
+    role:    as whose words it was to be given; a terminal has user input only.
+    place:   of a rule's text: its file and line; else "".
+    quiet:   it is not shown to the person in relay's own displays.
     """
 
     id: str
@@ -36,6 +40,10 @@ class Injection:
     wakes: bool = True
     channel: str | None = None
     priority: Priority = Priority.NORMAL
+    event: str = ""
+    role: Role = ""
+    place: str = ""
+    quiet: bool = False
 
 
 class Result(StrEnum):
