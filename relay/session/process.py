@@ -28,27 +28,23 @@ from pathlib import Path
 from relay import names
 from relay.bus.courier import Courier
 from relay.bus.message import Message, Priority
-from relay.detection.evidence import Evidence, reported
-from relay.directives.directive import Directive
-from relay.directives.grammar import Grammar, unescape
+from relay.detection.evidence import Evidence
+from relay.directives.grammar import Grammar
 from relay.errors import MessageRefused, RelayError
 from relay.home import Home
 from relay.hooks import config_file, events
-from relay.hooks.context import MAX_MESSAGES, MAX_OUTPUT, Context, MemoryService
+from relay.hooks.context import MAX_MESSAGES, Context, MemoryService
 from relay.hooks.problem import Problem
 from relay.hooks.result import HookResult
 from relay.hooks.runner import Runner
 from relay.hooks.services import Member
-from relay.injection import waiting
 from relay.injection.injection import Injection, Kind, Outcome, Result
 from relay.injection.queue import Injector
-from relay.injection.readiness import SCREEN_QUIET, Readiness, Verdict
-from relay.injection.waiting import Wait
+from relay.injection.readiness import Verdict
 from relay.journal import Journal, preview
 from relay.memory.store import MemoryStore
 from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
-from relay.readers.line import Line
 from relay.session import lesson, notification
 from relay.session.absent import NoBus, NoMemory
 from relay.session.answers import Answers
@@ -56,6 +52,7 @@ from relay.session.attention import Alert, Attention, NoAlert
 from relay.session.bus import Bus
 from relay.session.control import ControlServer
 from relay.session.escalation import Escalation
+from relay.session.hearing import Hearing
 from relay.session.limits import limits_of
 from relay.session.mail import Mail
 from relay.session.native import Bridge, NativeHooks
@@ -69,7 +66,6 @@ from relay.session.stopping import FAREWELL, Stopping
 from relay.session.terminals import TerminalClient, Terminals
 from relay.session.turns import Turns
 from relay.session.work import Workers
-from relay.terminal.status import StatusRecords
 from relay.text import count
 
 _log = logging.getLogger(__name__)
@@ -83,14 +79,8 @@ LATE = 0.02
 AFTERTHOUGHT = 10.0
 """Seconds after the person's next prompt in which what the agent said last is still read and acted on."""
 
-ORDERED_WITH = {"broadcast": "relay"}
-"""Namespaces whose directives keep one order: both send messages to the same receivers."""
-
 CONFIG_LOOK = 2.0
 """Seconds between two looks at whether relay.config.py has changed."""
-
-LONG_QUIET = 2.0
-"""Seconds of quiet after which an agent waits for input, where the system does not tell for sure."""
 
 
 def main(started: Started, channel: socket.socket) -> int:
@@ -115,11 +105,10 @@ class Session:
         self._bridge_dir = started.bridge_dir
         self.pty = pty = started.pty
         self._detached = started.options.detached
-        self._forwarder = forwarder = started.forwarder
+        self.forwarder = forwarder = started.forwarder
         self._tasks = asyncio.TaskGroup()
         self.exited: asyncio.Future[int] = self.loop.create_future()
-        self._output_over = asyncio.Event()
-        self._started = asyncio.Event()
+        self.started = asyncio.Event()
         self._idle_since = 0.0
         self._begun = False
         self._look_again: asyncio.TimerHandle | None = None
@@ -145,7 +134,8 @@ class Session:
         if self.reader.unavailable is not None:
             self._notices.append(f"{self.reader.unavailable} Only what the agent prints as lines is read.")
         grammar = Grammar(setup.registry.knows, prefix=setup.prefix, decoration=setup.decoration)
-        self.pump = OutputPump(forwarder, pty, self.reader, grammar, self)
+        self.hearing = Hearing(self)
+        self.pump = OutputPump(forwarder, pty, self.reader, grammar, self.hearing)
         self.terminals = Terminals(forwarder, pty, self.reader, self.workers, claim.name)
         port = SessionPort(forwarder, pty, self.reader, self.pump, self._evidence)
         self.injector = Injector(
@@ -165,7 +155,6 @@ class Session:
             on_change=self._on_state,
         )
         self.answers = Answers(port, self.state.look, self.journal)
-        self._records = StatusRecords()
         self._attention = Attention(
             look=self.state.look,
             fire=self.fire,
@@ -173,11 +162,11 @@ class Session:
             drawn=self.answers.drawn,
             # Only of an agent: a plain program's terminal gets no byte but its own.
             report=forwarder.report if setup.profile.states else lambda report: None,
-            speaks=lambda: self._records.root() is not None,
+            speaks=lambda: self.hearing.records.root() is not None,
             journal=self.journal,
         )
         self._stopping = Stopping(self, forwarder)
-        self._turns = Turns(self, Bridge(started.bridge, started.bridge_note))
+        self.turns = Turns(self, Bridge(started.bridge, started.bridge_note))
         self._home = started.home
         self._broker_url = started.options.broker or setup.settings.broker or None
         self._bus = Bus(
@@ -190,8 +179,6 @@ class Session:
         if self._bus.problem is not None:
             self._notices.append(f"{self._bus.problem} The agent runs on without messages.")
         self._memory = self._open_memory(started.home)
-        self._lines: deque[str] = deque(maxlen=MAX_OUTPUT)
-        self._unheard: deque[str] = deque(maxlen=MAX_OUTPUT)
         self._messages: deque[Message] = deque(maxlen=MAX_MESSAGES)
         self.context = Context(
             agent_id=f"{claim.team}/{claim.name}",
@@ -202,7 +189,7 @@ class Session:
             task=started.options.task or None,
             services=self,
             memory=MemoryService(self._memory, setup.memory),
-            output=self._lines,
+            output=self.hearing.lines,
             messages=self._messages,
         )
         self.mail = Mail(
@@ -211,7 +198,7 @@ class Session:
             self._messages,
             self.journal,
             fire=self.fire,
-            tell_agent=self._notify_agent,
+            tell_agent=self.notify_agent,
             tell_person=self.tell_person,
             tell_held=self._on_held,
         )
@@ -226,7 +213,7 @@ class Session:
             action=self.settings.on_prompt,
             to=self.settings.escalate_to,
             drawn=self.answers.drawn,
-            show=self._forwarder.aside if self.setup.profile.states else lambda data, undo=None: None,
+            show=self.forwarder.aside if self.setup.profile.states else lambda data, undo=None: None,
             title=lambda: "" if screen is None else screen.title,
             notify=lambda title, text: self.workers.spawn(self._notify(title, text), "a notification"),
             send=self._escalate,
@@ -288,7 +275,7 @@ class Session:
     @property
     def native(self) -> NativeHooks:
         """The agent's own hooks."""
-        return self._turns.native
+        return self.turns.native
 
     def lesson(self) -> str:
         """What the agent is told of relay when it joins."""
@@ -304,11 +291,11 @@ class Session:
 
     def _evidence(self) -> tuple[Evidence, ...]:
         """What the agent's hooks and its status reports say of its state."""
-        found = (self._turns.evidence(), reported(self._records.root(), time.monotonic()))
+        found = (self.turns.evidence(), self.hearing.evidence())
         return tuple(one for one in found if one is not None)
 
     def _on_look(self, verdict: Verdict) -> None:
-        self._turns.looked(verdict)
+        self.turns.looked(verdict)
         if self._look_again is not None:
             self._look_again.cancel()
         if verdict.wait is not None:  # time alone may change it, and nobody would tell
@@ -320,7 +307,7 @@ class Session:
 
     def _on_state(self, change: Change) -> None:
         self._attention.changed(change)
-        self._turns.changed(change)
+        self.turns.changed(change)
 
     # Its life.
 
@@ -392,9 +379,9 @@ class Session:
         self.state.look()
         self._attention.close()
         self.pty.hang_up(signal.SIGHUP)
-        self._forwarder.finish()
+        self.forwarder.finish()
         # A slow terminal is waited for, as the agent itself would have, but not by `relay stop`.
-        await asyncio.to_thread(self._forwarder.join, FAREWELL if self._stopping.asked else None)
+        await asyncio.to_thread(self.forwarder.join, FAREWELL if self._stopping.asked else None)
         heard = self.workers.spawn(self._hear_out(), "acting on the agent's last words")
         await asyncio.wait({heard}, timeout=FAREWELL)
         self.injector.close()
@@ -408,7 +395,7 @@ class Session:
 
     async def _hear_out(self) -> None:
         """Read what is left of the agent's output, and act on it."""
-        await self._output_over.wait()
+        await self.hearing.over.wait()
         self.native.close()
         await self.workers.idle()
         if not self._stopping.asked:
@@ -424,120 +411,24 @@ class Session:
         """Seconds in which a session that was asked to stop has ended, unless something is wrong with it."""
         return self._stopping.patience
 
-    # What the pump tells (pump.Listener).
-
-    def on_lines(self, lines: list[Line]) -> None:
-        said = [unescape(line.text, self.setup.prefix) for line in lines]
-        self._lines.extend(said)
-        self._turns.said(said)
-        if self.runner.registry.for_event(events.Output):
-            # A handler that is slower than the agent gets more lines at once, not a longer queue.
-            if not self._unheard:
-                self.workers.queue(events.Output.name, self._tell_output())
-            self._unheard.extend(said)
-
-    async def _tell_output(self) -> None:
-        said = "\n".join(self._unheard)
-        self._unheard.clear()
-        await self._fired(events.Output(said))
-
-    def on_directives(self, directives: list[Directive]) -> None:
-        for directive in directives:
-            kind = ORDERED_WITH.get(directive.namespace, directive.namespace)
-            self.workers.queue(f"@{kind}", self._act_on(directive))
-
-    def on_output(self, data: bytes) -> None:
-        self.state.suspended = False
-        self.injector.output(data)
-        if self._records.feed(data, time.monotonic()):
-            self.state.look()
-
-    def on_typed(self, data: bytes) -> None:
-        self.injector.person(data)
-        # What answers a dialog, such as which session to resume, submits nothing.
-        if (b"\r" in data or b"\n" in data) and self.state.name != Readiness.PROMPTING:
-            self._turns.submitted(by_person=True)
-            self.mail.person_spoke()
-
-    def on_screen_changed(self) -> None:
-        self.terminals.screen_changed()
-
-    def on_end(self) -> None:
-        self._output_over.set()
-
-    def on_lost(self, what: str) -> None:
-        self.journal.write("terminal_lost", what=what)
-        self.terminals.lost(what)
-
-    def on_reader_failed(self, why: str) -> None:
-        self.tell_person(
-            f"reading the agent's output failed ({why}); it runs on, its directives are not seen."
-        )
-
-    def on_quiet(self) -> None:
-        self.state.look()
-
-    def on_detach(self) -> None:
-        self.terminals.detach()
-
-    def on_held(self) -> None:
-        self.terminals.held()
-
-    def on_settled(self) -> None:
-        self.terminals.settled()
-
-    def on_input_over(self) -> None:
-        self.workers.spawn(self.terminals.end_input(self.waits_for_input), "the end of the input")
-
-    def waits_for_input(self) -> bool:
-        """Whether the agent waits for input, as far as that is known; quiet alone is weak evidence."""
-        if self._forwarder.output_pending():
-            return False
-        quiet = time.monotonic() - self.pump.last_output
-        looked = waiting.look(self.pty.foreground())
-        match looked.wait:
-            case Wait.READ:
-                return looked.alone or quiet >= LONG_QUIET
-            case Wait.POLL:
-                return quiet >= SCREEN_QUIET
-            case Wait.UNKNOWN:
-                return quiet >= LONG_QUIET
-            case _:
-                return False
-
     async def _start(self) -> None:
         """Let session_start's handlers have their say before the agent gets answers and mail."""
         try:
-            self._turns.begin()
+            self.turns.begin()
             # What it is told at first is context; hooks carry it with the first prompt.
-            await self._fired(events.SessionStart(), wake=not self.native.bridge.kind)
+            await self.fired(events.SessionStart(), wake=not self.native.bridge.kind)
         finally:
-            self._started.set()
+            self.started.set()
             self.mail.collect()
-
-    async def _act_on(self, directive: Directive) -> None:
-        await self._started.wait()
-        self.journal.write(
-            "directive",
-            namespace=directive.namespace,
-            target=directive.target,
-            body=preview(directive.body),
-        )
-        outcome = await self.runner.dispatch(directive, self.context)
-        for result in outcome.results:
-            self.apply(result, source=f"@{directive.namespace}:{directive.target}")
-        for error in outcome.errors:
-            self.journal.write("directive_failed", namespace=directive.namespace, error=error)
-            self._notify_agent(error)
 
     # Events and results.
 
     def fire(self, event: events.Event) -> None:
         """Have the handlers of `event` called, after those of earlier events of its kind."""
         if self.runner.registry.for_event(event):
-            self.workers.queue(event.name, self._fired(event))
+            self.workers.queue(event.name, self.fired(event))
 
-    async def _fired(self, event: events.Event, *, wake: bool = True) -> None:
+    async def fired(self, event: events.Event, *, wake: bool = True) -> None:
         for result in await self.runner.fire(event, self.context):
             self.apply(result if wake else replace(result, wake=False))
 
@@ -575,12 +466,12 @@ class Session:
         self.injector.submit(injection)
         return injection
 
-    def _notify_agent(self, text: str, *, wakes: bool = True) -> Injection:
+    def notify_agent(self, text: str, *, wakes: bool = True) -> Injection:
         return self.give(text, "relay", "notice", wakes=wakes)
 
     def _on_typing(self, injection: Injection) -> None:
         self.mail.typing(injection)
-        self._turns.submitted(by_person=False)
+        self.turns.submitted(by_person=False)
 
     def _on_typed(self, injection: Injection, outcome: Outcome) -> None:
         self.journal.write(

@@ -36,6 +36,12 @@ SETTLED = 0.5
 """Seconds of quiet, with the agent waiting for input, after which it has acted on a closing prompt."""
 
 
+class Waits(Protocol):
+    """Who knows whether the agent waits for input."""
+
+    def waits_for_input(self) -> bool: ...
+
+
 class Subject(Protocol):
     """The session, as far as it takes to stop its agent."""
 
@@ -49,7 +55,8 @@ class Subject(Protocol):
 
     def apply(self, result: HookResult) -> None: ...
     def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection: ...
-    def waits_for_input(self) -> bool: ...
+    @property
+    def hearing(self) -> Waits: ...
 
 
 class Stopping:
@@ -118,5 +125,5 @@ class Stopping:
             await asyncio.sleep(SETTLED / 5)
             quiet = time.monotonic() - max(session.pump.last_output, began)
             acted = session.pump.offset > offset or waiting.look(session.pty.foreground()).wait is Wait.READ
-            if acted and quiet > SETTLED and session.waits_for_input():
+            if acted and quiet > SETTLED and session.hearing.waits_for_input():
                 return

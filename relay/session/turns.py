@@ -34,6 +34,13 @@ from relay.session.state import AgentState, Change
 from relay.session.work import Workers
 
 
+class Hears(Protocol):
+    """Who acts on what the agent said."""
+
+    def on_lines(self, lines: list[Line]) -> None: ...
+    def on_directives(self, directives: list[Directive]) -> None: ...
+
+
 class Subject(Protocol):
     """The session, as far as the turns of its agent need it."""
 
@@ -47,10 +54,10 @@ class Subject(Protocol):
     workers: Workers
 
     def lesson(self) -> str: ...
+    @property
+    def hearing(self) -> Hears: ...
     def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection: ...
     def tell_person(self, text: str) -> None: ...
-    def on_lines(self, lines: list[Line]) -> None: ...
-    def on_directives(self, directives: list[Directive]) -> None: ...
 
 
 class Turns:
@@ -198,9 +205,9 @@ class Turns:
             lines = [
                 Line(text, now) for text in one.text.split("\n")
             ]  # no other character ends a line of Markdown
-            session.on_lines(lines)
+            session.hearing.on_lines(lines)
             found = [directive for line in lines for directive in grammar.line(line)]
-            session.on_directives([*found, *grammar.turn_end(now)])
+            session.hearing.on_directives([*found, *grammar.turn_end(now)])
 
     async def ask(self, event: events.Event) -> list[HookResult]:
         """Have the handlers of `event` called now; what they tell the person is told."""
