@@ -1,8 +1,8 @@
-"""Recordings of terminals: asciicast version 2, as asciinema and relay write it.
+"""Reads recordings of terminals: asciicast version 2, as asciinema and relay write it.
 
 A header line (a JSON object), then one JSON list `[seconds, kind, data]` a line
 (https://docs.asciinema.org/manual/asciicast/v2/): kind "o" is output, "i" input, "r" a new size "80x24",
-"m" a marker.
+"m" a marker.  Bytes that were not UTF-8 are lone surrogates (PEP 383), which JSON writes as `\udcff`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from relay.errors import RecordingError
 
@@ -39,32 +40,64 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording, whole. command: what was run, "" if the header does not say."""
+    """A recording, whole.
+
+    command, title: what was run, "" if the header does not say.
+    timestamp:  seconds since the epoch at which it began, None if the header does not say.
+    idle_limit: seconds to which a player shortens a pause, None for no such wish.
+    note:       what is wrong with the file's end, which was left out; "" for nothing.
+    """
 
     columns: int
     rows: int
     command: str
     events: tuple[Happening, ...]
+    title: str = ""
+    timestamp: float | None = None
+    idle_limit: float | None = None
+    note: str = ""
 
 
 def read(path: Path) -> Recording:
-    """The recording in the file `path`; RecordingError names the line that is wrong."""
+    """The recording in the file `path`; RecordingError names the line that is wrong.
+
+    A last line that was cut off, as a killed recorder leaves it, is left out; `Recording.note` says so.
+    """
     try:
-        lines = path.read_bytes().decode("utf-8").split("\n")
+        content = path.read_bytes()
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror}. Name an asciicast file.") from None
+    whole, newline, rest = content.rpartition(b"\n")
+    note = ""
+    try:
+        lines = (whole if newline else rest).decode("utf-8").split("\n")
     except UnicodeDecodeError:
         raise _not_a_recording(path, "it is not text") from None
-    columns, rows, command = _header(path, lines[0])
+    header = _header(path, lines[0])
+    if newline and rest.strip():
+        try:
+            json.loads(rest)
+        except ValueError:
+            note = f"{path}:{len(lines) + 1}: the recording is cut off here."
+        else:
+            lines.append(rest.decode("utf-8"))  # whole, but for its line feed
     events: list[Happening] = []
     for number, line in enumerate(lines[1:], start=2):
         if line.strip():
-            last = not any(rest.strip() for rest in lines[number:])
-            events.append(_event(path, number, line, events[-1].time if events else 0.0, last=last))
-    return Recording(columns, rows, command, tuple(events))
+            events.append(_event(path, number, line, events[-1].time if events else 0.0))
+    return Recording(
+        header["width"],
+        header["height"],
+        _text(header.get("command")),
+        tuple(events),
+        title=_text(header.get("title")),
+        timestamp=_number(header.get("timestamp")),
+        idle_limit=_number(header.get("idle_time_limit")),
+        note=note,
+    )
 
 
-def _header(path: Path, line: str) -> tuple[int, int, str]:
+def _header(path: Path, line: str) -> dict[str, Any]:
     try:
         header = json.loads(line)
     except ValueError:
@@ -79,20 +112,27 @@ def _header(path: Path, line: str) -> tuple[int, int, str]:
     columns, rows = header.get("width"), header.get("height")
     if not (isinstance(columns, int) and isinstance(rows, int) and _fits(columns, rows)):
         raise _not_a_recording(path, "its first line has no width and height")
-    command = header.get("command")
-    return columns, rows, command if isinstance(command, str) else ""
+    return header
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _fits(columns: int, rows: int) -> bool:
     return 0 < columns < 1 << 16 and 0 < rows < 1 << 16
 
 
-def _event(path: Path, number: int, line: str, before: float, *, last: bool) -> Happening:
+def _event(path: Path, number: int, line: str, before: float) -> Happening:
     try:
         event = json.loads(line)
     except ValueError:
-        what = "the recording is cut off here" if last else "this line is no JSON list"
-        raise RecordingError(f"{path}:{number}: {what}. Record it again, or remove the line.") from None
+        why = "this line is no JSON list. Record it again, or remove the line."
+        raise RecordingError(f"{path}:{number}: {why}") from None
     match event:
         case [int() | float() as time, str(kind), str(data)] if not isinstance(time, bool):
             happening = Happening(max(float(time), before), kind, data)
