@@ -1,7 +1,8 @@
 """The journal: what happened in the sessions of a home, one JSON object a line.
 
 Every entry has `time` (seconds since the epoch), `event`, `session` and `name`; the rest depends on the
-event.  The file is rotated once (to `events.jsonl.1`) when it exceeds MAX_BYTES.
+event.  When the file exceeds MAX_BYTES it becomes `events.jsonl.1`, and so on for as many generations as are
+kept.
 """
 
 from __future__ import annotations
@@ -22,15 +23,25 @@ PREVIEW = 500
 
 
 class Journal:
-    """Appends entries. A disk that takes none is no reason to stop: `trouble` is told, once each time."""
+    """Appends entries. A disk that takes none is no reason to stop: `trouble` is told, once each time.
+
+    generations: full files that are kept beside the one that is written.
+    """
 
     def __init__(
-        self, path: Path, session: str, name: str, trouble: Callable[[str], None] = lambda text: None
+        self,
+        path: Path,
+        session: str,
+        name: str,
+        trouble: Callable[[str], None] = lambda text: None,
+        *,
+        generations: int = 1,
     ) -> None:
         self.path = path
         self.session = session
         self.name = name
         self._trouble = trouble
+        self._generations = generations
         self._failing = False
         self._torn = False  # the last entry was written in part
 
@@ -64,10 +75,16 @@ class Journal:
             fcntl.flock(fd, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):  # another session is between the same two steps, or was first
                 if self.path.stat().st_ino == os.fstat(fd).st_ino:
-                    self.path.replace(rotated(self.path))
+                    self._rotate()
         finally:
             os.close(fd)
         return os.open(self.path, flags, 0o600)
+
+    def _rotate(self) -> None:
+        for number in range(self._generations - 1, 0, -1):
+            with suppress(FileNotFoundError):
+                rotated(self.path, number).replace(rotated(self.path, number + 1))
+        self.path.replace(rotated(self.path))
 
 
 def preview(text: str) -> str:
@@ -78,10 +95,11 @@ def preview(text: str) -> str:
     return f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"
 
 
-def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries, oldest first, the rotated file's before. A line cut off by a crash is passed over."""
-    for each in (rotated(path), path):
-        yield from read_file(each)
+def read(path: Path, generations: int = 1) -> Iterator[dict[str, Any]]:
+    """The entries, oldest first, the rotated files' before. A line cut off by a crash is passed over."""
+    for number in range(generations, 0, -1):
+        yield from read_file(rotated(path, number))
+    yield from read_file(path)
 
 
 def read_file(path: Path) -> Iterator[dict[str, Any]]:
@@ -93,9 +111,9 @@ def read_file(path: Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def rotated(path: Path) -> Path:
-    """Where the entries before those of `path` are."""
-    return path.with_suffix(".jsonl.1")
+def rotated(path: Path, number: int = 1) -> Path:
+    """Where the entries before those of `path` are; `number` counts backwards."""
+    return path.with_suffix(f".jsonl.{number}")
 
 
 def parse(line: str) -> dict[str, Any] | None:

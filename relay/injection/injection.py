@@ -31,6 +31,8 @@ class Injection:
     role:    as whose words it was to be given; a terminal has user input only.
     place:   of a rule's text: its file and line; else "".
     quiet:   it is not shown to the person in relay's own displays.
+    time:    when it was asked for, in seconds since the epoch; 0 where that is of no interest.
+    remark:  what its handler told the person with it; told again, as an error, if it cannot be given.
     """
 
     id: str
@@ -44,6 +46,8 @@ class Injection:
     role: Role = ""
     place: str = ""
     quiet: bool = False
+    time: float = 0.0
+    remark: str = ""
 
 
 class Result(StrEnum):

@@ -23,9 +23,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from relay import names
+from relay.audit import AuditLog
 from relay.bus.courier import Courier
 from relay.bus.message import Message, Priority
 from relay.detection.evidence import Evidence
@@ -35,10 +37,10 @@ from relay.home import Home
 from relay.hooks import config_file, events
 from relay.hooks.context import MAX_MESSAGES, Context, MemoryService
 from relay.hooks.problem import Problem
-from relay.hooks.result import HookResult
+from relay.hooks.result import HookResult, Level
 from relay.hooks.runner import Runner
 from relay.hooks.services import Member
-from relay.injection.injection import Injection, Kind, Outcome, Result
+from relay.injection.injection import Injection, Kind, Outcome, Role
 from relay.injection.queue import Injector
 from relay.injection.readiness import Verdict
 from relay.journal import Journal, preview
@@ -49,6 +51,8 @@ from relay.session import lesson, notification
 from relay.session.absent import NoBus, NoMemory
 from relay.session.answers import Answers
 from relay.session.attention import Alert, Attention, NoAlert
+from relay.session.auditing import Audit
+from relay.session.budget import Budget
 from relay.session.bus import Bus
 from relay.session.control import ControlServer
 from relay.session.escalation import Escalation
@@ -138,6 +142,20 @@ class Session:
         self.pump = OutputPump(forwarder, pty, self.reader, grammar, self.hearing)
         self.terminals = Terminals(forwarder, pty, self.reader, self.workers, claim.name)
         port = SessionPort(forwarder, pty, self.reader, self.pump, self._evidence)
+        self.budget = Budget(self.settings.injection_budget, partial(self.tell_person, level="warning"))
+        self._audit = Audit(
+            self.journal,
+            AuditLog(
+                started.home.audit,
+                self.id,
+                claim.name,
+                claim.team,
+                full=self.settings.hook_output == "full",
+                trouble=self._journal_failed,
+            ),
+            self.budget,
+            self.tell_person,
+        )
         self.injector = Injector(
             port,
             setup.profile,
@@ -430,14 +448,27 @@ class Session:
 
     async def fired(self, event: events.Event, *, wake: bool = True) -> None:
         for result in await self.runner.fire(event, self.context):
-            self.apply(result if wake else replace(result, wake=False))
+            self.apply(result if wake else replace(result, wake=False), event=event.name)
 
-    def apply(self, result: HookResult, source: str = "") -> None:
-        """Do what a handler answered; the agent knows the answer by `source`, else by the handler's name."""
-        if result.context_injection is not None:
-            self.give(result.context_injection, source or result.source, "hook", wakes=result.wake)
+    def apply(self, result: HookResult, source: str = "", *, event: str = "", place: str = "") -> None:
+        """Do what a handler or a rule answered to `event`.
+
+        The agent knows the answer by `source`, else by the handler's name; `place`: a rule's file and line.
+        """
         if result.user_message is not None:
-            self.tell_person(f"{result.source}: {result.user_message}")
+            self.tell_person(result.user_message, level=result.user_message_level, source=result.source)
+        if result.context_injection is not None:
+            self.give(
+                result.context_injection,
+                source or result.source,
+                "hook",
+                wakes=result.wake,
+                event=event,
+                role=result.context_injection_role,
+                place=place,
+                quiet=result.suppress_output,
+                remark=result.user_message or "",
+            )
 
     def _watch_idle(self) -> None:
         """Fire `idle` once for each quiet period."""
@@ -460,9 +491,33 @@ class Session:
 
     # What is typed into the agent.
 
-    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
-        """Queue `text` for the agent."""
-        injection = Injection(id=secrets.token_hex(8), text=text, source=source, kind=kind, wakes=wakes)
+    def give(
+        self,
+        text: str,
+        source: str,
+        kind: Kind,
+        *,
+        wakes: bool = True,
+        event: str = "",
+        role: Role = "",
+        place: str = "",
+        quiet: bool = False,
+        remark: str = "",
+    ) -> Injection:
+        """Queue `text` for the agent; the fields are those of an Injection."""
+        injection = Injection(
+            id=secrets.token_hex(8),
+            text=text,
+            source=source,
+            kind=kind,
+            wakes=wakes,
+            event=event,
+            role=role,
+            place=place,
+            quiet=quiet,
+            time=time.time(),
+            remark=remark,
+        )
         self.injector.submit(injection)
         return injection
 
@@ -474,29 +529,20 @@ class Session:
         self.turns.submitted(by_person=False)
 
     def _on_typed(self, injection: Injection, outcome: Outcome) -> None:
-        self.journal.write(
-            "injection",
-            id=injection.id,
-            source=injection.source,
-            kind=injection.kind,
-            result=str(outcome.result),
-            detail=outcome.detail,
-            route=outcome.route or None,
-            role=outcome.role or None,
-            verified=outcome.verified or None,
-            size=len(injection.text.encode(errors="replace")),
-        )
+        self._audit.ended(injection, outcome)
         self._stopping.typed(injection)
         self.mail.typed(injection, outcome)
-        if outcome.result is Result.REJECTED and injection.kind != "message":
-            self.tell_person(f"{injection.source}: its text was not given to the agent: {outcome.detail}")
 
     # What the person is told.
 
-    def tell_person(self, text: str) -> None:
-        """Show one line to the person, now if that spoils no screen, and keep it in the journal."""
-        self.journal.write("notice", text=text)
-        self.terminals.tell(text)
+    def tell_person(self, text: str, *, level: Level = "info", source: str = "") -> None:
+        """Show one line to the person, now if that spoils no screen, and keep it in the journal.
+
+        source: the handler or rule whose words they are, with their `level`; relay's own have none.
+        """
+        said = f"{source}: {text}" if source else text
+        self.journal.write("notice", text=said, level=level, source=source or None)
+        self.terminals.tell(said if level == "info" else f"{level}: {said}")
 
     def _on_held(self, text: str) -> None:
         """Messages are held: nobody but the person lets them go on."""
@@ -515,7 +561,7 @@ class Session:
     # What handlers ask for (hooks.Services).
 
     def inject(self, text: str, source: str) -> None:
-        self.give(text, source, "hook")
+        self.give(text, source, "hook", role="system")
 
     async def send(
         self,

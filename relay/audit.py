@@ -1,0 +1,146 @@
+"""The audit: who injected what into which agent, when, from which rule or message, and what became of it.
+
+    Injector ─→ Entry ─→ AuditLog ─ redacted ─→ audit.jsonl, .1, .2 ...      (`relay audit` reads them)
+
+It is a journal of its own, so that nothing busier pushes it out.  An injection has an entry when it is given
+or refused, and a second one where what was uncertain has been seen to arrive after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from relay import journal
+from relay.journal import Journal, preview
+from relay.redact import redact
+
+EVENT = "injection"
+
+GENERATIONS = 9
+"""Full files (relay.journal.MAX_BYTES each) that are kept beside the one that is written."""
+
+MAX_TEXT = 64 * 1024
+"""Characters of a text that are looked at: what is larger was refused for its size, and is shown in part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One injection, and what became of it.
+
+    time:     when that was known, in seconds since the epoch; asked: when it was asked for, 0 if unknown.
+    session, name, team: into whom.
+    id:       of the injection; of a message its own.
+    kind:     message, hook, closing or notice (relay.injection.injection).
+    source:   the sender of a message, or the handler or rule.
+    hook_event, place: of a hook: the event, and the file and line of a rule.
+    channel:  of a message.
+    injection_size: bytes of UTF-8. tokens: about how many.
+    injection_role, delivered_role: as whose words it was to be given, and was.
+    route, result, detail, verified: relay.injection.injection.Outcome.
+    over_budget: with it the hooks had injected more in this turn than injection_budget.
+    text:     what it said, redacted; None where it is not shown.
+    """
+
+    id: str
+    kind: str
+    source: str
+    time: float = 0.0
+    asked: float = 0.0
+    session: str = ""
+    name: str = ""
+    team: str = ""
+    hook_event: str = ""
+    place: str = ""
+    channel: str = ""
+    injection_size: int = 0
+    tokens: int = 0
+    injection_role: str = ""
+    delivered_role: str = ""
+    route: str = ""
+    result: str = ""
+    detail: str = ""
+    verified: str = ""
+    over_budget: bool = False
+    text: str | None = None
+
+    @property
+    def hook_name(self) -> str:
+        return self.source if self.kind == "hook" else ""
+
+    @property
+    def message_id(self) -> str:
+        return self.id if self.kind == "message" else ""
+
+    @property
+    def sender(self) -> str:
+        return self.source if self.kind == "message" else ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not reach the agent for sure, though somebody wanted it to."""
+        return self.result in {"rejected", "uncertain", "untyped"}
+
+    def public(self) -> dict[str, Any]:
+        """As JSON has it: without what does not apply."""
+        named = {"hook_name": self.hook_name, "message_id": self.message_id, "sender": self.sender}
+        return {key: value for key, value in (asdict(self) | named).items() if value not in ("", None)}
+
+
+class AuditLog:
+    """Appends entries of one session. `full`: whole texts; else previews of them."""
+
+    def __init__(
+        self,
+        path: Path,
+        session: str,
+        name: str,
+        team: str,
+        *,
+        full: bool = False,
+        trouble: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._journal = Journal(path, session, name, trouble, generations=GENERATIONS)
+        self._team = team
+        self._full = full
+
+    def write(self, entry: Entry) -> None:
+        """Append `entry`, its secrets taken out; never raises."""
+        clean = replace(entry, detail=redact(entry.detail), text=self._shown(entry.text), team=self._team)
+        given = clean.public()
+        for key in ("time", "session", "name"):  # the journal's own
+            given.pop(key, None)
+        self._journal.write(EVENT, **given)
+
+    def _shown(self, text: str | None) -> str | None:
+        if text is None:
+            return None
+        if len(text) > MAX_TEXT:
+            text = text[:MAX_TEXT]
+            return f"{redact(text)[: journal.PREVIEW]} [...]"  # its end may be the half of a secret
+        clean = redact(text)
+        return clean if self._full else preview(clean)
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """The entries, oldest first; each injection once, as it ended."""
+    latest: dict[tuple[str, str], Entry] = {}
+    for given in journal.read(path, GENERATIONS):
+        if given.get("event") == EVENT and (entry := _entry(given)) is not None:
+            key = (entry.session, entry.id)
+            latest[key] = entry
+    yield from latest.values()
+
+
+_FIELDS = {field.name: type(field.default) for field in fields(Entry)}
+
+
+def _entry(given: dict[str, Any]) -> Entry | None:
+    """`given` as an Entry; None if it is none that this release wrote."""
+    known = {key: value for key, value in given.items() if key in _FIELDS}
+    try:
+        return Entry(**known)
+    except TypeError:
+        return None
