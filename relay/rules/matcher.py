@@ -1,16 +1,54 @@
-"""Which events a rule is for."""
+"""Which events a rule is for.
+
+    "Bash", "Edit|Write"                   exact names          ─┐ compared with the event's `matched` field
+    "mcp__.*"                              unanchored regex     ─┘
+    {"tool_name": "Bash", "cwd": "/src/*"} every field fits: a glob, or a regex for all of it (`^...$`)
+
+A tool is matched by every name that it has (relay.rules.tools).  Regexes stand in files of the person's, but
+what they are matched with is the agents': a match may take `PATIENCE`, without the interpreter's lock.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from relay.rules.event import RuleEvent
+from relay.rules.event import EventType, RuleEvent
+from relay.rules.tools import aliases
+from relay.text import one_line
+
+if TYPE_CHECKING:
+    import regex
+
+PATIENCE = 0.1
+"""Seconds for one match of a regular expression; those that people mean to write take microseconds."""
+
+LONGEST = 1 << 20
+"""Characters of a text that is compared with a pattern."""
+
+_TOOL = "tool_name"
+_NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*\Z")  # Claude Code's documentation of matchers
+_ALL = ("", "*")
 
 
 class Matcher(Protocol):
     """A compiled matcher; `str()` of it is what stands in the file."""
 
-    def matches(self, event: RuleEvent) -> bool: ...
+    def matches(self, event: RuleEvent) -> bool:
+        """Raises Undecided."""
+        ...
+
+
+class BadMatcher(ValueError):
+    """What is wrong with a matcher, and what to do."""
+
+
+class Undecided(Exception):
+    """A text is too long, or takes too long, to say whether it matches; `str()` of it says which."""
 
 
 class Everything:
@@ -24,3 +62,145 @@ class Everything:
 
 
 EVERYTHING = Everything()
+
+Test = Callable[[str], bool]
+"""Whether a text fits; raises Undecided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of an event fits. path: its key, and the keys within it."""
+
+    path: tuple[str, ...]
+    test: Test
+
+    def matches(self, event: RuleEvent) -> bool:
+        value: Any = event.data
+        for key in self.path:
+            if not isinstance(value, Mapping) or value.get(key) is None:
+                return False
+            value = value[key]
+        text = _text(value)
+        return any(self.test(name) for name in (aliases(text) if self.path == (_TOOL,) else (text,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """All of `fields` fit. written: as it stands in the file."""
+
+    written: str
+    fields: tuple[Field, ...]
+
+    def matches(self, event: RuleEvent) -> bool:
+        return all(field.matches(event) for field in self.fields)
+
+    def __str__(self) -> str:
+        return self.written
+
+
+def matcher(value: object, event: EventType) -> Matcher:
+    """The matcher that stands in a file as `value`. Raises BadMatcher.
+
+    A string for an event that has nothing to match (`EventType.matched`) matches everything, as Claude Code
+    has it.
+    """
+    match value:
+        case None:
+            return EVERYTHING
+        case str():
+            if value in _ALL or not event.matched:
+                return EVERYTHING
+            return Fields(value, (Field((event.matched,), _names(value)),))
+        case dict() if not value:
+            return EVERYTHING
+        case dict():
+            fields = tuple(Field(_path(key, value), _whole(key, each)) for key, each in value.items())
+            return Fields(json.dumps(value, sort_keys=True), fields)
+        case _:
+            raise BadMatcher(
+                f'matcher is {_shown(value)}; write a string, such as "Bash", or an object, such as '
+                '{"tool_name": "Bash"}.'
+            )
+
+
+def _path(key: str, value: Mapping[str, object]) -> tuple[str, ...]:
+    """The path that `key` stands for: `tool_input.command` is the command in the tool's input."""
+    path = tuple(key.split("."))
+    if not all(path):
+        raise BadMatcher(f"matcher has the key {_shown(key)}; write the name of a field, such as tool_name.")
+    return path
+
+
+def _names(text: str) -> Test:
+    """A string matcher: exact names, else a regex for some of the text."""
+    if not _NAMES.match(text):
+        return _searched(text, full=False)
+    names = frozenset(filter(None, (name.strip() for name in re.split("[|,]", text))))
+    if not names:
+        raise BadMatcher(f"matcher {_shown(text)} names nothing, and would never match.")
+    return names.__contains__
+
+
+def _whole(key: str, value: object) -> Test:
+    """A value of an object matcher: all of the text is the value, or fits the glob or the regex."""
+    if isinstance(value, bool | int | float):
+        return _text(value).__eq__
+    if not isinstance(value, str):
+        raise BadMatcher(
+            f"matcher has {_shown(value)} for {_shown(key)}; write a string, a number, true or false."
+        )
+    if len(value) > 1 and value.startswith("^"):
+        if not value.endswith("$"):
+            raise BadMatcher(f"matcher {_shown(value)} begins with ^ as a regular expression; end it with $.")
+        return _searched(value, full=True)
+    if value == "*":
+        return lambda text: True
+    if "*" not in value and "?" not in value:
+        return value.__eq__
+    # Of fnmatch's syntax `*` and `?` alone; its translation needs time in proportion to the text.
+    pattern = re.compile(fnmatch.translate(value.replace("[", "[[]")))
+
+    def fits(text: str) -> bool:
+        return pattern.match(_bounded(text)) is not None
+
+    return fits
+
+
+def _searched(text: str, *, full: bool) -> Test:
+    """A regular expression, for all of a text (where `.` is a newline, too), or for some of it."""
+    import regex  # 3 MB; most rules need none
+
+    try:
+        pattern = regex.compile(text, regex.DOTALL if full else 0)
+    except (regex.error, ValueError, OverflowError, RecursionError) as error:
+        raise BadMatcher(f"matcher {_shown(text)} is no regular expression: {error}.") from None
+
+    def fits(subject: str) -> bool:
+        return _searches(pattern, _bounded(subject), full=full)
+
+    return fits
+
+
+def _searches(pattern: regex.Pattern[str], text: str, *, full: bool) -> bool:
+    search = pattern.fullmatch if full else pattern.search
+    try:
+        return search(text, timeout=PATIENCE, concurrent=True) is not None
+    except TimeoutError:
+        raise Undecided(
+            f"the regular expression {_shown(pattern.pattern)} takes too long; write a simpler one."
+        ) from None
+
+
+def _bounded(text: str) -> str:
+    if len(text) > LONGEST:
+        raise Undecided(f"what is matched has {len(text)} characters, more than are looked at ({LONGEST}).")
+    return text
+
+
+def _text(value: object) -> str:
+    """A value of the payload, as it is compared: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _shown(value: object) -> str:
+    return one_line(ascii(value), 80)

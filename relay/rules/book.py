@@ -1,0 +1,192 @@
+"""The rules that are in force: from which files, in which order, and which of them an event is for.
+
+CONFIG/hooks.json ─┐
+project's, trusted ├─ parse ─→ RuleBook.rules ─ select(event) ─→ the rules to run, in firing order
+--rules FILE       ─┘
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relay.errors import HomeError
+from relay.home import Home
+from relay.hooks.trust import Trust
+from relay.rules.disabled import Disabled
+from relay.rules.event import RuleEvent
+from relay.rules.warning import RuleWarning
+from relay.text import one_line
+
+if TYPE_CHECKING:
+    from relay.rules.rule import Origin, Rule
+
+FILE = "hooks.json"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBook:
+    """The rules of all files together, in firing order; `disabled` are the ids that are switched off."""
+
+    rules: tuple[Rule, ...] = ()
+    warnings: tuple[RuleWarning, ...] = ()
+    disabled: frozenset[str] = frozenset()
+    _told: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    @classmethod
+    def load(cls, home: Home, directory: Path, named: Sequence[Path] = ()) -> RuleBook:
+        """The rules for an agent in `directory`: the person's own, the project's, those of the files `named`.
+
+        The project's file counts only as far as it is trusted. Whatever is wrong is in `warnings`.
+        """
+        book = _Loading(home)
+        own = home.config / FILE
+        if os.path.lexists(own):
+            book.add(own, "user")
+        project = find(directory)
+        named = [path.absolute() for path in named]
+        if project is not None and not any(_same(project, path) for path in (own, *named)):
+            book.add(project, "project")
+        for path in named:
+            book.add(path, "named")
+        return book.done()
+
+    @classmethod
+    def of(cls, home: Home, named: Sequence[Path]) -> RuleBook:
+        """The rules of the files `named`, and no others."""
+        book = _Loading(home)
+        for path in named:
+            book.add(path.absolute(), "named")
+        return book.done()
+
+    def enabled(self, rule: Rule) -> bool:
+        return rule.id not in self.disabled
+
+    def select(self, event: RuleEvent, tell: Callable[[str], None] = _log.warning) -> list[Rule]:
+        """The rules to run for `event`, in firing order; of those that do the same work the first.
+
+        A rule whose matcher cannot decide is among them: one that guards something must not be got around
+        with a long text. `tell` is told of that, once for each rule. Only in such cases does matching take
+        long, up to relay.rules.matcher.PATIENCE for each name of a tool, without the interpreter's lock.
+        """
+        chosen: dict[object, Rule] = {}
+        for rule in self.rules:
+            if rule.event != event.name or not self.enabled(rule) or rule.work in chosen:
+                continue
+            if self._matches(rule, event, tell):
+                chosen[rule.work] = rule
+        return list(chosen.values())
+
+    def _matches(self, rule: Rule, event: RuleEvent, tell: Callable[[str], None]) -> bool:
+        from relay.rules.matcher import Undecided
+
+        try:
+            return rule.matcher.matches(event)
+        except Undecided as error:
+            if rule.id not in self._told:
+                self._told.add(rule.id)
+                tell(f"{rule.place}: {rule.event}: {error} The rule runs, since it may be meant.")
+            return True
+
+    def public(self) -> dict[str, Any]:
+        """`{"rules": [...], "warnings": [TEXT, ...]}`, as JSON has it."""
+        return {
+            "rules": [public(rule) | {"enabled": self.enabled(rule)} for rule in self.rules],
+            "warnings": [str(warning) for warning in self.warnings],
+        }
+
+
+def public(rule: Rule) -> dict[str, Any]:
+    """A rule as JSON has it; `what` is the start of its command or prompt, `timeout` in seconds."""
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "event": rule.event,
+        "type": rule.kind,
+        "shape": rule.shape,
+        "matcher": one_line(str(rule.matcher), 200),
+        "what": one_line(" ".join((rule.command or rule.prompt, *(rule.args or ()))), 200),
+        "timeout": rule.timeout,
+        "async": rule.background,
+        "file": str(rule.path),
+        "line": rule.line,
+        "origin": rule.origin,
+    }
+
+
+def find(directory: Path) -> Path | None:
+    """The nearest hooks.json in `directory` or above it, not above a project's root or the home folder."""
+    for folder in (directory, *directory.parents):
+        if os.path.lexists(folder / FILE):
+            return folder / FILE
+        if os.path.lexists(folder / ".git") or folder == Path.home():
+            return None
+    return None
+
+
+class _Loading:
+    """A book that is being put together."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._rules: list[Rule] = []
+        self._warnings: list[RuleWarning] = []
+        self._seen: list[Path] = []
+
+    def add(self, path: Path, origin: Origin) -> None:
+        """Read `path`, unless that file has been read, or is a project's and not trusted."""
+        from relay.rules.file import LARGEST, parse
+
+        if any(_same(path, each) for each in self._seen):
+            return
+        self._seen.append(path)
+        try:
+            content = _read(path, LARGEST + 1)
+        except OSError as error:
+            self._warn(path, f"cannot be read: {error.strerror}. Make it a file that you can read.")
+            return
+        if origin == "project" and not Trust(self._home).covers(path, content):
+            self._warn(
+                path,
+                "is not trusted, and none of its rules is in force. Read it, then "
+                f"`relay trust {shlex.quote(str(path))}` and `relay hooks reload`.",
+            )
+            return
+        rules, warnings = parse(path, content, origin)
+        self._rules += rules
+        self._warnings += warnings
+
+    def done(self) -> RuleBook:
+        disabled = Disabled(self._home)
+        try:
+            ids = disabled.read()
+        except HomeError as error:
+            ids = frozenset()
+            self._warn(self._home.disabled_rules, str(error))
+        return RuleBook(tuple(self._rules), tuple(self._warnings), ids)
+
+    def _warn(self, path: Path, text: str) -> None:
+        self._warnings.append(RuleWarning(path, text))
+
+
+def _read(path: Path, most: int) -> bytes:
+    """At most `most` bytes of a regular file. Raises OSError for anything else."""
+    descriptor = os.open(
+        path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    )  # a pipe without a writer would wait
+    with open(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is no regular file")
+        return stream.read(most)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)

@@ -1,0 +1,118 @@
+"""JSON whose values know on which line they stand, so that a warning can say where a mistake is."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from json import JSONDecodeError
+from typing import Any
+
+DEPTH = 100
+"""Lists and objects within one another; no file that people write has that many."""
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value, and the line (1-based) that it begins on; the items of a list or an object are nodes, too.
+
+    repeated: keys that stand more than once in an object, where the last counts.
+    """
+
+    value: Any
+    line: int
+    repeated: tuple[str, ...] = ()
+
+    def plain(self) -> Any:
+        """The value without lines."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+
+def parse(text: str) -> Node:
+    """Raises JSONDecodeError, with line and column."""
+    return _Parser(text).document()
+
+
+def _integer(digits: str) -> float:
+    # Python refuses to read very long integers; as a float such a one is infinite, and refused as that.
+    return int(digits) if len(digits) < 400 else float(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer)
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._lines = [match.end() for match in re.finditer("\n", text)]
+
+    def document(self) -> Node:
+        node = self._value(0)
+        if self._peek():
+            raise self._wrong("there is more after the end")
+        return node
+
+    def _value(self, depth: int) -> Node:
+        first = self._peek()
+        line = bisect_right(self._lines, self._at) + 1
+        if first not in "{[" or not first:
+            if not first:
+                raise self._wrong("it ends too early")
+            value, self._at = _DECODER.raw_decode(self._text, self._at)
+            return Node(value, line)
+        if depth == DEPTH:
+            raise self._wrong("lists and objects are nested too deeply")
+        if first == "[":
+            return Node([self._value(depth + 1) for _ in self._items("]")], line)
+        members: dict[str, Node] = {}
+        repeated = []
+        for _ in self._items("}"):
+            key = self._key()
+            if key in members:
+                repeated.append(key)
+            members[key] = self._value(depth + 1)
+        return Node(members, line, tuple(repeated))
+
+    def _items(self, end: str) -> Iterator[None]:
+        """Stands before each item in turn, until after `end`."""
+        self._at += 1
+        if self._peek() == end:
+            self._at += 1
+            return
+        while True:
+            yield
+            mark = self._peek()
+            if mark not in (",", end):
+                raise self._wrong(f"a ',' or '{end}' is missing")
+            self._at += 1
+            if mark == end:
+                return
+            if self._peek() == end:
+                raise self._wrong(f"there is a ',' too many before '{end}'")
+
+    def _key(self) -> str:
+        if self._peek() != '"':
+            raise self._wrong("a name in double quotes is missing")
+        key, self._at = _DECODER.raw_decode(self._text, self._at)
+        if self._peek() != ":":
+            raise self._wrong("a ':' is missing after the name")
+        self._at += 1
+        return str(key)
+
+    def _peek(self) -> str:
+        """The next character that is no space; "" at the end."""
+        space = _SPACE.match(self._text, self._at)
+        self._at = space.end() if space else self._at
+        return self._text[self._at : self._at + 1]
+
+    def _wrong(self, what: str) -> JSONDecodeError:
+        return JSONDecodeError(what, self._text, self._at)
