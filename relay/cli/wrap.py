@@ -10,6 +10,8 @@ Ctrl-] and then d detaches: the agent runs on, and `relay attach NAME` brings it
 
 from __future__ import annotations
 
+import os
+
 from relay.errors import UsageError
 from relay.session import launch
 from relay.session.options import Options
@@ -29,6 +31,7 @@ OPTIONS = {
     "-d": ("detached", "", "run it without a terminal; `relay attach NAME` lends it one"),
     "--broker": ("broker", "URL", "an MQTT broker, mqtt(s)://USER@HOST:PORT (default: the embedded one)"),
     "--config": ("config", "FILE", "read this relay.config.py (it must be trusted)"),
+    "--rules": ("rules", "FILE", "take the rules of this hooks.json, too; may be given several times"),
 }
 LONG = {"--name": "-n", "--team": "-t", "--detach": "-d"}
 
@@ -41,6 +44,7 @@ def quick(argv: list[str]) -> int:
 def parse(argv: list[str]) -> Options:
     """The options before COMMAND; all that follows COMMAND is its own. UsageError if they are wrong."""
     given: dict[str, str] = {}
+    rules: list[str] = []
     detached = False
     rest = list(argv)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -63,10 +67,20 @@ def parse(argv: list[str]) -> Options:
             value = rest.pop(0) if rest else ""
         if not value:
             raise UsageError(f"{flag} needs a {metavar}. Usage: {USAGE}")
-        given[attribute] = value
+        if attribute == "rules":
+            rules.append(_file(flag, value))
+        else:
+            given[attribute] = value
     if not rest:
         raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")
-    return Options(rest, detached=detached, **given)  # type: ignore[arg-type]
+    return Options(rest, detached=detached, rules=tuple(rules), **given)  # type: ignore[arg-type]
+
+
+def _file(flag: str, path: str) -> str:
+    """The whole path of a file that is there: an agent must not run without the rules meant to guard it."""
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file {path!a}. Check the path given to {flag}.")
+    return os.path.abspath(path)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,7 @@ class Options:
         "name",
         "profile",
         "registry",
+        "rules",
         "task",
         "team",
     )
@@ -35,6 +36,7 @@ class Options:
         detached: bool = False,
         broker: str = "",
         config: str = "",
+        rules: tuple[str, ...] = (),
         registry: Registry | None = None,
         memory: MemoryConfig | None = None,
     ) -> None:
@@ -46,5 +48,6 @@ class Options:
         self.detached = detached
         self.broker = broker
         self.config = config
+        self.rules = rules
         self.registry = registry
         self.memory = memory

@@ -17,9 +17,13 @@ from relay.hooks.trust import Trust
 from relay.profile import Profile, fallback
 from relay.profile import for_command as profile_for
 from relay.profile import load as load_profile
+from relay.rules.book import RuleBook
 from relay.session import lesson
 from relay.session.options import Options
 from relay.settings import Settings
+
+RULE_NOTICES = 3
+"""How many lines about files of rules are shown at the start of a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Setup:
     settings: Settings
     profile: Profile
     registry: Registry
+    rules: RuleBook
     memory: MemoryConfig
     config: config_file.ConfigFile | None
     channels: tuple[str, ...]
@@ -92,6 +97,8 @@ class Setup:
             notices.append(f"{error} The session runs without it.")
         if options.registry is not None:
             registry.include(options.registry)
+        rules = RuleBook.load(home, directory, [Path(path) for path in options.rules])
+        notices += _few([str(warning) for warning in rules.warnings])
         text, notice = lesson.read(home)
         if notice is not None:
             notices.append(notice)
@@ -100,9 +107,17 @@ class Setup:
             settings,
             profile,
             registry,
+            rules,
             memory or MemoryConfig(),
             config,
             tuple(names.channel(each) for each in channels),
             text,
             tuple(notices),
         )
+
+
+def _few(warnings: list[str]) -> list[str]:
+    more = len(warnings) - RULE_NOTICES
+    if more <= 0:
+        return warnings
+    return [*warnings[:RULE_NOTICES], f"There are {more} more warnings about rules: relay hooks list"]
