@@ -69,10 +69,11 @@ class Answered:
 _CLAUDE: dict[NativeName, frozenset[Part]] = {
     NativeName.SESSION_START: frozenset({"context", "notice"}),
     NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "halt", "notice"}),
-    NativeName.TOOL_PRE: frozenset({"context", "deny", "ask", "allow", "input", "halt", "notice"}),
+    # It takes `continue: false` there, and ends its turn after the tool has run: to be safe it is denied.
+    NativeName.TOOL_PRE: frozenset({"context", "deny", "ask", "allow", "input", "notice"}),
     NativeName.PERMISSION: frozenset({"deny", "allow", "notice"}),
     NativeName.TOOL_POST: frozenset({"context", "halt", "notice"}),
-    NativeName.TOOL_FAILED: frozenset({"context", "halt", "notice"}),
+    NativeName.TOOL_FAILED: frozenset({"context", "notice"}),
     NativeName.STOP: frozenset({"go_on", "halt", "notice"}),
     NativeName.SUBAGENT_START: frozenset({"context"}),
     NativeName.SUBAGENT_STOP: frozenset({"go_on"}),
@@ -84,11 +85,20 @@ _PLAIN: dict[NativeName, frozenset[Part]] = {
 }
 """What those carry that took Claude's protocol over and were not seen to act on the rest of it."""
 
+_CODEX = _PLAIN | {
+    NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] | {"input"},
+    NativeName.COMPACT: frozenset(),
+}
+_QWEN = _PLAIN | {
+    NativeName.SESSION_START: frozenset(),  # its model never sees the context of these two
+    NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] - {"context"},
+}
+
 _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
     {
         "claude": _CLAUDE,
-        "codex": {**_PLAIN, NativeName.COMPACT: frozenset()},
-        "qwen": {**_PLAIN, NativeName.SESSION_START: frozenset()},  # its model never sees that context
+        "codex": _CODEX,
+        "qwen": _QWEN,
         "gemini": {
             NativeName.SESSION_START: frozenset({"context", "notice"}),
             NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "notice"}),
@@ -130,6 +140,8 @@ def render(event: NativeEvent, reply: Reply) -> str:
         answer |= {"decision": "block", "reason": reply.go_on or "Go on."}
     if reply.input is not None and "input" in carried and deny is None and not answer:
         specific["updatedInput"] = dict(reply.input)
+        if event.agent == "codex":  # takes it with this word only, and asks its person all the same
+            specific["permissionDecision"] = "allow"
     if reply.context and "context" in carried and not answer:
         specific["additionalContext"] = reply.context
     if specific:

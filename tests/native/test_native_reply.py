@@ -19,7 +19,7 @@ def event(agent: str, name: str) -> NativeEvent:
     return parsed
 
 
-def rendered(agent: str, name: str, **parts: str) -> Any:
+def rendered(agent: str, name: str, **parts: Any) -> Any:
     text = render(event(agent, name), Reply(**parts))
     return json.loads(text) if text else None
 
@@ -33,6 +33,24 @@ def test_a_tool_call_is_denied_in_the_nested_form(agent: str) -> None:
             "permissionDecisionReason": "not on Fridays",
         }
     }
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
+def test_a_tool_call_is_denied_where_the_turn_is_to_stop(agent: str) -> None:
+    """R36: claude runs the tool before it heeds `continue: false`, codex in spite of it, and qwen goes on."""
+    denied = rendered(agent, "PreToolUse", deny="enough")
+    assert rendered(agent, "PreToolUse", halt="enough") == denied
+
+
+def test_codex_takes_another_input_with_the_word_allow_only() -> None:
+    """It asks its person all the same; claude, which would not then, takes the input by itself."""
+    changed = {"hookEventName": "PreToolUse", "updatedInput": {"command": "ls"}}
+    assert rendered("claude", "PreToolUse", input={"command": "ls"}) == {"hookSpecificOutput": changed}
+    assert rendered("codex", "PreToolUse", input={"command": "ls"}) == {
+        "hookSpecificOutput": {**changed, "permissionDecision": "allow"}
+    }
+    refused = rendered("qwen", "PreToolUse", input={"command": "ls"})
+    assert refused["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
 def test_gemini_denies_with_a_decision() -> None:
@@ -83,6 +101,7 @@ def test_what_the_protocol_cannot_carry_is_left_out() -> None:
     assert render(event("claude", "Notification"), EVERYTHING) == ""
     assert render(event("claude", "SessionEnd"), EVERYTHING) == ""
     assert rendered("qwen", "SessionStart", context="never seen by its model") is None
+    assert rendered("qwen", "PreToolUse", context="nor this") is None
     assert rendered("gemini", "BeforeTool", context="x") is None
     assert rendered("codex", "PreCompact", deny="its schema has no decision there") is None
     assert rendered("claude", "Stop", context="would begin another turn") is None
