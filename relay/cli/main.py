@@ -20,8 +20,8 @@ GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "answer", "stop"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
-    "Look inside": ("explain", "events", "inspect", "agents"),
-    "Set up": ("trust", "hook", "broker", "doctor", "demo"),
+    "Look inside": ("explain", "events", "replay", "inspect", "agents"),
+    "Set up": ("trust", "hook", "hooks", "broker", "doctor", "demo"),
 }
 
 _EPILOG = """\

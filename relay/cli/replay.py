@@ -1,0 +1,249 @@
+"""Play the recording of a session in the terminal, search it, or export it.
+
+Without NAME the recordings are listed, the newest last. NAME is an agent: its latest recording is played, of
+a running session up to now; --session takes an older one. FILE is any asciicast (version 2).
+
+While it plays: space pauses, "." goes one step, + and - change the speed, the arrows left and right go 5
+seconds back and forward, "[" and "]" to the previous and next event, "/" searches what the screen showed, n
+and N go to the next and previous place, q quits. Nothing of the recording reaches your terminal but its text
+and its colours.
+
+Where the output is no terminal (`relay replay NAME | less`), what was shown is printed as text, at once; with
+--events the table of what happened beside it: directives, hooks, injections, messages, states, notices.
+
+With --json: a list of {"name", "team", "session", "began", "seconds", "bytes", "running", "command",
+"files"}; with --events one line for each, {"at", "kind", "text"} and the fields of the journal's entry; with
+--search one line {"at", "line"} for each place; with --screen {"at", "columns", "rows", "lines"}. Times
+are seconds of the recording, `began` seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from relay.errors import RecordingError, UsageError
+from relay.home import Home
+from relay.recording import store
+from relay.replay import archive, export, search, timeline, transcript
+from relay.replay.film import Film
+from relay.replay.show import clock_time, play
+from relay.replay.tape import Tape
+from relay.session import guard
+from relay.terminal.screen import ScreenUnavailable
+from relay.text import one_line, printable_json, visible
+
+_ADVICE = "an agent replays its own recordings only."
+_CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="?", metavar="NAME|FILE", help="an agent, or an asciicast file")
+    parser.add_argument("-t", "--team", metavar="TEAM", help="of this team only")
+    parser.add_argument("--session", metavar="ID", help="of this session, as the list names it")
+    parser.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="play N times as fast")
+    parser.add_argument(
+        "--idle", type=_seconds, default=2.0, metavar="SECONDS", help="shorten longer pauses to this (2)"
+    )
+    parser.add_argument("--at", type=_seconds, default=0.0, metavar="TIME", help="begin there: 90, 1:30")
+    parser.add_argument("--events", action="store_true", help="show what happened beside the screen")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--search", metavar="TEXT", help="print when TEXT appeared on the screen")
+    instead.add_argument("--screen", type=_seconds, metavar="TIME", help="print the screen at that time")
+    instead.add_argument("--export", metavar="OUT", help='write one asciicast, "-" for the standard output')
+    parser.add_argument("--force", action="store_true", help="let --export replace a file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env()
+    if args.what is None:
+        return _list(home, args)
+    paths, title = _choose(home, args)
+    tape = Tape(paths)
+    try:
+        code = _show(tape, title, args)
+    except ScreenUnavailable as error:
+        raise ScreenUnavailable(
+            f"{error} Without a virtual screen a recording can still be exported (--export OUT) and its "
+            "events can be listed (--events --json)."
+        ) from None
+    if tape.skipped:
+        print(f"relay: {tape.skipped} damaged lines of the recording were passed over.", file=sys.stderr)
+    return code
+
+
+def _show(tape: Tape, title: str, args: argparse.Namespace) -> int:
+    if args.export is not None:
+        return _export(tape, args.export, force=args.force)
+    if args.search is not None:
+        return _search(tape, args.search, as_json=args.json)
+    if args.screen is not None:
+        return _screen(tape, args.screen, as_json=args.json)
+    interactive = os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "dumb") != "dumb"
+    if interactive and not args.json:
+        return play(
+            tape,
+            timeline.read(tape),
+            title,
+            source=0,
+            sink=1,
+            speed=args.speed,
+            idle=args.idle,
+            at=args.at,
+            events=args.events,
+        )
+    if args.events:
+        return _events(tape, as_json=args.json)
+    if args.json:
+        raise UsageError("--json prints a list, or with --events, --search or --screen what they find.")
+    film = Film(tape)
+    for line in transcript.lines(film):
+        print(visible(line))
+    return 0
+
+
+# Which recording.
+
+
+def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
+    """The files of the recording, and what to call it."""
+    what: str = args.what
+    path = Path(what)
+    named = os.sep not in what and not what.endswith(store.CAST)
+    if named:
+        own = guard.as_itself(home, "replay", name=what, team=args.team, advice=_ADVICE)
+        team = own.team if own is not None else args.team
+        if archive.recorded(home, what, team) or own is not None or not path.is_file():
+            found = archive.find(home, what, team, args.session)
+            return found.paths, found.name
+    if path.parent.parent.resolve() == home.recordings.resolve() and (part := store.parse(path)) is not None:
+        guard.as_itself(home, "replay", name=part.name, team=part.team, advice=_ADVICE)
+    elif home.recordings.resolve() in path.resolve().parents:
+        guard.as_itself(home, "replay", name="", team="", advice=_ADVICE)
+    return [path], path.name
+
+
+def _list(home: Home, args: argparse.Namespace) -> int:
+    own = guard.as_itself(home, "replay", team=args.team, advice=_ADVICE)
+    name, team = (own.name, own.team) if own is not None else (None, args.team)
+    entries = [each.public() for each in archive.recorded(home, name, team)]
+    if args.json:
+        print(printable_json(entries, indent=2))
+        return 0
+    if not entries:
+        print("There are no recordings. The setting record says whether sessions are recorded.")
+        return 0
+    print(f"{'NAME':<14} {'TEAM':<10} {'SESSION':<9} {'BEGAN':<17} {'LENGTH':>8} {'SIZE':>8}  COMMAND")
+    for entry in entries:
+        print(_row(entry))
+    return 0
+
+
+def _row(entry: dict[str, Any]) -> str:
+    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["began"]))
+    length = "?" if entry["seconds"] is None else clock_time(entry["seconds"])
+    if entry["running"]:
+        length += "+"
+    name, team, command = (one_line(str(entry[key] or ""), 60) for key in ("name", "team", "command"))
+    size = f"{entry['bytes'] / 1e6:.1f} MB"
+    return (
+        f"{name:<14} {team:<10} {visible(entry['session']):<9} {began:<17} {length:>8} {size:>8}  {command}"
+    )
+
+
+# What to do with it.
+
+
+def _events(tape: Tape, *, as_json: bool) -> int:
+    for moment in timeline.read(tape).moments:
+        if as_json:
+            print(printable_json(moment.public()))
+        else:
+            print(f"{moment.at:10.3f}  {moment.kind:<16} {visible(moment.text)}")
+    return 0
+
+
+def _search(tape: Tape, text: str, *, as_json: bool) -> int:
+    """The exit code is grep's: 1 where the text never appeared."""
+    if not text:
+        raise UsageError("--search needs a text.")
+    code = 1
+    for hit in search.hits(Film(tape), text):
+        code = 0
+        if as_json:
+            print(printable_json({"at": round(hit.time, 3), "line": hit.line}))
+        else:
+            print(f"{hit.time:10.3f}  {visible(hit.line)}")
+    return code
+
+
+def _screen(tape: Tape, at: float, *, as_json: bool) -> int:
+    film = Film(tape)
+    film.seek(at)
+    lines = transcript.screen(film)
+    if as_json:
+        columns, rows = film.recorded
+        print(printable_json({"at": at, "columns": columns, "rows": rows, "lines": lines}, indent=2))
+        return 0
+    for line in lines:
+        print(visible(line))
+    return 0
+
+
+def _export(tape: Tape, target: str, *, force: bool) -> int:
+    lines = export.cast(tape, timeline.read(tape))
+    if target == "-":
+        for line in lines:
+            sys.stdout.write(line)
+        return 0
+    path = Path(target)
+    if any(path.exists() and path.samefile(part.path) for part in tape.parts):
+        raise RecordingError(f"{path} is the recording itself. Name another file.")
+    try:
+        # Private, as the recording is; a device or a pipe is written to as it is.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if force else os.O_EXCL)
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            flags = os.O_WRONLY | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as out:
+            out.writelines(lines)
+    except FileExistsError:
+        raise RecordingError(f"{path} exists. Name another file, or replace it with --force.") from None
+    except OSError as error:
+        raise RecordingError(f"cannot write {path}: {error.strerror}. Name another file.") from None
+    return 0
+
+
+# Arguments.
+
+
+def _speed(text: str) -> float:
+    value = _number(text)
+    if not 0 < value <= 1000:
+        raise argparse.ArgumentTypeError(f"{text!a} is no speed: give a number above 0, at most 1000.")
+    return value
+
+
+def _seconds(text: str) -> float:
+    clock = _CLOCK.fullmatch(text)
+    if clock is not None:
+        return int(clock[1] or 0) * 3600 + int(clock[2]) * 60 + float(clock[3])
+    value = _number(text)
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!a} is no time: give seconds, or minutes as in 1:30.")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan

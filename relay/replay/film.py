@@ -1,0 +1,146 @@
+"""The virtual screen along the time of a recording: forward event by event, and to any time.
+
+    Tape → Film.step ──→ Screen          snapshots on the way: (place in the tape, bytes that redraw it)
+           Film.seek ──→ the nearest snapshot before that time, and from there event by event
+
+What costs in going to a time is the output up to it, so that snapshots are taken by bytes, not by seconds.
+Nothing that the recording asks of a terminal is answered, and nothing of it leaves the screen.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relay.recording import Happening
+from relay.replay.tape import Mark, Tape, size
+from relay.terminal.ghostty import open_screen
+from relay.terminal.screen import Row, Screen
+
+MAX_COLUMNS, MAX_ROWS = 500, 300
+"""The largest screen that is drawn: a recording may claim any size."""
+
+EVERY = 512 << 10
+"""Bytes of output between two snapshots: what a virtual screen takes in some ten milliseconds."""
+
+KEPT = 32 << 20
+"""Bytes of snapshots that are kept; over that, every second one is dropped."""
+
+_SWITCH = re.compile(rb"\x1b\[\?(?:[0-9]+;)*(?:1049|1047|47)(?:;[0-9]+)*([hl])")
+"""DECSET and DECRST of the alternate screen (xterm ctlseqs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The screen at a place of the tape. below: draws the primary screen under an alternate one."""
+
+    mark: Mark
+    columns: int
+    rows: int
+    picture: bytes
+    below: bytes
+
+
+class Film:
+    """A tape and the screen at `time` (seconds): all events up to it were fed.
+
+    on_leave: called with the rows of the alternate screen each time that the program leaves it.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        """Raises ScreenUnavailable where there is no virtual screen on this machine."""
+        self.tape = tape
+        self.time = 0.0
+        self.on_leave: Callable[[list[Row]], None] | None = None
+        self.screen: Screen = open_screen(*_bounded(tape.columns, tape.rows))
+        self.recorded = (tape.columns, tape.rows)
+        self._below = b""
+        self._snapshots: list[Snapshot] = []
+        self._taken = 0  # bytes of the snapshots
+        self._every = EVERY
+        self._fed = 0  # bytes since the last snapshot was due
+        self._reader = tape.reader()
+        self._mark = self._reader.mark()
+        self._next = self._reader.next()
+
+    @property
+    def upcoming(self) -> float | None:
+        """The time of the next event, None after the last one."""
+        return None if self._next is None else self._next.time
+
+    def step(self) -> Happening | None:
+        """Let the next event happen, and return it."""
+        event = self._next
+        if event is None:
+            return None
+        self.time = event.time
+        if event.kind == "o":
+            self._feed(event.bytes)
+        elif event.kind == "r" and (wanted := size(event.data)) is not None:
+            self.recorded = wanted
+            self.screen.resize(*_bounded(*wanted))
+        self._mark = self._reader.mark()
+        self._next = self._reader.next()
+        if self._fed >= self._every and self.screen.ground:
+            self._snap()
+        return event
+
+    def seek(self, time: float) -> None:
+        """Go to `time`, forward or back: every event up to it has happened, and none after it."""
+        at = bisect_right(self._snapshots, time, key=lambda snapshot: snapshot.mark.time)
+        best = self._snapshots[at - 1] if at else None
+        if time < self.time or (best is not None and best.mark.time > self.time):
+            self._rewind(best)
+        while self._next is not None and self._next.time <= time:
+            self.step()
+        self.time = max(0.0, time)
+
+    def close(self) -> None:
+        self._reader.close()
+        self.screen.close()
+
+    def _feed(self, data: bytes) -> None:
+        start = 0
+        for found in _SWITCH.finditer(data):
+            self.screen.feed(data[start : found.start()])
+            start = found.start()
+            if found[1] == b"h" and not self.screen.alternate:
+                self._below = self.screen.repaint()
+            elif found[1] == b"l" and self.screen.alternate and self.on_leave is not None:
+                self.on_leave(self.screen.rows())
+        self.screen.feed(data[start:])
+        self._fed += len(data)
+
+    def _snap(self) -> None:
+        self._fed = 0
+        if self._snapshots and self._snapshots[-1].mark.time >= self._mark.time:
+            return  # this stretch was played before
+        picture = self.screen.repaint()
+        below = self._below if self.screen.alternate else b""
+        self._snapshots.append(Snapshot(self._mark, *self.recorded, picture, below))
+        self._taken += len(picture) + len(below)
+        if self._taken > KEPT:
+            self._every *= 2
+            self._snapshots = self._snapshots[::2]
+            self._taken = sum(len(each.picture) + len(each.below) for each in self._snapshots)
+
+    def _rewind(self, to: Snapshot | None) -> None:
+        self._reader.close()
+        self.screen.close()
+        self._fed = 0
+        self._below = b"" if to is None else to.below
+        self.recorded = (self.tape.columns, self.tape.rows) if to is None else (to.columns, to.rows)
+        self.screen = open_screen(*_bounded(*self.recorded))
+        if to is not None:
+            self.screen.feed(to.below)
+            self.screen.feed(to.picture)
+        self._reader = self.tape.reader(None if to is None else to.mark)
+        self._mark = self._reader.mark()
+        self.time = self._mark.time
+        self._next = self._reader.next()
+
+
+def _bounded(columns: int, rows: int) -> tuple[int, int]:
+    return min(columns, MAX_COLUMNS), min(rows, MAX_ROWS)

@@ -1,0 +1,91 @@
+"""What of a recorded screen reaches the person's terminal: text and colours, clipped to its size.
+
+The virtual screen gives bytes that would redraw it, modes and all.  Of these only SGR sequences (ECMA-48
+section 8.3.117) and characters that can be printed get through; whatever else there is, or ever will be,
+is dropped.  So no mode, title, query, clipboard write or hyperlink of a recording acts on the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from relay.readers.controls import width
+from relay.terminal.screen import Screen
+
+# One sequence: SGR, another CSI, a string (OSC, DCS, SOS, PM, APC) with its end, another escape; or text.
+_TOKEN = re.compile(
+    r"(?P<sgr>\x1b\[[0-9;:]*m)|\x1b\[[^@-~]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[^ -/]?"
+    r"|(?P<end>\r?\n)|(?P<text>[^\x1b\n]+)"
+)
+_PLACE = re.compile(r"\x1b\[[0-9]+;[0-9]+H")
+_RESET = "\x1b[0m"
+
+# Controls that a cell may hold, and what would reorder or hide the characters beside it (relay.text).
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A screen as rows of text with SGR sequences, each of which begins and ends without attributes.
+
+    cursor: its (x, y), None while it is hidden.
+    """
+
+    rows: tuple[str, ...]
+    cursor: tuple[int, int] | None = None
+
+
+def take(screen: Screen, columns: int, rows: int) -> Picture:
+    """The part of `screen` that fits a window of `columns` x `rows`: its left, and its last used rows."""
+    whole = _rows(screen.repaint().decode("utf-8", "replace"))
+    x, y = screen.cursor
+    used = max([y, *(number for number, row in enumerate(whole) if row)])
+    top = max(0, used - rows + 1)
+    shown = tuple(clip(row, columns) for row in whole[top : top + rows])
+    inside = screen.cursor_visible and x < columns and 0 <= y - top < rows
+    return Picture(shown, (x, y - top) if inside else None)
+
+
+def clip(row: str, columns: int) -> str:
+    """The first `columns` columns of a row with SGR sequences."""
+    parts, left, styled = [], columns, False
+    for token in _TOKEN.finditer(row):
+        if token["sgr"]:
+            parts.append(token[0])
+            styled = True
+        elif (text := token["text"]) is not None:
+            if len(text) > left or not text.isascii():
+                text, left = _fitting(text, left)
+            else:
+                left -= len(text)
+            parts.append(text)
+            if left <= 0:
+                break
+    return "".join(parts) + (_RESET if styled else "")
+
+
+def _fitting(text: str, columns: int) -> tuple[str, int]:
+    """As many characters of `text` as fit, and the columns that are left; 0 once one did not fit."""
+    for at, character in enumerate(text):
+        if (wide := width(character)) > columns:
+            return text[:at], 0
+        columns -= wide
+    return text, columns
+
+
+def _rows(drawing: str) -> list[str]:
+    """The rows in what `Screen.repaint` gave."""
+    places = list(_PLACE.finditer(drawing))
+    rows = [""]
+    style = ""  # the attributes in force, as the sequences since the last reset
+    for token in _TOKEN.finditer(drawing[: places[-1].start()] if places else drawing):
+        if token["sgr"]:
+            style = "" if token[0] == _RESET else style + token[0]
+        elif token["end"]:
+            rows.append("")
+        elif token["text"]:
+            text = _UNSEEN.sub("", _CONTROL.sub("\ufffd", token["text"]))
+            rows[-1] += style + text + _RESET if style else text
+    return rows

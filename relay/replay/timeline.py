@@ -1,0 +1,144 @@
+"""What happened beside the screen: the entries of a session's journal at their times in its recording.
+
+They are in the `.events.jsonl` file beside the asciicast, each with `at`, seconds of the recording. Which
+fields of an entry say what, and in which order, is data below; of an event that is not listed, all do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay import journal
+from relay.recording.store import events_of
+from relay.replay.tape import LONGEST, Part, Tape
+from relay.text import one_line
+
+MOST = 100_000
+"""Moments of a recording that are read."""
+
+WIDTH = 500
+"""Characters of a moment's text."""
+
+_BASIC = frozenset({"time", "event", "session", "name", "at"})
+
+_FIELDS = {
+    "session_start": ("agent", "cwd"),
+    "session_end": ("code",),
+    "state": ("state", "prompt", "reason"),
+    "hook": ("hook", "tool"),
+    "hook_fired": ("hook_name", "outcome", "matched_rule_count", "output_preview"),
+    "injection": ("source", "hook", "text", "state"),
+    "message_sent": ("to", "body"),
+    "message_received": ("sender", "body"),
+    "message_outcome": ("to", "state", "body"),
+    "denied": ("tool", "reason"),
+    "allowed": ("tool", "input", "rule"),
+    "notice": ("text",),
+    "escalated": ("kind", "lines"),
+}
+"""By event: the fields that come first, without their names. Those of `hook_fired` come whole, named."""
+
+_WHOLE = frozenset({"hook_fired"})
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened. at: seconds of the recording; entry: the journal's, {} of a marker."""
+
+    at: float
+    kind: str
+    text: str
+    entry: dict[str, Any]
+
+    def public(self) -> dict[str, Any]:
+        """The JSON object of `relay replay --events --json`."""
+        return {**self.entry, "at": round(self.at, 3), "kind": self.kind, "text": self.text}
+
+
+class Timeline:
+    """Moments in the order of their times."""
+
+    def __init__(self, moments: Sequence[Moment] = ()) -> None:
+        self.moments = sorted(moments, key=lambda moment: moment.at)
+
+    def until(self, time: float, most: int) -> Sequence[Moment]:
+        """The last `most` moments up to `time`, oldest first."""
+        end = bisect_right(self.moments, time, key=lambda moment: moment.at)
+        return self.moments[max(0, end - most) : end]
+
+    def after(self, time: float) -> Moment | None:
+        at = bisect_right(self.moments, time, key=lambda moment: moment.at)
+        return self.moments[at] if at < len(self.moments) else None
+
+    def before(self, time: float) -> Moment | None:
+        at = bisect_left(self.moments, time, key=lambda moment: moment.at)
+        return self.moments[at - 1] if at else None
+
+
+def read(tape: Tape) -> Timeline:
+    """The journal entries beside each part of a recording; without such a file there are none."""
+    moments: list[Moment] = []
+    for part in tape.parts:
+        for moment in _moments(part):
+            if len(moments) == MOST:
+                return Timeline(moments)
+            moments.append(moment)
+    return Timeline(moments)
+
+
+def _moments(part: Part) -> Iterator[Moment]:
+    try:
+        with open(events_of(part.path), encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                entry = _entry(line)
+                at = None if entry is None else _seconds(entry.get("at"))
+                if entry is not None and at is not None:
+                    yield Moment(
+                        max(0.0, part.start + at), one_line(str(entry["event"]), 40), _text(entry), entry
+                    )
+    except OSError:
+        return
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    try:
+        return journal.parse(line)
+    except RecursionError:
+        return None
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return max(0.0, seconds) if math.isfinite(seconds) and seconds <= LONGEST else None
+
+
+def _text(entry: dict[str, Any]) -> str:
+    event = str(entry["event"])
+    if event == "directive":
+        return one_line(f"@{entry.get('namespace')}:{entry.get('target')} {entry.get('body', '')}", WIDTH)
+    first = _FIELDS.get(event, ())
+    words = [_shown(entry[name]) for name in first if not _is_empty(entry.get(name))]
+    if not first or event in _WHOLE:
+        rest = (name for name in entry if name not in _BASIC and name not in first)
+        words += [f"{name}={_shown(entry[name])}" for name in rest if not _is_empty(entry[name])]
+    return one_line("  ".join(words), WIDTH)
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == "" or value == []
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
