@@ -1,0 +1,241 @@
+"""What all rules of an event come to, in the words of its kind of event.
+
+    Fired ─┬─ user_prompt_submit ─→ UserPromptSubmitResult ─→ marker, wrapped
+           ├─ stop ───────────────→ StopHookResult
+           ├─ tool ───────────────→ ToolResult
+           └─ outcome ────────────→ "allow", "block" or "continue"
+
+Texts of several rules stand in firing order; errors and reasons of several have the rules' names before them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from relay.hooks.result import Action, HookResult, decide
+from relay.rules.event import EVENTS
+from relay.rules.fired import Attachment, AttachmentType, Fired
+from relay.rules.verdict import STOPPED
+
+Outcome = Literal["allow", "block", "continue"]
+"""What became of an event. "continue": a rule has the agent go on with its turn, unless a cap is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserPromptSubmitResult:
+    """Whether a prompt is submitted, and with what before it.
+
+    blocking_error:       why it is not; any rule can say so.
+    prevent_continuation: a rule stops the turn, for `stop_reason`.
+    messages:             every attachment.
+    """
+
+    blocking_error: str | None = None
+    prevent_continuation: bool = False
+    stop_reason: str | None = None
+    additional_contexts: tuple[str, ...] = ()
+    messages: tuple[Attachment, ...] = ()
+    suppress_output: bool = False
+    system_message: str | None = None
+    matched_rule_count: int = 0
+
+    def public(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @property
+    def marker(self) -> str | None:
+        """The line that stands where the agent's answer would have stood; None where nothing was blocked."""
+        if self.blocking_error is not None:
+            return f"[Blocked by hook] {self.blocking_error}"
+        if self.prevent_continuation:
+            return f"[Hook stopped] {self.stop_reason or STOPPED}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class StopHookResult:
+    """Whether the turn ends.
+
+    force_continue:    it does not: the agent goes on with `follow_up_message`, as its next user turn, and
+                       with the contexts.
+    stop_reason:       why a rule has it end, whatever the others say.
+    suppress_output:   the contexts are not shown to the person.
+    """
+
+    blocking_error: str | None = None
+    force_continue: bool = False
+    follow_up_message: str | None = None
+    additional_contexts: tuple[str, ...] = ()
+    stop_reason: str | None = None
+    suppress_output: bool = False
+    system_message: str | None = None
+    messages: tuple[Attachment, ...] = ()
+    matched_rule_count: int = 0
+
+    def public(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What happens around a tool call; of the other events what their rules told.
+
+    action, reason, updated_input: as relay.hooks.result.Decision has them.
+    """
+
+    action: Action = "continue"
+    reason: str = ""
+    updated_input: dict[str, Any] | None = None
+    blocking_error: str | None = None
+    prevent_continuation: bool = False
+    stop_reason: str | None = None
+    additional_contexts: tuple[str, ...] = ()
+    suppress_output: bool = False
+    system_message: str | None = None
+    messages: tuple[Attachment, ...] = ()
+    matched_rule_count: int = 0
+
+    def public(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def user_prompt_submit(fired: Fired) -> UserPromptSubmitResult:
+    """What rules of UserPromptSubmit come to."""
+    halts = _halts(fired)
+    return UserPromptSubmitResult(
+        blocking_error=_blocking_error(fired),
+        prevent_continuation=bool(halts),
+        stop_reason=_stop_reason(halts),
+        additional_contexts=_contexts(fired),
+        messages=_messages(fired),
+        suppress_output=_suppressed(fired),
+        system_message=_system_message(fired),
+        matched_rule_count=fired.matched_rule_count,
+    )
+
+
+def stop(fired: Fired) -> StopHookResult:
+    """What rules of Stop come to: one that ends the turn outranks those that go on with it."""
+    halts = _halts(fired)
+    going_on = [] if halts else [result for result in fired.results if result.force_continue]
+    follow_ups = [_said(each) for each in going_on if each.context_injection_role == "user"]
+    return StopHookResult(
+        blocking_error=_blocking_error(fired),
+        force_continue=bool(going_on),
+        follow_up_message="\n".join(filter(None, follow_ups)) or None,
+        additional_contexts=_contexts(fired),
+        stop_reason=_stop_reason(halts),
+        suppress_output=_suppressed(fired),
+        system_message=_system_message(fired),
+        messages=_messages(fired),
+        matched_rule_count=fired.matched_rule_count,
+    )
+
+
+def tool(fired: Fired) -> ToolResult:
+    """What rules of any other event come to."""
+    halts = _halts(fired)
+    decision = decide(fired.results)
+    return ToolResult(
+        action=decision.action,
+        reason=decision.reason,
+        updated_input=None if decision.updated_input is None else dict(decision.updated_input),
+        blocking_error=_blocking_error(fired),
+        prevent_continuation=bool(halts),
+        stop_reason=_stop_reason(halts),
+        additional_contexts=_contexts(fired),
+        suppress_output=_suppressed(fired),
+        system_message=_system_message(fired),
+        messages=_messages(fired),
+        matched_rule_count=fired.matched_rule_count,
+    )
+
+
+def aggregate(fired: Fired) -> UserPromptSubmitResult | StopHookResult | ToolResult:
+    """What the rules of `fired` come to, in the words of its event."""
+    match fired.event.name:
+        case "UserPromptSubmit":
+            return user_prompt_submit(fired)
+        case "Stop":
+            return stop(fired)
+        case _:
+            return tool(fired)
+
+
+def outcome(fired: Fired) -> Outcome:
+    """What became of it. A tool call for which the person is to be asked counts as blocked."""
+    if fired.event.name not in EVENTS or not EVENTS[fired.event.name].decides:
+        return "allow"
+    if fired.event.name == "Stop" and stop(fired).force_continue:
+        return "continue"
+    if fired.event.name == "SessionStart":
+        return "allow"  # a session that has started has started
+    blocked = decide(fired.results).refused or _attached(fired, "hook_blocking_error")
+    return "block" if blocked else "allow"
+
+
+_TAG = re.compile(
+    r"[<＜‹〈⟨﹤](?=[\s\u200b-\u200d\u2060\ufeff]*[/／]?[\s\u200b-\u200d\u2060\ufeff]*user-prompt-submit-hook)",
+    re.IGNORECASE,
+)
+
+
+def wrapped(contexts: Sequence[str], prompt: str) -> str:
+    """`prompt` with each of `contexts` before it in a pair of tags of its own. What looks like such a tag in
+    any of them is defaced: it can neither end early nor pretend to be from a hook."""
+    parts = [
+        f"<user-prompt-submit-hook>\n{_TAG.sub('(', context)}\n</user-prompt-submit-hook>\n"
+        for context in contexts
+    ]
+    return "".join(parts) + _TAG.sub("(", prompt)
+
+
+def _attached(fired: Fired, kind: AttachmentType) -> list[Attachment]:
+    return [each for each in _messages(fired) if each.attachment_type == kind]
+
+
+def _messages(fired: Fired) -> tuple[Attachment, ...]:
+    return tuple(attachment for each in fired.ran for attachment in each.attachments)
+
+
+def _contexts(fired: Fired) -> tuple[str, ...]:
+    return tuple(each.content for each in _attached(fired, "hook_additional_context"))
+
+
+def _blocking_error(fired: Fired) -> str | None:
+    errors = _attached(fired, "hook_blocking_error")
+    return _joined([(each.rule, each.content) for each in errors])
+
+
+def _halts(fired: Fired) -> list[HookResult]:
+    return [result for result in fired.results if result.action == "halt"]
+
+
+def _stop_reason(halts: Sequence[HookResult]) -> str | None:
+    return _joined([(each.source, each.reason or STOPPED) for each in halts])
+
+
+def _system_message(fired: Fired) -> str | None:
+    return _joined([(each.source, each.user_message) for each in fired.results if each.user_message])
+
+
+def _suppressed(fired: Fired) -> bool:
+    return any(result.suppress_output for result in fired.results)
+
+
+def _said(result: HookResult) -> str:
+    return result.context_injection or ""
+
+
+def _joined(texts: Iterable[tuple[str, str]]) -> str | None:
+    """Several with their rules' names before them, as relay.hooks.result.decide has reasons."""
+    every = list(texts)
+    if len(every) < 2:
+        return every[0][1] if every else None
+    return "\n".join(f"{rule}: {text}" if rule else text for rule, text in every)

@@ -1,0 +1,249 @@
+"""One command of a rule: its process, what it is given, what it prints, and its end.
+
+                    ┌─ payload ──→ stdin
+    run ── sh -c ───┼─ stdout ───→ kept, at most KEEP; the rest is thrown away
+                    └─ stderr ───→ kept, at most KEEP; the rest is thrown away
+
+It has a session of its own: no controlling terminal, and no process group but its own.  At its timeout, or
+when `run` is cancelled, it is killed with all that it has started.  What it leaves running after it has ended
+by itself is let be, as a shell lets it be.
+
+The beginning of each stream is read as it comes; after that the pipe is made wider and emptied by a timer,
+so that a flood seldom asks for the interpreter's lock, which the thread that forwards the terminal needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.rules import tree
+
+KEEP = 1 << 20
+"""Bytes kept of each stream, from its beginning."""
+
+GRACE = 0.25
+"""Seconds that a pipe may stay open after the command has ended: a child of its may have it for ever."""
+
+_FLOOD = 0.005  # seconds between two emptyings of a pipe whose contents nobody keeps
+_CHUNK = 1 << 16  # bytes that a pipe holds (pipe(7))
+_WIDE = 1 << 20  # bytes that everybody may have one hold (/proc/sys/fs/pipe-max-size)
+_PAUSE = 0.01  # seconds between two looks at whether a process has ended, where the system does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What came of a command.
+
+    exit_code: 128 + N where signal N has ended it, as in a shell; None where it did not end by itself.
+    stdout, stderr: their first KEEP bytes. cut: stdout was longer.
+    duration:  seconds.
+    problem:   why it could not be run, or had to be ended; "" where it ended by itself.
+    """
+
+    exit_code: int | None = None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    cut: bool = False
+    duration: float = 0.0
+    problem: str = ""
+
+
+async def run(
+    command: str | Sequence[str],
+    payload: bytes,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Output:
+    """Run `command` (a string: with a shell; else a program and its arguments, without one) with `payload` on
+    its standard input, for at most `timeout` seconds. What goes wrong is the output's `problem`."""
+    began = clock()
+    mark = secrets.token_hex(16)
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    ends: list[int] = []
+    try:
+        for _ in range(3):
+            ends += os.pipe()
+        stdin, feed, stdout_pipe, stdout, stderr_pipe, stderr = ends
+        process = _start(argv, (stdin, stdout, stderr), cwd, {**env, tree.MARK: mark})
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        for end in ends:
+            os.close(end)
+        return _not_started(argv[0], cwd, error)
+    for end in (stdin, stdout, stderr):
+        os.close(end)
+    ended = asyncio.ensure_future(_ended(process))
+    out, err = _Reader(stdout_pipe), _Reader(stderr_pipe)
+    writer = _Writer(feed, payload)
+    try:
+        # Not asyncio.timeout: what it cancels stays cancelled in early releases of Python 3.11.
+        done, _ = await asyncio.wait({ended}, timeout=timeout)
+        for task in done:
+            task.result()
+            await asyncio.wait({out.over, err.over}, timeout=GRACE)
+    finally:
+        if process.returncode is None:
+            await _kill(process, mark)
+        ended.cancel()
+        for each in (writer, out, err):
+            each.close()
+    kept = bytes(out.kept), bytes(err.kept), out.cut
+    if not done:
+        problem = f"It took longer than {timeout:g} s, and was ended with all that it had started."
+        return Output(None, *kept, clock() - began, problem)
+    code = process.returncode
+    return Output(128 - code if code < 0 else code, *kept, clock() - began)
+
+
+def _start(
+    argv: Sequence[str], streams: tuple[int, int, int], cwd: Path, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Takes a millisecond, in which nothing else of Python's runs: the new process borrows our memory."""
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
+    )
+
+
+def _not_started(program: str, cwd: Path, error: Exception) -> Output:
+    """Why there is no process, with the exit code that a shell would have had for it."""
+    match error:
+        case FileNotFoundError() | NotADirectoryError() if not cwd.is_dir():
+            return Output(problem=f"Its directory {cwd} is gone.")
+        case FileNotFoundError() | NotADirectoryError():
+            return Output(127, problem=f"There is no program {program}.")
+        case PermissionError():
+            return Output(126, problem=f"{program} may not be executed; `chmod +x` makes a script a program.")
+        case OSError(errno=errno.ENOEXEC):
+            return Output(
+                126, problem=f"{program} is no program; does its first line say #!, and what runs it?"
+            )
+        case _:
+            return Output(problem=f"No process could be started for it: {error}.")
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Wait until `process` has ended, and reap it."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # not Linux, or one that forbids it
+        while process.poll() is None:  # noqa: ASYNC110
+            await asyncio.sleep(_PAUSE)
+        return
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    loop.add_reader(fd, over.set)
+    try:
+        await over.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+    process.wait()
+
+
+class _Reader:
+    """Reads a pipe to its end: `kept` is how it begins; `over` is done when nobody can write to it."""
+
+    def __init__(self, fd: int) -> None:
+        self.kept = bytearray()
+        self.cut = False
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self._fd = fd
+        self._timer: asyncio.TimerHandle | None = None
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._read)
+
+    def close(self) -> None:
+        if self._fd < 0:
+            return
+        self._loop.remove_reader(self._fd)
+        if self._timer is not None:
+            self._timer.cancel()
+        os.close(self._fd)
+        self._fd = -1
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def _read(self) -> None:
+        data = self._take(min(_CHUNK, KEEP - len(self.kept)))
+        self.kept += data or b""
+        if data is not None and len(self.kept) == KEEP:
+            self._loop.remove_reader(self._fd)
+            _widen(self._fd)
+            self._empty()
+
+    def _empty(self) -> None:
+        """Throw away what is in the pipe, and look again a little later: not whenever a byte has come."""
+        self._timer = None
+        data = self._take(_WIDE)
+        self.cut = self.cut or bool(data)
+        if self._fd >= 0:
+            self._timer = self._loop.call_later(_FLOOD, self._empty)
+
+    def _take(self, size: int) -> bytes | None:
+        """At most `size` bytes; None where there are none now. At its end the pipe is closed."""
+        try:
+            data = os.read(self._fd, size)
+        except BlockingIOError:
+            return None
+        if not data:
+            self.close()
+        return data or None
+
+
+class _Writer:
+    """Writes `data` into a pipe and closes it; whether anybody reads it is theirs to decide."""
+
+    def __init__(self, fd: int, data: bytes) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fd = fd
+        self._left = memoryview(data)
+        os.set_blocking(fd, False)
+        if len(data) > _CHUNK:
+            _widen(fd)
+        self._loop.add_writer(fd, self._write)
+
+    def close(self) -> None:
+        if self._fd < 0:
+            return
+        self._loop.remove_writer(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+
+    def _write(self) -> None:
+        try:
+            self._left = self._left[os.write(self._fd, self._left) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._left = self._left[:0]
+        if not self._left:
+            self.close()
+
+
+def _widen(pipe: int) -> None:
+    """Let `pipe` hold more, so that a flood wakes us less often."""
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _WIDE)
+    except (AttributeError, OSError):
+        pass  # not Linux, or this user's pipes have taken all that they may: it takes longer, and works
+
+
+async def _kill(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End `process` and all that it has started. Goes on, on its thread, where the caller is cancelled."""
+    try:
+        await asyncio.to_thread(tree.kill, process, mark)
+    except RuntimeError:  # no thread can be started
+        tree.kill(process, mark)

@@ -1,0 +1,195 @@
+"""Runs the rules that were selected for an event, and says what came of each.
+
+    rules ─┬─ deciders    one after another: each sees a tool's input as those before it have changed it
+           ├─ observers   at once (events at which nothing can be decided)
+           └─ background  started; nobody waits for them, and what they answer has no effect
+
+A rule that passes a tool's input and stands before one that changes it has not seen what the tool will get.
+So it is asked again about that; what it allowed before does not count, what it refused does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+
+from relay.hooks.result import Action, HookResult
+from relay.rules import command, verdict
+from relay.rules.event import EVENTS, RuleEvent
+from relay.rules.fired import Fired, Ran
+from relay.rules.payload import payload
+from relay.rules.rule import Rule, Shape
+
+DEADLINE = 85.0
+"""Seconds for all rules of an event: the agent's own hook waits for 90 (relay.native.client.ANSWER)."""
+
+AT_ONCE = 8
+"""Commands that run at the same time, of one event's observers or in the background."""
+
+_log = logging.getLogger(__name__)
+
+
+def _nobody(_: Ran) -> None:
+    """Nobody wants to know."""
+
+
+class Engine:
+    """Runs rules for one session. All methods belong to the event loop's thread.
+
+    directory: the project's; commands run there unless the event says where the agent is.
+    env:       the environment of the agent.
+    report:    called with each rule that has ended in the background.
+    deadline:  seconds for all rules of an event that are waited for.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        env: Mapping[str, str],
+        *,
+        report: Callable[[Ran], None] = _nobody,
+        deadline: float = DEADLINE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._env = {**env, "CLAUDE_PROJECT_DIR": str(directory)}
+        self._report = report
+        self._deadline = deadline
+        self._clock = clock
+        self._background: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self, rules: Sequence[Rule], event: RuleEvent) -> Fired:
+        """Run `rules`, in firing order. Whatever goes wrong is the `problem` of a Ran. Cancelled, it ends
+        what it has started."""
+        payloads = _Payloads(event)
+        due = self._clock() + self._deadline
+        for rule in rules:
+            if rule.background:
+                self._start(rule, payloads)
+        asked = [rule for rule in rules if not rule.background]
+        if EVENTS[event.name].decides:
+            ran = await self._decide(asked, payloads, due)
+        else:
+            ran = await self._observe(asked, payloads, due)
+        return Fired(event, tuple(ran.get(id(rule)) or Ran(rule) for rule in rules))
+
+    async def close(self) -> None:
+        """End what still runs in the background."""
+        tasks = list(self._background)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _decide(self, rules: Sequence[Rule], payloads: _Payloads, due: float) -> dict[int, Ran]:
+        """Ask the rules in turn, from the first again where an input was changed, until each has seen the
+        input that holds; one that has changed it is not asked again."""
+        ran: dict[int, Ran] = {}
+        settled: set[int] = set()
+        waiting = list(rules)
+        while waiting:
+            rule = waiting.pop(0)
+            one = _merged(ran.get(id(rule)), await self._one(rule, payloads, due))
+            ran[id(rule)] = one
+            changed = next((r.updated_input for r in one.results if r.updated_input is not None), None)
+            if changed is None:
+                continue
+            settled.add(id(rule))
+            payloads = payloads.changed(changed)
+            place = [id(each) for each in rules].index(id(rule))
+            _outdate(ran, rules[:place], {"allow"})
+            _outdate(ran, rules[place + 1 :], {"allow", "modify"})
+            waiting = [each for each in (*rules[place + 1 :], *rules[:place]) if id(each) not in settled]
+        return ran
+
+    async def _observe(self, rules: Sequence[Rule], payloads: _Payloads, due: float) -> dict[int, Ran]:
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(rule: Rule) -> Ran:
+            async with room:
+                return await self._one(rule, payloads, due)
+
+        return {id(ran.rule): ran for ran in await asyncio.gather(*map(one, rules))}
+
+    async def _one(self, rule: Rule, payloads: _Payloads, due: float = float("inf")) -> Ran:
+        if rule.kind == "prompt":
+            return verdict.prompted(rule)
+        left = due - self._clock()
+        if left <= 0:
+            why = f"It had no turn: the rules before it took the {self._deadline:g} s that an event has."
+            return Ran(rule, problem=why)
+        output = await command.run(
+            rule.command if rule.args is None else (rule.command, *rule.args),
+            payloads.of(rule.shape),
+            cwd=self._where(payloads.event),
+            env=self._env,
+            timeout=min(rule.timeout, left),
+        )
+        return verdict.judge(rule, output)
+
+    def _where(self, event: RuleEvent) -> Path:
+        cwd = event.data.get("cwd")
+        return Path(cwd) if isinstance(cwd, str) and cwd and Path(cwd).is_dir() else self._directory
+
+    def _start(self, rule: Rule, payloads: _Payloads) -> None:
+        async def one() -> None:
+            async with self._room:
+                self._report(await self._one(rule, payloads))
+
+        task = asyncio.ensure_future(one())
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a rule in the background failed", exc_info=error)
+
+
+class _Payloads:
+    """What the commands of an event read, made once for each shape of rules."""
+
+    def __init__(self, event: RuleEvent) -> None:
+        self.event = event
+        self._made: dict[Shape, bytes] = {}
+
+    def of(self, shape: Shape) -> bytes:
+        if shape not in self._made:
+            self._made[shape] = payload(shape, self.event)
+        return self._made[shape]
+
+    def changed(self, tool_input: Mapping[str, object]) -> _Payloads:
+        """The same, with this as the tool's input."""
+        return _Payloads(replace(self.event, data={**self.event.data, "tool_input": tool_input}))
+
+
+def _outdate(ran: dict[int, Ran], rules: Sequence[Rule], actions: Set[Action]) -> None:
+    """Take back what `rules` have said of an input that is no longer the tool's."""
+    for rule in rules:
+        if (one := ran.get(id(rule))) is not None:
+            ran[id(rule)] = replace(one, results=tuple(r for r in one.results if r.action not in actions))
+
+
+def _merged(before: Ran | None, now: Ran) -> Ran:
+    """A rule that was asked again: what it has said before, and what it says now beside that."""
+    if before is None:
+        return now
+    kept = before.results
+    known = {(each.action, each.reason, each.context_injection, each.user_message) for each in kept}
+
+    def is_new(each: HookResult) -> bool:
+        return (each.action, each.reason, each.context_injection, each.user_message) not in known
+
+    attachments = [*before.attachments, *(each for each in now.attachments if each not in before.attachments)]
+    return replace(
+        now,
+        duration=before.duration + now.duration,
+        problem=" ".join(dict.fromkeys(filter(None, (before.problem, now.problem)))),
+        attachments=tuple(attachments),
+        results=(*kept, *filter(is_new, now.results)),
+    )

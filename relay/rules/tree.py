@@ -1,0 +1,84 @@
+"""All that one process has started, found and ended: what has a session of its own and daemons, too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+MARK = "RELAY_HOOK_RUN"
+"""The variable by which a process is known as one that a run has started, whoever its parent is now."""
+
+_ROUNDS = 50  # looks for more of a tree, each after all that were found are stopped
+_REAPING = 5.0  # seconds for what was killed to be gone
+_DEAD = frozenset({b"Z", b"X"})  # states of proc(5)
+
+
+def kill(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End `process`, the leader of a session, with all that came from it, and reap it. Blocks for as long as
+    that takes.
+
+    First all are stopped, so that none can start another or lose its parent while the rest is looked for. A
+    process that has left the session, its parent and its environment behind is not found, and without /proc
+    the process group alone is ended.
+    """
+    stopped: set[int] = set()
+    for _ in range(_ROUNDS):
+        found = _tree(process.pid, mark) - stopped
+        if not found:
+            break
+        for pid in found:
+            _signal(os.kill, pid, signal.SIGSTOP)
+        stopped |= found
+    _signal(os.killpg, process.pid, signal.SIGKILL)
+    for pid in stopped:
+        _signal(os.kill, pid, signal.SIGKILL)
+    try:
+        process.wait(_REAPING)
+    except subprocess.TimeoutExpired:
+        pass  # it hangs in the kernel, and goes as soon as that lets it
+
+
+def _signal(send: Callable[[int, int], None], pid: int, number: signal.Signals) -> None:
+    try:
+        send(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # it has ended, or has become somebody else (sudo)
+
+
+def _tree(root: int, mark: str) -> set[int]:
+    """The processes that live and come from `root`: its descendants, those of its session, and those that
+    have the `mark` in their environment. `root` alone where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    alive: set[int] = set()
+    found = [root]
+    marked = f"{MARK}={mark}".encode()
+    for pid in _pids():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+            # After the name, which may hold anything: state, parent, group, session (proc(5)).
+            state, parent, _, session = stat[stat.rindex(b")") + 2 :].split(maxsplit=4)[:4]
+            if state in _DEAD:
+                continue
+            alive.add(pid)
+            children.setdefault(int(parent), []).append(pid)
+            if int(session) == root or marked in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append(pid)
+        except (OSError, ValueError):
+            continue  # it has ended, or is somebody else's
+    tree: set[int] = set()
+    while found:
+        pid = found.pop()
+        if pid not in tree:
+            tree.add(pid)
+            found += children.get(pid, ())
+    return tree & (alive or {root})
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    except OSError:
+        return []

@@ -1,0 +1,397 @@
+"""What the exit code and the output of a rule's command mean at an event.
+
+    Output ──judge──→ Ran: attachments (what it said) and HookResults (what is done about it)
+
+The words are Claude Code's (`decision`, `continue`, `hookSpecificOutput`, exit code 2, ...), attachments and
+verdict keys (docs/RULES.md); they mean the same in both shapes of rules.  What cannot be understood has no
+effect, and is the `problem` of the Ran, which names it; the rest of the answer holds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeVar, get_args
+
+from relay.hooks.result import HookResult
+from relay.rules.command import KEEP, Output
+from relay.rules.event import EVENTS
+from relay.rules.fired import Attachment, AttachmentType, Ran
+from relay.rules.rule import Rule
+from relay.text import one_line
+
+BLOCKS = 2
+"""The exit code that blocks; any other but 0 is an error that blocks nothing."""
+
+STOPPED = "Hook prevented continuation"
+"""The reason of a rule that stops a turn and does not say why."""
+
+_CONTENT: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "hook_additional_context": ("additionalContext", "context", "text", "message", "content"),
+        "hook_blocking_error": ("blockingError", "error", "reason", "message", "text", "content"),
+        "hook_stopped_continuation": ("stopReason", "reason", "message", "text", "content"),
+    }
+)
+"""For each type of attachment the verdict key that its content stands for, and what else that is called."""
+
+_JSON = re.compile(r"\{|\[\s*[{\]]")  # how an answer in JSON begins; `[12:00] ok` is text
+_TEXT_IS_CONTEXT = frozenset({"UserPromptSubmit", "SessionStart"})
+_TAKES_CONTEXT = frozenset(
+    {"UserPromptSubmit", "SessionStart", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop"}
+)
+_AFTER_TOOL = frozenset({"PostToolUse", "PostToolUseFailure"})
+_BLOCKS = frozenset({"block", "deny"})
+_APPROVES = frozenset({"approve", "allow"})
+
+
+def judge(rule: Rule, output: Output) -> Ran:
+    """What the command of `rule` has answered."""
+    answer = _Answer(rule)
+    answer.read(output)
+    return Ran(
+        rule,
+        exit_code=output.exit_code,
+        duration=output.duration,
+        stdout=output.stdout.decode("utf-8", "replace"),
+        stderr=output.stderr.decode("utf-8", "replace"),
+        problem=" ".join(answer.problems),
+        attachments=tuple(answer.attachments),
+        results=tuple(answer.results),
+    )
+
+
+def prompted(rule: Rule) -> Ran:
+    """What a rule of the kind `prompt` comes to: its text."""
+    answer = _Answer(rule)
+    answer.context(rule.prompt)
+    return Ran(rule, attachments=tuple(answer.attachments), results=tuple(answer.results))
+
+
+class _Answer:
+    """One command's answer, as it is read."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.attachments: list[Attachment] = []
+        self.results: list[HookResult] = []
+        self.problems: list[str] = []
+        self._rule = rule
+        self._event = rule.event
+        self._decides = EVENTS[rule.event].decides and rule.event != "SessionStart"
+        self._quiet = False  # it wants its contexts kept from the person
+
+    # What it said.
+
+    def read(self, output: Output) -> None:
+        if output.problem:
+            self.problems.append(output.problem)
+            return
+        text = output.stdout.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+        values = self._values(text, cut=output.cut)
+        if output.exit_code == BLOCKS:
+            self._exit_2(values or [], output)
+        for value in values or []:
+            self._value(value, blocks=output.exit_code == BLOCKS)
+        if output.exit_code not in (0, BLOCKS):
+            said = one_line(output.stderr.decode("utf-8", "replace"), 200)
+            self.problems.append(
+                f"It ended with the exit code {output.exit_code}{': ' if said else '.'}{said}"
+            )
+        elif values is None and output.exit_code == 0 and text and self._event in _TEXT_IS_CONTEXT:
+            self.context(text)
+            if output.cut:
+                self.problems.append(f"Of what it printed the first {KEEP:,} bytes count.")
+        if output.exit_code == 0 and not self.attachments and not self.problems:
+            self._attach("hook_success", text if values is None else "")
+
+    def _values(self, text: str, *, cut: bool) -> list[dict[str, Any]] | None:
+        """The JSON objects that `text` holds; None where it is plain text."""
+        if not _JSON.match(text):
+            return None
+        try:
+            found = json.loads(text)
+            if (
+                "\\ud" in text.lower()
+            ):  # half a surrogate pair can be written in JSON, and in no file or terminal
+                found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+        except (ValueError, RecursionError) as error:
+            why = f"it is longer than {KEEP:,} bytes" if cut else str(error) or "it is nested too deeply"
+            self.problems.append(f"It printed something that begins as JSON and is none: {why}.")
+            return []
+        every = found if isinstance(found, list) else [found]
+        values = [each for each in every if isinstance(each, dict)]
+        if len(values) < len(every):
+            self.problems.append("A list that is printed holds attachments, which are objects, alone.")
+        return values
+
+    def _exit_2(self, values: Sequence[Mapping[str, Any]], output: Output) -> None:
+        reasons = [reason for value in values if (reason := _reason(value))]
+        said = output.stderr.decode("utf-8", "replace").strip()
+        default = f"{self._rule.name} does not allow it (exit code 2), and does not say why."
+        self.block(reasons[0] if reasons else said or default)
+
+    def _value(self, value: Mapping[str, Any], *, blocks: bool) -> None:
+        """One object. blocks: the exit code has blocked already, and nothing here lets it through."""
+        fields = _Fields(value, self.problems)
+        self._quiet = self._quiet or fields.flag("suppressOutput") is True
+        if "attachment_type" in value or "attachmentType" in value:
+            self._attachment(fields, blocks=blocks)
+        else:
+            self._verdict(fields, blocks=blocks)
+        if self._quiet and not any(each.suppress_output for each in self.results):
+            self._result(HookResult(suppress_output=True))
+
+    def _attachment(self, fields: _Fields, *, blocks: bool) -> None:
+        kind = fields.text("attachment_type")
+        content = fields.get("content")
+        if kind is None:
+            return
+        if kind not in get_args(AttachmentType):
+            allowed = ", ".join(get_args(AttachmentType))
+            self.problems.append(f"{_shown(kind)} is no type of attachment; there are {allowed}.")
+        elif not isinstance(content, str | list | dict | None):
+            self.problems.append(f"Its content is {_shown(content)}; it can be a text, texts or an object.")
+        elif kind == "hook_success":
+            self._attach("hook_success", content if isinstance(content, str) else "")
+        else:
+            self._verdict(_Fields(_spelled(kind, fields.value), self.problems), blocks=blocks)
+
+    def _verdict(self, fields: _Fields, *, blocks: bool) -> None:
+        ends = fields.flag("continue") is False or fields.flag("preventContinuation") is True
+        if (message := fields.text("systemMessage")) and message.strip():
+            self._result(HookResult(user_message=message))
+        for text in fields.texts("additionalContext"):
+            self.context(text)
+        specific = self._specific(fields)
+        if specific is not None:
+            for text in specific.texts("additionalContext"):
+                self.context(text)
+        if blocks:
+            return
+        if "blockingError" in fields:
+            self.error(fields.text("blockingError"))
+        if fields.text("decision") is not None:
+            self._decision(fields, ends=ends)
+        if specific is not None and self._event == "PreToolUse":
+            self._permission(specific)
+        if fields.flag("force_continue"):
+            self._force(fields.text("follow_up_message"), ends=ends)
+        elif "follow_up_message" in fields:
+            self.problems.append("follow_up_message goes with force_continue: true.")
+        if ends:
+            self.stop(fields.text("stopReason"))
+
+    def _specific(self, fields: _Fields) -> _Fields | None:
+        value = fields.mapping("hookSpecificOutput")
+        if value is None:
+            return None
+        specific = _Fields(value, self.problems)
+        name = specific.text("hookEventName")
+        if name == self._event:
+            return specific
+        said = "does not say its hookEventName" if name is None else f"is for {_shown(name)}"
+        self.problems.append(f"Its hookSpecificOutput {said}; this is {self._event}.")
+        return None
+
+    def _decision(self, fields: _Fields, *, ends: bool) -> None:
+        decision, reason = fields.text("decision"), fields.text("reason")
+        if decision in _APPROVES:
+            if self._event == "PreToolUse":
+                self._result(HookResult("allow", reason=reason))
+        elif decision not in _BLOCKS:
+            self.problems.append(f"Its decision is {_shown(decision)}; it can be 'approve' or 'block'.")
+        elif not _said(reason):
+            self.problems.append("Its decision 'block' has no `reason`, and blocks nothing.")
+        else:
+            self.block(_said(reason), ends=ends)
+
+    def _permission(self, specific: _Fields) -> None:
+        decision = specific.text("permissionDecision")
+        reason = specific.text("permissionDecisionReason")
+        match decision:
+            case "deny":
+                self.block(_said(reason) or f"{self._rule.name} does not allow it, and does not say why.")
+            case "ask":
+                self._result(HookResult("ask", reason=reason))
+            case "allow":
+                self._result(HookResult("allow", reason=reason))
+            case str():
+                self.problems.append(
+                    f"Its permissionDecision is {_shown(decision)}; it can be 'allow', 'deny' or 'ask'."
+                )
+        changed = specific.mapping("updatedInput")
+        if changed is not None and decision != "deny":
+            self._result(HookResult("modify", updated_input=changed))
+
+    # What is done about it.
+
+    def context(self, text: str) -> None:
+        """A text for the agent's model; at a Stop the agent goes on with it."""
+        if not text.strip():
+            return
+        self._attach("hook_additional_context", text)
+        if self._event in _TAKES_CONTEXT:
+            self._inject(text, goes_on=self._event == "Stop")
+
+    def error(self, reason: str | None) -> None:
+        """An error that blocks, in an attachment's words: at a Stop the person is told, and the turn ends."""
+        reason = _said(reason)
+        if not reason:
+            self.problems.append("Its blockingError is empty, and blocks nothing.")
+        elif self._event == "Stop":
+            self._attach("hook_blocking_error", reason)
+            self._result(HookResult(user_message=reason, user_message_level="error"))
+        else:
+            self.block(reason)
+
+    def block(self, reason: str, *, ends: bool = False) -> None:
+        """It must not happen. ends: the same answer ends the turn, which outranks going on with it."""
+        self._attach("hook_blocking_error", reason)
+        if not self._decides:
+            self._result(HookResult(user_message=reason, user_message_level="warning"))
+        elif self._event in _AFTER_TOOL:
+            self._inject(reason)
+        elif self._event != "Stop":
+            self._result(HookResult("deny", reason=reason))
+        elif not ends:
+            self._inject(reason, goes_on=True, follow_up=True)
+
+    def stop(self, reason: str | None) -> None:
+        """The turn ends here."""
+        reason = _said(reason) or STOPPED
+        self._attach("hook_stopped_continuation", reason)
+        if self._decides:
+            self._result(HookResult("halt", reason=reason))
+        elif self._event == "SessionStart":
+            self._result(HookResult(user_message=reason, user_message_level="warning"))
+
+    def _force(self, follow_up: str | None, *, ends: bool) -> None:
+        if self._event != "Stop":
+            self.problems.append(f"Only a Stop has force_continue; this is {self._event}.")
+        elif not ends:
+            follow_up = _said(follow_up)
+            self._attach("hook_stopped_continuation", follow_up)
+            if follow_up:
+                self._inject(follow_up, goes_on=True, follow_up=True)
+            else:
+                self._result(HookResult(force_continue=True))
+
+    def _inject(self, text: str, *, goes_on: bool = False, follow_up: bool = False) -> None:
+        self._result(
+            HookResult(
+                "inject_context",
+                text,
+                context_injection_role="user" if follow_up else "system",
+                force_continue=goes_on,
+                suppress_output=self._quiet,
+            )
+        )
+
+    def _result(self, result: HookResult) -> None:
+        self.results.append(replace(result, source=self._rule.name))
+
+    def _attach(self, kind: AttachmentType, content: str) -> None:
+        self.attachments.append(Attachment(kind, content, self._rule.name))
+
+
+_Kind = TypeVar("_Kind")
+
+
+class _Fields:
+    """The fields of one JSON object by their names, in camel or in snake case. One that has a wrong type is a
+    problem, and absent."""
+
+    def __init__(self, value: Mapping[str, Any], problems: list[str]) -> None:
+        self.value = value
+        self._problems = problems
+        self._wrong: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key) is not None
+
+    def get(self, key: str) -> Any:
+        """As it stands; None where it is absent."""
+        found = self.value.get(_camel(key))
+        return self.value.get(_snake(key)) if found is None else found
+
+    def text(self, key: str) -> str | None:
+        return self._checked(key, str, "a text")
+
+    def flag(self, key: str) -> bool | None:
+        return self._checked(key, bool, "true or false")
+
+    def mapping(self, key: str) -> dict[str, Any] | None:
+        return self._checked(key, dict, "an object")
+
+    def texts(self, key: str) -> list[str]:
+        """A text, or a list of texts."""
+        value = self.get(key)
+        every = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(isinstance(each, str) for each in every):
+            self._mistaken(key, value, "a text, or a list of texts")
+        return [each for each in every if isinstance(each, str)]
+
+    def _checked(self, key: str, kind: type[_Kind], what: str) -> _Kind | None:
+        value = self.get(key)
+        if isinstance(value, kind):
+            return value
+        self._mistaken(key, value, what)
+        return None
+
+    def _mistaken(self, key: str, value: object, what: str) -> None:
+        if value is not None and key not in self._wrong:
+            self._wrong.add(key)
+            self._problems.append(f"Its {key} is {_shown(value)}; it has to be {what}.")
+
+
+def _spelled(kind: str, attachment: Mapping[str, Any]) -> dict[str, Any]:
+    """An attachment as the verdict that it means."""
+    content = attachment.get("content")
+    said = {key: value for key, value in attachment.items() if key != "content"}
+    key, *others = _CONTENT[kind]
+    if isinstance(content, dict):
+        said |= content
+    elif content is not None:
+        several = isinstance(content, list) and all(isinstance(each, str) for each in content)
+        said[key] = "\n".join(content) if several and kind != "hook_additional_context" else content
+    if _Fields(said, []).get(key) is None:
+        said[key] = next((said[other] for other in others if other in said), None)
+    if kind == "hook_blocking_error" and said[key] is None:
+        said[key] = ""
+    if kind == "hook_stopped_continuation" and _Fields(said, []).flag("force_continue") is not True:
+        said["continue"] = False
+    return said
+
+
+def _reason(value: Mapping[str, Any]) -> str:
+    """Why an answer in JSON blocks, if it says so."""
+    if value.get("attachment_type") == "hook_blocking_error":
+        value = _spelled("hook_blocking_error", value)
+    fields, reasons = _Fields(value, []), []
+    specific = _Fields(fields.mapping("hookSpecificOutput") or {}, [])
+    if fields.text("decision") not in _APPROVES:
+        reasons.append(fields.text("reason"))
+    if specific.text("permissionDecision") in {None, "deny"}:
+        reasons.append(specific.text("permissionDecisionReason"))
+    reasons.append(fields.text("blockingError"))
+    return next((said for reason in reasons if (said := _said(reason))), "")
+
+
+def _said(text: str | None) -> str:
+    return (text or "").strip()
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
+def _snake(key: str) -> str:
+    return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), key)
+
+
+def _shown(value: object) -> str:
+    return one_line(repr(value), 60)
