@@ -2,11 +2,25 @@
 
     [relay k3f9 from Alice] hello [/relay k3f9]
     [relay p7xw from Alice in #ops] hello, all [/relay p7xw]
+    [relay m4nd hook ruff on PostToolUse, 14:03:07] line 42 is too long [/relay m4nd]
 
 The four characters are random for each injection, and what looks like such a mark inside the text is
 defaced, so that no text can pretend to end early or to come from someone else.  The marks also see to
 it that a line never begins with `!`, `/` or `@` and never ends with `@word` or a backslash, all of which
 agents' input boxes act on (docs/INJECTION.md).
+
+Texts of several hooks that are given at once are one text, in which each stands under a heading that only
+relay can write, since it has the mark:
+
+    [relay h8tc hooks]
+    2 hooks say this, each under its name:
+
+    [relay h8tc] From ruff on PostToolUse, 14:03:07:
+    line 42 is too long
+
+    [relay h8tc] From mypy on PostToolUse, 14:03:08:
+    line 7 returns nothing
+    [/relay h8tc]
 
 A line of it that reads as a directive is quoted:
 
@@ -21,6 +35,8 @@ from __future__ import annotations
 import re
 import secrets
 import sys
+import time
+from collections.abc import Sequence
 from enum import Enum
 
 from relay.bus.message import MAX_BODY
@@ -44,6 +60,7 @@ MAX_PARTS = 2_000
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is easily taken for another
 _NONCE_LENGTH = 4
 _SOURCE_LENGTH = 64
+_LONGEST_NAME = 1024  # characters of a name that are looked at at all
 
 # Whole sequences go first, so that their parameters do not stay behind as text: CSI (the end of a
 # bracketed paste is one) and OSC (ECMA-48 sections 5.4 and 8.3.89; xterm ctlseqs).
@@ -62,11 +79,28 @@ _CONTROL = re.compile(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]")
 _QUOTE = "> "  # what no directive begins with (relay/directives/grammar.py, DECORATION)
+_BETWEEN = r"[\s\u200b-\u200d\u2060\ufe0e\ufe0f\ufeff]*+"  # possessive: 64 KB of them take one look
+
+
+def _spaced(word: str) -> str:
+    """A pattern for `word`, whatever shows nothing between its letters."""
+    return _BETWEEN.join(map(re.escape, word))
+
+
 # `[relay` and `[/relay`, also with blanks, joiners or another alphabet's bracket or slash between.
 _MARK = re.compile(
-    r"[\[［⁅【〔〖⟦❲﹝](?=[\s\u200c\u200d\ufe0e\ufe0f]*[/／⁄∕]?[\s\u200c\u200d\ufe0e\ufe0f]*relay)",
+    rf"[\[［⁅【〔〖⟦❲﹝](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}{_spaced('relay')})",
     re.IGNORECASE,
 )
+_HOOK_TAG = "user-prompt-submit-hook"
+# The same for the tags around what a hook adds to a prompt.
+_TAG = re.compile(
+    rf"[<＜‹〈⟨﹤❮](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}"
+    rf"{re.escape(_HOOK_TAG).replace(re.escape('-'), f'{_BETWEEN}[-_‐-―−]{_BETWEEN}')})",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"\W*+From\b[^\n]*:\s*$", re.IGNORECASE)
+"""A line of a hook's text that reads as the heading over another's."""
 
 
 class Style(Enum):
@@ -84,8 +118,8 @@ def sanitise(text: str) -> str:
 
 
 def deface(text: str) -> str:
-    """`text` in which nothing reads as the beginning or the end of an injection."""
-    return _MARK.sub("(", text)
+    """`text` in which nothing reads as the beginning or the end of an injection, or of a hook's context."""
+    return _TAG.sub("(", _MARK.sub("(", text))
 
 
 def directive_pattern(prefix: str = "@", decoration: re.Pattern[str] | None = None) -> re.Pattern[str]:
@@ -137,21 +171,55 @@ def check(injection: Injection) -> str:
     return text
 
 
+def clean(injection: Injection, directive: re.Pattern[str] = DIRECTIVE) -> str:
+    """The text of `injection` (`check`), quoted where it reads as what it is not."""
+    text = quote(check(injection), directive)
+    return quote(text, _HEADING) if injection.kind == "hook" else text
+
+
+def context(text: str, glue: str = "\n") -> str:
+    """`text`, which a hook adds to a prompt, in a pair of tags of its own; `glue` stands inside of them."""
+    return f"<{_HOOK_TAG}>{glue}{text}{glue}</{_HOOK_TAG}>"
+
+
+def enclose(
+    texts: Sequence[tuple[Injection, str]], mark: str, contexts: Sequence[tuple[Injection, str]] = ()
+) -> str:
+    """`texts`, each from `clean`, as one text, marked with `mark` (from `nonce`); of hooks if several.
+
+    contexts: from `clean`, too; they stand before the texts, each in tags of its own.
+    """
+    before = "".join(context(text) + "\n" for _, text in contexts)
+    if len(texts) == 1:
+        ((injection, text),) = texts
+        text = before + text
+        glue = "\n" if "\n" in text else " "
+        return f"[relay {mark}{_label(injection)}]{glue}{text}{glue}{closing_mark(mark)}"
+    parts = "\n\n".join(f"[relay {mark}] From {_provenance(injection)}:\n{text}" for injection, text in texts)
+    head = f"{len(texts)} hooks say this, each under its name:"
+    return f"[relay {mark} hooks]\n{before}{head}\n\n{parts}\n{closing_mark(mark)}"
+
+
 def lay_out(
-    injection: Injection, style: Style, mark: str, directive: re.Pattern[str] = DIRECTIVE
+    injection: Injection,
+    style: Style,
+    mark: str,
+    directive: re.Pattern[str] = DIRECTIVE,
+    contexts: Sequence[Injection] = (),
 ) -> list[str]:
     """The texts to type and submit one after another, each marked with `mark` (from `nonce`).
 
     Under PASTE that is one text, which may hold newlines; otherwise one per line, and more where a line
-    would exceed LINE_BYTES.  Raises MessageRefused (see `check`, and too many lines).
+    would exceed LINE_BYTES.  `contexts` stand before it, as in `enclose`.  Raises MessageRefused (see
+    `check`, and too many lines).
     """
-    text = check(injection)
+    if style is Style.PASTE:
+        added = [(each, clean(each, directive)) for each in contexts]
+        return [enclose([(injection, clean(injection, directive))], mark, added)]
+    # Each line is submitted by itself, and a tag alone would say nothing.
+    text = "\n".join([*(context(check(each), "") for each in contexts), check(injection)])
     label = _label(injection)
     end = closing_mark(mark)
-    if style is Style.PASTE:
-        text = quote(text, directive)
-        glue = "\n" if "\n" in text else " "
-        return [f"[relay {mark}{label}]{glue}{text}{glue}{end}"]
     if style is Style.KEYS:
         text = text.expandtabs(4)
     # The widest numbering, so that every part fits whatever its number.
@@ -177,12 +245,23 @@ def _label(injection: Injection) -> str:
     if injection.kind == "message":
         place = f" in #{_word(injection.channel)}" if injection.channel else ""
         return f" from {source}{place}" if source else ""
+    if injection.kind == "hook":
+        return f" {'' if source in {'', 'hook'} else 'hook '}{_provenance(injection)}"
     return f" {injection.kind} {source}" if source and source != injection.kind else f" {injection.kind}"
+
+
+def _provenance(injection: Injection) -> str:
+    """Which hook, at which event, when: `ruff on PostToolUse, 14:03:07`; what is not known is left out."""
+    said = _word(injection.source) or "hook"
+    if injection.event:
+        said += f" on {_word(injection.event)}"
+    return f"{said}, {time.strftime('%H:%M:%S', time.localtime(injection.time))}" if injection.time else said
 
 
 def _word(text: str) -> str:
     """What a mark may say of where a text came from."""
-    return re.sub(r"[\[\]\s]+", " ", deface(sanitise(text)))[:_SOURCE_LENGTH].strip()
+    shown = deface(sanitise(_JOINERS.sub("", text[:_LONGEST_NAME])))
+    return re.sub(r"[\[\]\s]+", " ", shown)[:_SOURCE_LENGTH].strip()
 
 
 def _split(line: str, room: int) -> list[str]:

@@ -5,6 +5,9 @@
                 │ person(keys)  output(bytes), the kernel  │
                 └→ take ─→ a reply to the agent's own hook ┘
 
+Texts of hooks that wait one behind the other are given as one, each with an outcome of its own: in a reply,
+and where they are pasted. A program that takes one line at a time gets each by itself.
+
 Driven by events: with an empty queue nothing runs.  While something waits, timers run for quiet periods
 that are known, and otherwise look again ever more rarely, since a program that begins to read its
 terminal tells nobody.
@@ -15,8 +18,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from relay.bus.message import Priority
 from relay.errors import MessageRefused
@@ -40,8 +44,31 @@ LOOK_MIN, LOOK_MAX = 0.001, 0.25
 RESERVE_TIMEOUT, _RESERVE_STEP = 0.25, 0.0005
 """Seconds to wait until the person's keys are kept from the agent, and between two looks for it."""
 
+MAX_TOGETHER = 32 * 1024
+"""Bytes of UTF-8 of one typed text that holds those of several hooks."""
+
+RULES_TIMEOUT = 120.0
+"""Seconds that `on_prompt` may take; after that the text is typed without its contexts."""
+
 _DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
 _BETWEEN = "\n"  # the texts of one native reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A text on its way in a hook's reply, as `clean` has it; the texts of hooks may share one `mark`."""
+
+    injection: Injection
+    text: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """What on_prompt has answered: `contexts` stand before `injections`."""
+
+    injections: tuple[Injection, ...]
+    contexts: tuple[Injection, ...] = ()
 
 
 class Injector:
@@ -53,6 +80,10 @@ class Injector:
                  raises MessageRefused when that is not wanted any more (Result.REJECTED); after another
                  RelayError it is asked again later, and what is behind the injection waits too.
     on_deferred: called when after `on_typing` nothing was written: the injection waits again.
+    on_prompt:   called once with what is to be typed as one prompt, before `on_typing`; not for what a hook's
+                 reply carries.  It answers with texts of hooks that are put before it, or raises
+                 MessageRefused when it is not to be typed (Result.REJECTED).  Whether the agent is ready is
+                 judged again afterwards.
     prefix:      what begins a directive of this agent, if not what its profile says.
     idle:        seconds of quiet after which an agent that is ready is given what is of low priority.
     """
@@ -69,6 +100,7 @@ class Injector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.on_deferred: Callable[[Injection], None] = lambda injection: None
+        self.on_prompt: Callable[[Sequence[Injection]], Awaitable[Sequence[Injection]]] | None = None
         self.bridged = False
         """Whether the agent's own hooks take what waits while it works (`take`)."""
         self._port = port
@@ -84,9 +116,11 @@ class Injector:
         self._typist = Typist(
             port, clock, self._asking, delay=profile.submit.delay, state=view.state if view.ruled else None
         )
-        self._typing: Injection | None = None
-        self._taken: list[tuple[Injection, str]] = []  # by a hook's reply, with the text there
-        self._doubtful: deque[tuple[str, Injection]] = deque(maxlen=_DOUBTFUL)  # with the mark at its end
+        self._typing: tuple[Injection, ...] = ()  # as one text
+        self._taken: list[_Taken] = []
+        self._doubtful: deque[tuple[str, tuple[Injection, ...]]] = deque(maxlen=_DOUBTFUL)  # with their end
+        self._asked: list[_Prompt] = []  # what on_prompt has answered of what waits
+        self._asks = False  # it is being asked
         self._held: Verdict | None = None
         self._closed = False
         self._news = clock()  # when something last happened that may change the verdict
@@ -97,13 +131,18 @@ class Injector:
         if self._closed:
             self._on_outcome(injection, Outcome(Result.UNTYPED, "the session has ended"))
             return
+        if self._fits(injection):
+            self._waiting.add(injection)
+            self._notice()
+
+    def _fits(self, injection: Injection) -> bool:
+        """Whether it can be given at all; else it is rejected now."""
         try:
             body.check(injection)
         except MessageRefused as error:
             self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
-            return
-        self._waiting.add(injection)
-        self._notice()
+            return False
+        return True
 
     def withdraw(self, id: str) -> None:
         """Give the injection `id` no more (Result.WITHDRAWN), unless its giving has begun."""
@@ -122,9 +161,9 @@ class Injector:
 
     def output(self, data: bytes) -> None:
         """Note what the agent has put out, as soon as it was read."""
-        if self._typing is not None:
+        if self._typing:
             self._typist.output(data)
-        if self._waiting or self._typing is not None:
+        if self._waiting or self._typing:
             self._notice()
 
     def hold(self, reason: str) -> None:
@@ -140,19 +179,21 @@ class Injector:
 
     @property
     def typing(self) -> Injection | None:
-        """What is being typed, or is about to be."""
-        return self._typing
+        """What is being typed, or is about to be: the first, where it is texts of several hooks."""
+        return self._typing[0] if self._typing else None
 
     @property
     def pending(self) -> int:
         """Injections that wait or are being given to the agent."""
-        return len(self._waiting) + (self._typing is not None) + len(self._taken)
+        return len(self._waiting) + len(self._typing) + len(self._taken)
 
     @property
     def obstacle(self) -> str | None:
         """Why the next injection is not typed now; None when nothing waits or nothing is in the way."""
         if not self._waiting:
             return None
+        if self._asks:
+            return "its rules for prompts are being run"
         if blocked := self._blocked():
             return blocked.reason
         sight = self._view.look()
@@ -164,9 +205,9 @@ class Injector:
         self._closed = True
         for injection in self._waiting.clear():
             self._on_outcome(injection, Outcome(Result.UNTYPED, "the session ended first"))
-        for injection, _ in list(self._taken):
+        for taken in list(self._taken):
             why = "the session ended before the agent's hook had passed it on"
-            self.delivered(injection, Outcome(Result.UNCERTAIN, why))
+            self.delivered(taken.injection, Outcome(Result.UNCERTAIN, why))
         self._wake.set()
 
     # Through the agent's own hooks.
@@ -182,40 +223,46 @@ class Injector:
         that nothing overtakes.  What no reply has room for holds back its own priority only.  A closing
         prompt, and what is of low priority, is only ever typed.
         """
-        typing = self._typing is not None and not self._typist.arrived
+        typing = self._typing and not self._typist.arrived
         riding = [each for each in self._waiting if _rides(each) and (messages or each.kind != "message")]
         if self._closed or self._taken or typing or (extends and not any(each.wakes for each in riding)):
             return []
-        left, too_long = room, set[Priority]()
+        done, too_long = 0, set[Priority]()  # bytes of the texts before the last, which may still grow
+        last: list[_Taken] = []
         for injection in riding:
             if injection.priority in too_long:
                 continue
-            mark = body.nonce()
-            text = _BETWEEN.join(body.lay_out(injection, Style.PASTE, mark, self._directive))
-            size = len((text + _BETWEEN).encode())
-            if size > room:
+            together = bool(last) and injection.kind == last[0].injection.kind == "hook"
+            new = _Taken(
+                injection,
+                body.clean(injection, self._directive),
+                last[0].mark if together else body.nonce(),
+            )
+            if _size([new]) > room:
                 if extends and injection.priority is Priority.URGENT:
                     break
                 too_long.add(injection.priority)
                 continue
-            if size > left or self._waiting.refused(injection):
+            before = done if together else done + _size(last)
+            if before + _size([*last, new] if together else [new]) > room or self._waiting.refused(injection):
                 break
             if self._waiting.begin(injection):
-                left -= size
-                self._view.given(body.closing_mark(mark))
-                self._taken.append((injection, text))
+                if not together:
+                    self._view.given(body.closing_mark(new.mark))
+                done, last = before, [*last, new] if together else [new]
+                self._taken.append(new)
             elif self._waiting.refused(injection):
                 break
-        return [injection for injection, _ in self._taken]
+        return [taken.injection for taken in self._taken]
 
     def render_native(self, injections: Sequence[Injection]) -> str:
         """The text in which the agent's hook passes on `injections`, which `take` has returned."""
-        return _BETWEEN.join(text for injection, text in self._taken if injection in injections)
+        return _render([taken for taken in self._taken if taken.injection in injections])
 
     def delivered(self, injection: Injection, outcome: Outcome) -> None:
         """What became of `injection`, which `take` has returned."""
-        for place, (taken, _) in enumerate(self._taken):
-            if taken is injection:
+        for place, taken in enumerate(self._taken):
+            if taken.injection is injection:
                 del self._taken[place]
                 break
         else:
@@ -229,20 +276,23 @@ class Injector:
 
     def put_back(self, injections: Sequence[Injection]) -> None:
         """`injections`, which `take` has returned, were certainly not passed on: they wait again."""
-        returned = [injection for injection, _ in self._taken if injection in injections]
-        self._taken = [each for each in self._taken if each[0] not in injections]
-        for injection in reversed(returned):
-            self._waiting.put_back(injection)
-            self.on_deferred(injection)
+        returned = [each.injection for each in self._taken if each.injection in injections]
+        self._taken = [each for each in self._taken if each.injection not in injections]
+        self._defer(returned)
         self._notice()
 
-    def submitted(self, prompt: str) -> None:
-        """Note a prompt that the agent, as its own hook says, was given: it proves what arrived."""
+    def submitted(self, prompt: str) -> bool:
+        """Note a prompt that the agent, as its own hook says, was given: it proves what arrived.
+
+        Whether it is a text of ours, and nothing else.
+        """
         self._typist.prompted(prompt)
-        for end, injection in list(self._doubtful):
+        for end, injections in list(self._doubtful):
             if end in prompt:
-                self._doubtful.remove((end, injection))
-                self._on_outcome(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
+                self._doubtful.remove((end, injections))
+                for injection in injections:
+                    self._on_outcome(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
+        return self._view.gave(prompt)
 
     # By typing.
 
@@ -259,17 +309,25 @@ class Injector:
         """What is typed next: an agent with hooks is not woken for what can wait for its next turn."""
         return next((each for each in self._waiting if each.wakes or not self.bridged), None)
 
-    async def _inject(self, injection: Injection) -> None:
-        """Type `injection` now that the agent is ready, and report its outcome; or put it back."""
-        self._typing = injection
-        if not self._waiting.begin(injection):
-            self._typing = None
+    async def _inject(self, first: Injection) -> None:
+        """Type `first` now that the agent is ready, and report its outcome; or put it back."""
+        prompt = await self._prompt(first)
+        if prompt is None:
             return
+        self._typing = (first,)
+        begun = self._begin(prompt.injections)
+        if not begun:
+            self._typing = ()
+            return
+        self._typing = begun
         mark, parts = body.nonce(), list[str]()
         outcome: Outcome | None = None
         try:
             if sight := await self._reserve():
-                parts = body.lay_out(injection, _style(sight), mark, self._directive)
+                if len(begun) > 1 and _style(sight) is not Style.PASTE:
+                    self._defer(begun[1:])
+                    self._typing = begun = begun[:1]
+                parts = self._lay_out(replace(prompt, injections=begun), _style(sight), mark)
                 self._check_start(parts[0])
                 why = "the session ended while it was being typed"
                 outcome = Outcome(Result.UNCERTAIN, why, "typed", "user")
@@ -278,16 +336,85 @@ class Injector:
             outcome = Outcome(Result.REJECTED, str(error))
         finally:
             self._port.release()
-            self._typing = None
+            self._typing = ()
             if outcome is None:
-                self._waiting.put_back(injection)
-                self.on_deferred(injection)
+                self._defer(begun)
                 if self._closed:
                     self.close()
             else:
+                given = (*prompt.contexts, *begun)
                 if outcome.result is Result.UNCERTAIN and len(parts) == 1:
-                    self._doubtful.append((body.closing_mark(mark), injection))
-                self._on_outcome(injection, outcome)
+                    self._doubtful.append((body.closing_mark(mark), given))
+                for injection in given:
+                    self._on_outcome(injection, outcome)
+
+    async def _prompt(self, first: Injection) -> _Prompt | None:
+        """What is typed as one with `first`, and what stands before it; None if it is not typed now."""
+        if self.on_prompt is None:
+            return _Prompt(self._together(first))
+        waiting = tuple(self._waiting)
+        self._asked = [each for each in self._asked if each.injections[0] in waiting]
+        for asked in self._asked:
+            if asked.injections[0] is first:
+                left = tuple(each for each in asked.injections if each in waiting)
+                return replace(asked, injections=left)
+        injections, contexts = self._together(first), list[Injection]()
+        self._asks = True
+        try:
+            async with asyncio.timeout(RULES_TIMEOUT):
+                contexts += await self.on_prompt(injections)
+        except TimeoutError:
+            pass  # who runs the rules has said so
+        except MessageRefused as error:
+            for each in injections:
+                if self._waiting.remove(each.id) is not None:
+                    self._on_outcome(each, Outcome(Result.REJECTED, str(error)))
+            return None
+        finally:
+            self._asks = False
+        if not self._closed:
+            self._asked.append(_Prompt(injections, tuple(each for each in contexts if self._fits(each))))
+        return None
+
+    def _together(self, first: Injection) -> tuple[Injection, ...]:
+        """`first`, and with a hook's text those of hooks that stand behind it, where they can be one text."""
+        waiting = tuple(self._waiting)
+        behind = waiting[waiting.index(first) + 1 :]
+        hooks = [first]
+        size = len(first.text.encode("utf-8", "replace"))
+        for each in behind:
+            size += len(each.text.encode("utf-8", "replace"))
+            if first.kind != "hook" or each.kind != "hook" or size > MAX_TOGETHER:
+                break
+            hooks.append(each)
+        if len(hooks) > 1 and _style(self._view.look()) is not Style.PASTE:
+            return (first,)
+        return tuple(hooks)
+
+    def _begin(self, injections: Sequence[Injection]) -> tuple[Injection, ...]:
+        """Begin with `injections` in their order; those that are to be typed now."""
+        begun = []
+        for each in injections:
+            if self._waiting.begin(each):
+                begun.append(each)
+            elif self._waiting.refused(each):
+                break
+        return tuple(begun)
+
+    def _defer(self, injections: Sequence[Injection]) -> None:
+        """Have `injections` wait again, in their place."""
+        for injection in reversed(injections):
+            self._waiting.put_back(injection)
+            self.on_deferred(injection)
+
+    def _lay_out(self, prompt: _Prompt, style: Style, mark: str) -> list[str]:
+        if len(prompt.injections) == 1:
+            return body.lay_out(prompt.injections[0], style, mark, self._directive, prompt.contexts)
+        contexts, texts = (
+            [(each, body.clean(each, self._directive)) for each in injections]
+            for injections in (prompt.contexts, prompt.injections)
+        )
+        return [body.enclose(texts, mark, contexts)]
 
     async def _reserve(self) -> Sight | None:
         """Keep the person's keys from the agent; what it shows, or None if it must not be typed into now.
@@ -335,7 +462,7 @@ class Injector:
 
     async def _ready(self) -> Sight | None:
         """Wait until the agent is ready and nothing is in the way; None once closed or with nothing to do."""
-        while not self._closed and (self._waiting or self._typing is not None):
+        while not self._closed and (self._waiting or self._typing):
             self._wake.clear()
             if blocked := self._blocked():
                 await self._sleep(blocked.wait)
@@ -356,13 +483,13 @@ class Injector:
         if self._taken:
             return Verdict(Readiness.WORKING, "a text is being given to it through its own hooks")
         first = self._next()
-        if first is None and self._typing is None and self._waiting:
+        if first is None and not self._typing and self._waiting:
             return Verdict(
                 Readiness.WORKING, "what waits is no reason to wake it, and comes with its next turn"
             )
-        if first and self._typing is None and (refusal := self._waiting.refused(first)):
+        if first and not self._typing and (refusal := self._waiting.refused(first)):
             return Verdict(Readiness.WORKING, refusal.reason, max(refusal.until - self._clock(), 0))
-        if first and self._typing is None and first.priority is Priority.LOW:
+        if first and not self._typing and first.priority is Priority.LOW:
             left = self._idle - self._view.quiet()
             if left > 0:
                 why = (
@@ -437,6 +564,19 @@ class Injector:
 def _rides(injection: Injection) -> bool:
     """Whether a reply to a hook may carry it."""
     return injection.kind != "closing" and injection.priority is not Priority.LOW
+
+
+def _render(taken: Iterable[_Taken]) -> str:
+    """The texts of a native reply: those of hooks with one mark are one text."""
+    return _BETWEEN.join(
+        body.enclose([(each.injection, each.text) for each in together], mark)
+        for mark, together in groupby(taken, key=lambda each: each.mark)
+    )
+
+
+def _size(taken: Sequence[_Taken]) -> int:
+    """Bytes that they take in a native reply."""
+    return len((_render(taken) + _BETWEEN).encode()) if taken else 0
 
 
 def _style(sight: Sight) -> Style:

@@ -32,6 +32,11 @@ class View:
         """A text is given to the agent that ends in `end`."""
         self._ends.append(end)
 
+    def gave(self, text: str) -> bool:
+        """Whether `text` is one that was given lately, from its first mark to its last, and nothing else."""
+        text = text.strip()
+        return any(text.endswith(end) and text.startswith(end.replace("/", "")[:-1]) for end in self._ends)
+
     def typing(self, text: str, nap: tuple[int, int] | None) -> None:
         """`text` is about to be typed; `nap`: the sleep in which it finds the program (Sight.nap)."""
         self._text = " ".join(text.split())
