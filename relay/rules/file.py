@@ -235,10 +235,12 @@ def _kind(event: EventType, node: Node, shape: Shape) -> Kind:
     allowed = f"Allowed for {event.name}: {', '.join(sorted(event.kinds))}."
     if given is None:
         raise _Skip(f"the rule has no type. {allowed}")
+    if not isinstance(given.value, str):
+        raise _Skip(f"type is {_shown(given)}. {allowed}")
     if given.value in _NOT_RUN:
         raise _Skip(f"relay does not run rules of the type {given.value!r}. {allowed}")
-    if not isinstance(given.value, str) or given.value not in get_args(Kind):
-        meant = suggest(given.value, get_args(Kind)) if isinstance(given.value, str) else None
+    if given.value not in get_args(Kind):
+        meant = suggest(given.value, get_args(Kind))
         raise _Skip(f"type is {_shown(given)}. {f'Did you mean {meant}? ' if meant else ''}{allowed}")
     if shape == "group" and given.value == "prompt":
         raise _Skip(

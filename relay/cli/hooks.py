@@ -1,0 +1,285 @@
+"""Show, try, disable and reload the rules of hooks.json files.
+
+`list` shows the rules that are in force for an agent started here, in firing order, and what is wrong with
+the files; `list NAME` those that a running session uses. `test` runs an event through them. `disable` and
+`enable` switch a rule off and on, by its id or its name, for every session of this home; `reload` has
+sessions read the files anew. The last three are the person's: a wrapped agent may not do them.
+
+`test` reads the event from standard input: Claude Code's own JSON, or {"event": EVENT, "data": {...}}. It
+prints {"event", "outcome", "matched_rule_count", "warnings", "attachments", ..., "rules": [{"id", "name",
+"exit_code", "duration_ms", "problem", "output_preview"}], "duration_ms"}, and among them what the rules come
+to: of UserPromptSubmit blocking_error, prevent_continuation, stop_reason and additional_contexts; of Stop
+force_continue and follow_up_message, too; of the other events action, reason and updated_input. The exit code
+is 0 whatever the rules decide.
+
+  relay hooks list
+  relay hooks disable guard.py
+  echo '{"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}' | relay hooks test PreToolUse
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relay.errors import RelayError, UsageError
+from relay.home import Home
+from relay.names import suggest
+from relay.rules.book import RuleBook, public
+from relay.rules.disabled import Disabled
+from relay.rules.event import EVENTS, RuleEvent
+from relay.session.directory import SessionInfo, call, find, live
+from relay.session.guard import person_only
+from relay.text import count, printable_json, visible
+
+if TYPE_CHECKING:
+    from relay.rules.fired import Fired, Ran
+
+RELOAD_PATIENCE = 15.0
+"""Seconds in which a session reads its files anew."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, help: str) -> argparse.ArgumentParser:
+        return actions.add_parser(name, help=help, description=help)
+
+    def files(it: argparse.ArgumentParser, help: str) -> None:
+        it.add_argument("--rules", action="append", default=[], type=Path, metavar="FILE", help=help)
+
+    shown = action(
+        "list", "Show the rules in force here, or in a running session, and what is wrong with them."
+    )
+    shown.add_argument("name", nargs="?", metavar="NAME", help="the session, as `relay ps` lists it")
+    shown.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
+    files(shown, "a hooks.json to take, too")
+    shown.add_argument("--json", action="store_true", help="print a JSON object")
+    tried = action(
+        "test", "Run an event, read from standard input, through the rules, and print what they say."
+    )
+    tried.add_argument("event", metavar="EVENT", help=f"one of {', '.join(EVENTS)}")
+    files(tried, "take the rules of this hooks.json instead of those in force here")
+    tried.add_argument("--agent", default="", metavar="KIND", help="the kind of agent, such as 'codex'")
+    for name, help in (("disable", "Switch rules off."), ("enable", "Switch rules on again.")):
+        switched = action(name, help)
+        switched.add_argument(
+            "rules_named", nargs="+", metavar="ID|NAME", help="as `relay hooks list` shows them"
+        )
+        files(switched, "a hooks.json in which to look for them, too")
+    reloaded = action("reload", "Have running sessions read their hooks.json files anew.")
+    reloaded.add_argument("names", nargs="*", metavar="NAME", help="the sessions (default: all of this home)")
+    reloaded.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env().ensure()
+    match args.action:
+        case "list":
+            return _list(home, args)
+        case "test":
+            return _test(home, args)
+        case "reload":
+            _person(home, "reload")
+            if args.names:
+                chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+            else:
+                chosen = live(home, args.team)
+            return _reload(chosen)
+        case switch:
+            _person(home, switch)
+            return _switch(home, args, off=switch == "disable")
+
+
+def _person(home: Home, action: str) -> None:
+    person_only(
+        home,
+        f"hooks {action}",
+        f"an agent may not {action} rules. The person can, with `relay hooks {action}` in a terminal.",
+    )
+
+
+def _list(home: Home, args: argparse.Namespace) -> int:
+    if args.name is None:
+        told = RuleBook.load(home, Path.cwd(), args.rules).public()
+    elif args.rules:
+        raise UsageError("a running session has its rules: say either NAME or --rules.")
+    else:
+        told = call(find(home, args.name, args.team).socket, {"op": "rules"})
+    if args.json:
+        print(printable_json(told, indent=2))
+        return 0
+    for rule in told["rules"]:
+        print(visible(_row(rule)))
+        print(visible(f"          {rule['file']}:{rule['line']} ({rule['origin']}): {rule['what']}"))
+    if not told["rules"]:
+        print("No rules are in force.")
+    for warning in told["warnings"]:
+        print(f"Warning: {visible(warning)}")
+    return 0
+
+
+def _row(rule: dict[str, Any]) -> str:
+    matcher = "" if rule["matcher"] == "*" else f"  {rule['matcher']}"
+    extent = "" if rule["type"] == "prompt" else f"  {rule['timeout']:g} s"
+    waited = "  async" if rule["async"] else ""
+    switch = "on" if rule["enabled"] else "off"
+    kind = f"{rule['type']}{extent}{waited}"
+    return f"{rule['id']:<8}  {switch:<3}  {rule['event']}{matcher}  {kind}  {rule['name']}"
+
+
+# switching and reloading
+
+
+def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
+    sessions = live(home)
+    known = {rule["id"]: rule for rule in _known(home, args.rules, sessions)}
+    disabled = Disabled(home)
+    chosen: dict[str, str] = {}
+    for word in args.rules_named:
+        ids = [id for id, rule in known.items() if word == id] or [
+            id for id, rule in known.items() if word == rule["name"]
+        ]
+        if not ids and not off and word in disabled.read():
+            ids = [word]  # of a rule that is in no file any more, or not in those seen from here
+        if not ids:
+            names = [rule["name"] for rule in known.values()]
+            meant = suggest(word, [*known, *names])
+            hint = f"Did you mean {meant}? " if meant else ""
+            raise RelayError(f"there is no rule {word!a}. {hint}`relay hooks list` shows them.")
+        for id in ids:
+            chosen[id] = f"{id} ({known[id]['event']}, {known[id]['name']})" if id in known else id
+    disabled.switch(chosen, off=off)
+    for text in chosen.values():
+        print(visible(f"{text} is {'off' if off else 'on'}."))
+    _reload(sessions, quiet=True)
+    return 0
+
+
+def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -> list[dict[str, Any]]:
+    """The rules in force here, and those that running sessions use."""
+    rules: list[dict[str, Any]] = [public(rule) for rule in RuleBook.load(home, Path.cwd(), named).rules]
+    for session in sessions:
+        try:
+            rules += call(session.socket, {"op": "rules"})["rules"]
+        except RelayError:
+            continue  # it has just ended, or is of an older relay; `_reload` tells of it
+    return rules
+
+
+def _reload(sessions: Sequence[SessionInfo], *, quiet: bool = False) -> int:
+    """Have `sessions` read their rules anew, and print what they answer; 1 if one does not.
+
+    quiet: of those that do, nothing is printed.
+    """
+    failed = False
+    for session in sessions:
+        try:
+            answer = call(session.socket, {"op": "reload_rules"}, RELOAD_PATIENCE)
+        except RelayError as error:
+            failed = True
+            print(f"{session.name} goes on with the rules that it had: {visible(str(error))}")
+            continue
+        if quiet:
+            continue
+        print(f"{session.name} has {count(answer['rules'], 'rule')}.")
+        for warning in answer["warnings"]:
+            print(f"    {visible(warning)}")
+    if not sessions and not quiet:
+        print("No session is running.")
+    return 1 if failed else 0
+
+
+# trying
+
+
+def _test(home: Home, args: argparse.Namespace) -> int:
+    event = _event(args.event, args.agent)
+    directory = Path.cwd()
+    book = RuleBook.of(home, args.rules) if args.rules else RuleBook.load(home, directory)
+    warnings = [str(warning) for warning in book.warnings]
+    rules = book.select(event, warnings.append)
+    begun = time.monotonic()
+    fired = asyncio.run(_fire(rules, event, directory))
+    duration = time.monotonic() - begun
+    print(printable_json(_report(fired, warnings, duration), indent=2))
+    return 0
+
+
+async def _fire(rules: Sequence[Any], event: RuleEvent, directory: Path) -> Fired:
+    from relay.rules.engine import Engine
+
+    engine = Engine(directory, os.environ)
+    try:
+        return await engine.run(rules, event)
+    finally:
+        await engine.close()
+
+
+def _report(fired: Fired, warnings: list[str], duration: float) -> dict[str, Any]:
+    from relay.rules.aggregate import aggregate, outcome
+
+    told = aggregate(fired).public()
+    return {
+        "event": fired.event.name,
+        "outcome": outcome(fired),
+        "warnings": warnings,
+        "attachments": told.pop("messages"),
+        **told,
+        "rules": [_ran(each) for each in fired.ran],
+        "duration_ms": round(duration * 1000, 1),
+    }
+
+
+def _ran(ran: Ran) -> dict[str, Any]:
+    from relay.journal import preview
+    from relay.redact import redact
+
+    return {
+        "id": ran.rule.id,
+        "name": ran.rule.name,
+        "exit_code": ran.exit_code,
+        "duration_ms": round(ran.duration * 1000, 1),
+        "problem": ran.problem,
+        "output_preview": preview(redact(ran.stdout or ran.stderr)),
+    }
+
+
+def _event(name: str, agent: str) -> RuleEvent:
+    """The event on standard input. Raises UsageError."""
+    found = next((known for known in EVENTS if _key(known) == _key(name)), None)
+    if found is None:
+        meant = suggest(name, EVENTS)
+        hint = f"Did you mean {meant}? " if meant else ""
+        raise UsageError(f"there is no event {name!a}. {hint}The events are {', '.join(EVENTS)}.")
+    wanted = f"Give the event as a JSON object on standard input: echo '{{}}' | relay hooks test {found}"
+    if sys.stdin.isatty():
+        raise UsageError(f"there is no event to read. {wanted}")
+    content = sys.stdin.buffer.read()
+    if not content.strip():
+        raise UsageError(f"standard input is empty. {wanted}")
+    try:
+        data = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"standard input is no JSON ({error}). {wanted}") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"standard input is JSON, but no object. {wanted}")
+    said = data.get("hook_event_name", found)
+    if isinstance(data.get("data"), dict) and "event" in data:
+        said, data = data["event"], data["data"]
+    if said != found:
+        raise UsageError(f"the event on standard input is {said!a}, not {found}. Name the one that is meant.")
+    own = {"hook_event_name": found, "session_id": "test", "cwd": os.fspath(Path.cwd())}
+    return RuleEvent(found, {**own, **data}, agent)
+
+
+def _key(event: str) -> str:
+    """Whatever its case: PreToolUse, preToolUse, pre_tool_use."""
+    return event.replace("_", "").replace("-", "").casefold()

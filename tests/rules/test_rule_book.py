@@ -1,0 +1,267 @@
+"""Which rules are in force: files, trust, what is switched off, and the choice for an event (R12, R14)."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from relay.errors import HomeError
+from relay.home import Home
+from relay.hooks.trust import Trust
+from relay.rules.book import RuleBook, find
+from relay.rules.disabled import Disabled
+from relay.rules.event import RuleEvent
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    (tmp_path / "person").mkdir()
+    return Home.from_env({"RELAY_HOME": str(tmp_path / "relay")}).ensure()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+def write(path: Path, *commands: str, event: str = "Stop", **more: object) -> Path:
+    rules = [{"type": "command", "command": command, **more} for command in commands]
+    path.write_text(json.dumps({"hooks": {event: rules}}))
+    return path
+
+
+def trust(person: Home, path: Path) -> None:
+    Trust(person).grant(path, path.read_bytes())
+
+
+def commands(book: RuleBook) -> list[str]:
+    return [rule.command for rule in book.rules]
+
+
+def chosen(book: RuleBook, name: str = "Stop", **data: object) -> list[str]:
+    return [rule.command for rule in book.select(RuleEvent(name, data))]
+
+
+def test_several_files_are_one_set_of_rules_in_firing_order(person: Home, project: Path) -> None:
+    """R14: the person's own, the project's, those named on the command line."""
+    write(person.config / "hooks.json", "own", "own 2")
+    trust(person, write(project / "hooks.json", "project"))
+    named = [write(project / "b.json", "b"), write(project / "a.json", "a")]
+    book = RuleBook.load(person, project, named)
+    assert book.warnings == ()
+    assert commands(book) == chosen(book) == ["own", "own 2", "project", "b", "a"]
+    assert [rule.origin for rule in book.rules] == ["user", "user", "project", "named", "named"]
+
+
+def test_without_files_there_are_no_rules_and_no_warnings(person: Home, project: Path) -> None:
+    assert RuleBook.load(person, project) == RuleBook()
+
+
+def test_a_projects_rules_need_trust(person: Home, project: Path) -> None:
+    """R12: in this very content."""
+    path = write(project / "hooks.json", "theirs")
+    for _ in range(2):
+        book = RuleBook.load(person, project)
+        assert book.rules == ()
+        (warning,) = book.warnings
+        assert str(warning).startswith(f"{path}: is not trusted, and none of its rules is in force.")
+        assert f"`relay trust {path}`" in str(warning)
+        trust(person, path)
+        assert RuleBook.load(person, project).warnings == ()
+        write(path, "theirs", "and more")
+
+
+def test_naming_a_file_is_the_persons_word(person: Home, project: Path) -> None:
+    """R12: it is in force without trust, the project's own, too, and once."""
+    path = write(project / "hooks.json", "theirs")
+    book = RuleBook.load(person, project, [path, path])
+    assert (commands(book), book.warnings) == (["theirs"], ())
+    assert book.rules[0].origin == "named"
+
+
+def test_the_nearest_file_of_the_project_counts(person: Home, project: Path) -> None:
+    """R12: upwards to the folder with .git, and not above the person's home folder."""
+    inner = project / "a" / "b"
+    inner.mkdir(parents=True)
+    assert find(inner) is None
+    write(project.parent / "hooks.json", "outside")
+    assert find(inner) is None
+    write(project / "hooks.json", "root")
+    assert find(inner) == project / "hooks.json"
+    write(project / "a" / "hooks.json", "nearer")
+    assert find(inner) == project / "a" / "hooks.json"
+    assert find(Path.home()) is None
+
+
+def test_a_file_is_read_once_though_it_is_found_twice(person: Home, project: Path) -> None:
+    """R14: in relay's own folder, or through a link."""
+    own = write(person.config / "hooks.json", "own")
+    assert commands(RuleBook.load(person, person.config, [own])) == ["own"]
+    (project / "hooks.json").symlink_to(own)
+    book = RuleBook.load(person, project)
+    assert (commands(book), book.warnings) == (["own"], ())
+
+
+def test_the_project_of_one_is_a_link_into_that_of_another(person: Home, project: Path) -> None:
+    """R12: what is trusted is the file that the link leads to."""
+    real = write(project / "real.json", "real")
+    (project / "hooks.json").symlink_to(real)
+    assert commands(RuleBook.load(person, project)) == []
+    trust(person, real)
+    assert commands(RuleBook.load(person, project)) == ["real"]
+
+
+def unreadable(path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads every file")
+    path.write_text("{}")
+    path.chmod(0)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (Path.mkdir, "cannot be read: "),
+        (os.mkfifo, "cannot be read: it is no regular file"),
+        (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file"),
+        (lambda path: path.symlink_to(path.name), "cannot be read: Too many levels of symbolic links"),
+        (unreadable, "cannot be read: Permission denied"),
+        (lambda path: path.write_bytes(b" " * (3 << 20)), "it has more than 1 MB"),
+        (lambda path: path.write_text("no"), "it is not JSON"),
+    ],
+    ids=["directory", "fifo", "dangling", "loop", "unreadable", "huge", "text"],
+)
+def test_a_file_that_cannot_be_read_leaves_the_others_in_force(
+    person: Home, project: Path, make, said
+) -> None:
+    """R12, R14"""
+    make(person.config / "hooks.json")
+    book = RuleBook.load(person, project, [write(project / "x.json", "x")])
+    (warning,) = book.warnings
+    assert str(warning).startswith(f"{person.config / 'hooks.json'}")
+    assert said in str(warning)
+    assert commands(book) == ["x"]
+
+
+def test_a_project_file_that_cannot_be_read_is_said_too(person: Home, project: Path) -> None:
+    (project / "hooks.json").mkdir()
+    (warning,) = RuleBook.load(person, project).warnings
+    assert "hooks.json: cannot be read" in str(warning)
+
+
+def test_a_named_file_that_has_gone_is_said(person: Home, project: Path) -> None:
+    (warning,) = RuleBook.load(person, project, [project / "gone.json"]).warnings
+    assert "gone.json: cannot be read: No such file or directory" in str(warning)
+
+
+def test_only_rules_of_the_event_whose_matcher_fits_are_selected(person: Home, project: Path) -> None:
+    """R14, R19, R37"""
+    for event in ("PreToolUse", "PostToolUseFailure"):
+        write(project / f"{event}.json", f"bash after {event}", event=event, matcher="Bash")
+    write(project / "any.json", "any", event="PreToolUse")
+    book = RuleBook.of(person, sorted(project.glob("*.json")))
+    assert chosen(book, "PreToolUse", tool_name="run_shell_command") == ["bash after PreToolUse", "any"]
+    assert chosen(book, "PreToolUse", tool_name="Read") == ["any"]
+    assert chosen(book, "PostToolUseFailure", tool_name="exec_command") == ["bash after PostToolUseFailure"]
+    assert chosen(book, "PostToolUse", tool_name="Bash") == []
+    assert chosen(book, "Unheard") == []
+
+
+def test_equal_work_is_done_once(person: Home, project: Path) -> None:
+    """R14: whichever files and matchers it stands with; a group's payload is another, and so its work."""
+    write(project / "a.json", "same", event="PreToolUse", matcher="Bash")
+    write(project / "b.json", "same", "other", event="PreToolUse", timeout=3)
+    group = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "same"}]}]}}
+    (project / "c.json").write_text(json.dumps(group))
+    book = RuleBook.of(person, sorted(project.glob("*.json")))
+    assert chosen(book, "PreToolUse", tool_name="Bash") == ["same", "other", "same"]
+    assert [rule.timeout for rule in book.select(RuleEvent("PreToolUse", {"tool_name": "Read"}))] == [
+        3,
+        3,
+        60,
+    ]
+
+
+def test_a_rule_that_is_switched_off_is_not_selected(person: Home, project: Path) -> None:
+    path = write(project / "a.json", "one", "two", "two")
+    one, two, again = RuleBook.of(person, [path]).rules
+    Disabled(person).switch([one.id, two.id], off=True)
+    book = RuleBook.of(person, [path])
+    assert [book.enabled(rule) for rule in book.rules] == [False, False, True]
+    assert [rule.id for rule in book.select(RuleEvent("Stop"))] == [again.id]
+    Disabled(person).switch([one.id], off=False)
+    assert [rule.id for rule in RuleBook.of(person, [path]).select(RuleEvent("Stop"))] == [one.id, again.id]
+
+
+def test_what_is_switched_off_is_in_a_private_file(person: Home) -> None:
+    disabled = Disabled(person)
+    assert disabled.read() == frozenset()
+    disabled.switch(["b", "a"], off=True)
+    disabled.switch(["c"], off=True)
+    assert disabled.read() == {"a", "b", "c"}
+    assert stat.S_IMODE(person.disabled_rules.stat().st_mode) == 0o600
+    assert sorted(path.name for path in person.state.iterdir()) == [
+        "disabled-rules.json",
+        "disabled-rules.lock",
+    ]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"disabled": 3}', '{"disabled": [3]}', "[" * 5000, "\xff"]
+)
+def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
+    person: Home, project: Path, content: str
+) -> None:
+    """A guard is not lost, and the person is told."""
+    write(person.config / "hooks.json", "guard")
+    person.disabled_rules.write_text(content, "latin-1")
+    book = RuleBook.load(person, project)
+    assert chosen(book) == ["guard"]
+    assert f"{person.disabled_rules} cannot be read, and every rule is on" in str(book.warnings)
+    with pytest.raises(HomeError, match="Delete it"):
+        Disabled(person).switch(["x"], off=True)
+
+
+def test_a_guard_whose_matcher_cannot_decide_runs_and_that_is_told_once(person: Home, project: Path) -> None:
+    """R20: else a long text would get around it."""
+    path = write(project / "a.json", "guard", event="PreToolUse", matcher={"tool_input.command": "*rm -rf*"})
+    book = RuleBook.of(person, [path])
+    told: list[str] = []
+    event = RuleEvent("PreToolUse", {"tool_name": "Bash", "tool_input": {"command": "x" * (2 << 20)}})
+    for _ in range(2):
+        assert [rule.command for rule in book.select(event, told.append)] == ["guard"]
+    (text,) = told
+    assert text.startswith(f"{path}:1: PreToolUse: what is matched has 2097152 characters")
+    assert text.endswith("The rule runs, since it may be meant.")
+
+
+def test_a_book_as_json(person: Home, project: Path) -> None:
+    path = write(project / "a.json", "python3 /srv/x.py -a", event="PreToolUse", matcher="Bash")
+    (rule,) = RuleBook.of(person, [path]).rules
+    assert json.loads(json.dumps(RuleBook.of(person, [path]).public())) == {
+        "rules": [
+            {
+                "id": rule.id,
+                "name": "x.py",
+                "event": "PreToolUse",
+                "type": "command",
+                "shape": "flat",
+                "matcher": "Bash",
+                "what": "python3 /srv/x.py -a",
+                "timeout": 60.0,
+                "async": False,
+                "file": str(path),
+                "line": 1,
+                "origin": "named",
+                "enabled": True,
+            }
+        ],
+        "warnings": [],
+    }

@@ -1,0 +1,395 @@
+"""hooks.json files: both shapes, their fields, and what is said about a mistake (R11-R13, R16, R17, R22)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.rules import located
+from relay.rules.event import EVENTS
+from relay.rules.file import LONGEST_TIMEOUT, parse
+from relay.rules.rule import Rule
+
+PATH = Path("/project/hooks.json")
+GUARD = {"type": "command", "command": "./guard.sh"}
+
+
+def read(value: object) -> tuple[list[Rule], list[str]]:
+    """What comes of a file: `value` as JSON, or its very text or bytes."""
+    content = value if isinstance(value, str | bytes) else json.dumps(value)
+    rules, warnings = parse(PATH, content.encode() if isinstance(content, str) else content, "user")
+    return rules, [str(warning) for warning in warnings]
+
+
+def hooks(event: str = "PreToolUse", *entries: object) -> dict[str, Any]:
+    return {"hooks": {event: list(entries)}}
+
+
+def only(value: object) -> Rule:
+    """The rule of a file that has one, and no mistake."""
+    (rule,), warnings = read(value)
+    assert warnings == []
+    return rule
+
+
+def refused(value: object) -> str:
+    """The warning about a file whose only rule is left out."""
+    rules, (warning,) = read(value)
+    assert rules == []
+    return warning
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        *("UserPromptSubmit", "SessionStart", "SessionEnd", "PreToolUse", "PostToolUse"),
+        *("PostToolUseFailure", "Stop", "PreCompact"),
+    ],
+)
+def test_each_event_takes_commands_in_both_shapes(event: str) -> None:
+    """R11, R12: and none of the eight is ever taken away."""
+    (group, flat), warnings = read(hooks(event, {"hooks": [GUARD]}, GUARD))
+    assert warnings == []
+    assert (group.shape, flat.shape) == ("group", "flat")
+    assert {group.event, flat.event} == {event}
+    assert group.command == flat.command == "./guard.sh"
+
+
+def test_a_rule_knows_its_line_and_stands_in_firing_order() -> None:
+    """R12"""
+    rules, warnings = read(
+        """{"hooks": {
+            "Stop": [
+                {"type": "command", "command": "one"},
+                {"hooks": [
+                    {"type": "command", "command": "two"},
+                    {"type": "command", "command": "three"}]}],
+            "SessionEnd": [{"type": "command",
+                            "command": "four"}]}}"""
+    )
+    assert warnings == []
+    assert [(rule.command, rule.line) for rule in rules] == [
+        ("one", 3),
+        ("two", 5),
+        ("three", 6),
+        ("four", 7),
+    ]
+    assert rules[0].place == "/project/hooks.json:3"
+
+
+def test_the_defaults_of_a_rule() -> None:
+    """R13: 60 seconds, everything matches, and it is waited for."""
+    rule = only(hooks("PreToolUse", GUARD))
+    assert (rule.timeout, str(rule.matcher), rule.background, rule.args) == (60.0, "*", False, None)
+    assert (rule.kind, rule.prompt, rule.origin) == ("command", "", "user")
+
+
+def test_every_field_of_a_command() -> None:
+    """R13: arguments stand for a program that is run without a shell."""
+    rule = only(
+        hooks(
+            "PostToolUse",
+            GUARD
+            | {
+                "matcher": "Edit",
+                "timeout": 2.5,
+                "args": ["-x", "a b"],
+                "async": True,
+                "name": "  the linter ",
+            },
+        )
+    )
+    assert (str(rule.matcher), rule.timeout, rule.args) == ("Edit", 2.5, ("-x", "a b"))
+    assert (rule.background, rule.name) == (True, "the linter")
+
+
+def test_a_prompt_is_literal_text() -> None:
+    """R16"""
+    rule = only(hooks("UserPromptSubmit", {"type": "prompt", "prompt": "Answer in\nmarkdown."}))
+    assert (rule.kind, rule.prompt, rule.command, rule.name) == (
+        *("prompt", "Answer in\nmarkdown.", ""),
+        "prompt",
+    )
+
+
+def test_a_whole_settings_file_of_claude_code_is_read() -> None:
+    """R12: other settings, and fields that are not known, are let be."""
+    settings = {
+        "permissions": {"allow": ["Read"]},
+        "model": "opus",
+        "hooks": {"Stop": [{"hooks": [GUARD | {"statusMessage": "Checking"}], "description": "x"}]},
+    }
+    assert only(settings).event == "Stop"
+
+
+@pytest.mark.parametrize("event", [{"hooks": GUARD}, GUARD], ids=["group", "flat"])
+def test_a_single_object_stands_for_a_list_of_one(event: object) -> None:
+    """R12"""
+    assert only({"hooks": {"Stop": event}}).command == "./guard.sh"
+
+
+@pytest.mark.parametrize("event", sorted(set(EVENTS) - {"UserPromptSubmit"}))
+def test_a_prompt_is_for_the_submission_of_prompts_only(event: str) -> None:
+    """R17: the warning names file, line, event and what is allowed, and the rules around it are in force."""
+    rules, (warning,) = read(hooks(event, GUARD, {"type": "prompt", "prompt": "x"}, GUARD | {"name": "last"}))
+    assert len(rules) == 2
+    assert warning == (
+        f"/project/hooks.json:1: {event}: rules of the type 'prompt' are not for {event}. "
+        f"Allowed for {event}: command. Skipped."
+    )
+
+
+@pytest.mark.parametrize("kind", ["http", "agent", "mcp_tool"])
+@pytest.mark.parametrize("shape", ["flat", "group"])
+def test_types_that_relay_does_not_run_are_known_and_skipped(kind: str, shape: str) -> None:
+    """R22"""
+    handler = {"type": kind, "url": "https://example.org"}
+    warning = refused(hooks("PreToolUse", handler if shape == "flat" else {"hooks": [handler]}))
+    assert (
+        f"relay does not run rules of the type {kind!r}. Allowed for PreToolUse: command. Skipped." in warning
+    )
+
+
+def test_a_prompt_in_a_group_asks_a_model_and_is_skipped() -> None:
+    """R16, R22: it is no literal text there."""
+    warning = refused(hooks("UserPromptSubmit", {"hooks": [{"type": "prompt", "prompt": "Is this fine?"}]}))
+    assert "a prompt in a group asks a model" in warning
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ("preToolUse", "Did you mean PreToolUse? The events are UserPromptSubmit, SessionStart,"),
+        ("Nonsense", "there is no such event. Skipped. The events are"),
+        ("SubagentStop", "relay runs no rules for this event of Claude Code's"),
+        ("PermissionRequest", "relay runs no rules for this event of Claude Code's"),
+        ("PostCompact", "relay runs no rules for this event of Claude Code's"),
+    ],
+)
+def test_an_event_without_rules_is_named_with_those_that_have(event: str, said: str) -> None:
+    """R11, R17"""
+    rules, (warning,) = read({"hooks": {event: [GUARD], "Stop": [GUARD]}})
+    assert [rule.event for rule in rules] == ["Stop"]
+    assert event in warning
+    assert said in warning
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"type": "command"}, 'the command is missing. Write it as "command"'),
+        ({"type": "command", "comand": "ls"}, 'Did you mean it by "comand"?'),
+        ({"type": "command", "command": ""}, "the command is missing"),
+        ({"type": "command", "command": "  "}, "command is"),
+        ({"type": "command", "command": ["ls"]}, 'command is ["ls"]; write a string.'),
+        ({"type": "command", "command": "a\0b"}, "holds a NUL character"),
+        ({"type": "command", "command": "a\ud800b"}, "holds half a character"),
+        ({"type": "command", "command": "x" * (1 << 17)}, "Make it a script."),
+        ({"type": "command", "command": "x", "args": "-x"}, "write a list of strings"),
+        ({"type": "command", "command": "x", "args": [1]}, "write a list of strings"),
+        ({"type": "command", "command": "x", "args": ["\0"]}, "args holds a NUL"),
+        ({"type": "command", "command": "x", "if": "Bash(git *)"}, "cannot check the condition of `if`"),
+        ({"type": "command", "command": "x", "shell": "powershell"}, "`shell` cannot be chosen"),
+        ({"command": "ls"}, "the rule has no type. Allowed for PreToolUse: command."),
+        ({"type": "comand", "command": "ls"}, "Did you mean command?"),
+        ({"type": 3, "command": "ls"}, "type is 3."),
+        ({"type": None, "command": "ls"}, "type is null."),
+        (GUARD | {"matcher": "("}, "is no regular expression"),
+        (GUARD | {"matcher": 3}, "matcher is 3;"),
+        ("ls", 'a rule is an object, not "ls"'),
+        ({"hooks": ["ls"]}, 'a handler is an object, not "ls"'),
+    ],
+)
+def test_a_rule_with_a_mistake_is_left_out_and_the_others_are_in_force(rule: object, said: str) -> None:
+    """R13, R17, R20"""
+    rules, (warning,) = read(hooks("PreToolUse", GUARD, rule, GUARD))
+    assert len(rules) == 2
+    assert warning.startswith("/project/hooks.json:1: PreToolUse: ")
+    assert said in warning
+    assert warning.endswith("Skipped.")
+
+
+@pytest.mark.parametrize(
+    "timeout", ["-1", "0", '"30"', "true", "NaN", "Infinity", "1e999", "9" * 5000, "[]", "90000"]
+)
+def test_a_timeout_that_is_none_is_said_and_sixty_seconds_are_taken(timeout: str) -> None:
+    """R13"""
+    (rule,), (warning,) = read(json.dumps(hooks("Stop", GUARD | {"timeout": "T"})).replace('"T"', timeout))
+    assert rule.timeout == 60
+    assert "60 are taken." in warning
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"async": "yes"}, 'async is "yes"; write true or false'),
+        ({"name": 3}, "name is 3; write a string"),
+        ({"once": True}, "once has no effect"),
+    ],
+)
+def test_a_field_without_effect_is_said_and_the_rule_is_in_force(field: dict[str, object], said: str) -> None:
+    """R13"""
+    (rule,), (warning,) = read(hooks("Stop", GUARD | field))
+    assert (rule.background, rule.name) == (False, "guard.sh")
+    assert said in warning
+
+
+def test_a_matcher_without_effect_is_said_and_the_rule_is_in_force() -> None:
+    """R19: of an event that has nothing to match, as Claude Code has it; and within a group's hooks."""
+    (rule,), (warning,) = read(hooks("Stop", GUARD | {"matcher": "Bash"}))
+    assert str(rule.matcher) == "*"
+    assert 'the matcher "Bash" has no effect' in warning
+    (rule,), (warning,) = read(hooks("PreToolUse", {"hooks": [GUARD | {"matcher": "Bash"}]}))
+    assert str(rule.matcher) == "*"
+    assert "it belongs beside hooks" in warning
+
+
+def test_a_rule_keeps_its_id_wherever_it_stands() -> None:
+    """R14: an id depends on file, event, matcher and work; equal rules of one file are counted."""
+    first, second = (read(hooks("Stop", *rules))[0] for rules in ([GUARD], [GUARD | {"command": "x"}, GUARD]))
+    assert first[0].id == second[1].id
+    assert len(first[0].id) == 8
+    (one, same, other_event, other_matcher), _ = read(
+        {"hooks": {"Stop": [GUARD, GUARD], "PreToolUse": [GUARD, GUARD | {"matcher": "Bash"}]}}
+    )
+    assert same.id == f"{one.id}-2"
+    assert len({one.id, same.id, other_event.id, other_matcher.id}) == 4
+    (elsewhere,), _ = parse(Path("/other/hooks.json"), json.dumps(hooks("Stop", GUARD)).encode(), "user")
+    assert elsewhere.id != one.id
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("./guard.sh --strict", "guard.sh"),
+        ('"$CLAUDE_PROJECT_DIR"/.claude/hooks/x.sh', "x.sh"),
+        ("python3 -u /srv/x.py a b", "x.py"),
+        ("/usr/bin/python3.11 'my hooks/x.py'", "x.py"),
+        ("python3 -m mypy --strict", "mypy"),
+        ("python -c 'print(1)'", "python"),
+        ("bash -c 'ls | wc'", "bash"),
+        ("A=1 B=2 env node ./x.js", "x.js"),
+        ("jq .tool_input", "jq"),
+        ("echo 'not closed", "echo"),
+        ("cat <<'END'\nx\nEND", "cat"),
+    ],
+)
+def test_a_rule_is_called_after_its_script_or_its_program(command: str, name: str) -> None:
+    """R13"""
+    assert only(hooks("Stop", {"type": "command", "command": command})).name == name
+
+
+def test_a_program_with_arguments_is_called_after_its_script() -> None:
+    rule = {"type": "command", "command": "/usr/bin/python3", "args": ["a folder/x.py"]}
+    assert only(hooks("Stop", rule)).name == "x.py"
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "said"),
+    [
+        ("", ":1", "it is not JSON: it ends too early (column 1)"),
+        ("nonsense", ":1", "it is not JSON"),
+        ('{"hooks": {\n"Stop": [1,]}}', ":2", "there is a ',' too many before ']' (column 12)"),
+        ('{"hooks": {\n "Stop": []', ":2", "a ',' or '}' is missing"),
+        ("{'hooks': 1}", ":1", "a name in double quotes is missing"),
+        ('{"hooks" {}}', ":1", "a ':' is missing after the name"),
+        ('{"hooks": {}} x', ":1", "there is more after the end"),
+        ('{"hooks": "a\0b"}', ":1", "invalid control character"),
+        ("[" * 5000, ":1", "nested too deeply"),
+        ('{"hooks": {"Stop": ' + "[" * 5000, ":1", "nested too deeply"),
+        (b"\xff\xfe{\0}\0", "", "it is not UTF-8 (byte 1)"),
+        (b'{"hooks": {"Stop": []}}' + b" " * (1 << 20), "", "it has more than 1 MB"),
+        ("[]", ":1", "it has no rules"),
+        ("{}", ":1", "it has no rules"),
+        ('{\n"hooks": []}', ":2", "it has no rules"),
+        ('{"hooks": null}', ":1", "it has no rules"),
+        ('{"PreToolUse": []}', ":1", 'it has no rules: write {"hooks": {"PreToolUse": [...]}}'),
+        ('{"disableAllHooks": true, "hooks": {"Stop": []}}', ":1", "none of its rules is in force"),
+    ],
+)
+def test_a_file_that_cannot_be_read_gives_one_warning(content: str | bytes, place: str, said: str) -> None:
+    """R12, R20"""
+    warning = refused(content)
+    assert warning.startswith(f"/project/hooks.json{place}: ")
+    assert said in warning
+
+
+def test_keys_that_stand_twice_are_said_and_the_last_one_counts() -> None:
+    """R12"""
+    rules, warnings = read(
+        '{"hooks": {"Stop": [{"type": "command", "command": "one", "command": "two"}],\n "Stop": 1, '
+        '"SessionEnd": [{"type": "command", "command": "one", "command": "two"}]}}'
+    )
+    assert [rule.command for rule in rules] == ["two"]
+    assert '"Stop" stands here more than once' in warnings[0]
+    assert '"command" stands here more than once' in warnings[2]
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    assert only(b"\xef\xbb\xbf" + json.dumps(hooks("Stop", GUARD)).encode()).event == "Stop"
+
+
+def test_five_hundred_rules_are_read() -> None:
+    rules, warnings = read(hooks("Stop", *(GUARD | {"command": f"x{n}"} for n in range(500))))
+    assert (len(rules), len({rule.id for rule in rules}), warnings) == (500, 500, [])
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["command", "Bash"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "hooks",
+                    "Stop",
+                    "PreToolUse",
+                    "type",
+                    "command",
+                    "prompt",
+                    "matcher",
+                    "timeout",
+                    "args",
+                    "async",
+                ]
+            ),
+            inner,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_whatever_stands_in_a_file_it_is_read(value: object) -> None:
+    """R12, R17: no value of any type is fatal, and each rule that comes of it can be run."""
+    for content in (
+        value,
+        {"hooks": value},
+        {"hooks": {"Stop": value, "PreToolUse": [GUARD | {"matcher": value}]}},
+    ):
+        for rule in read(content)[0]:
+            assert rule.command
+            assert rule.timeout <= LONGEST_TIMEOUT
+
+
+@given(st.binary(max_size=100))
+def test_whatever_bytes_a_file_has_it_is_read(content: bytes) -> None:
+    parse(PATH, content, "user")
+
+
+@given(VALUES)
+def test_values_are_read_as_python_reads_them(value: object) -> None:
+    """The reader that knows lines and the one of the standard library agree."""
+    text = json.dumps(value, indent=1)
+    assert repr(located.parse(text).plain()) == repr(json.loads(text))
