@@ -18,9 +18,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from relay.bus.message import Priority
 from relay.errors import MessageRefused
@@ -30,9 +29,11 @@ from relay.injection.body import Style
 from relay.injection.draft import Draft
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.port import Port
+from relay.injection.prompt import OnPrompt, Prompts
 from relay.injection.readiness import SCREEN_QUIET, Readiness, Sight, Verdict, danger, judge
+from relay.injection.ride import Ride
 from relay.injection.typist import Typist
-from relay.injection.view import View
+from relay.injection.view import View, style_of
 from relay.profile import Profile
 
 PERSON_PAUSE = 2.0
@@ -44,31 +45,7 @@ LOOK_MIN, LOOK_MAX = 0.001, 0.25
 RESERVE_TIMEOUT, _RESERVE_STEP = 0.25, 0.0005
 """Seconds to wait until the person's keys are kept from the agent, and between two looks for it."""
 
-MAX_TOGETHER = 32 * 1024
-"""Bytes of UTF-8 of one typed text that holds those of several hooks."""
-
-RULES_TIMEOUT = 120.0
-"""Seconds that `on_prompt` may take; after that the text is typed without its contexts."""
-
 _DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
-_BETWEEN = "\n"  # the texts of one native reply
-
-
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """A text on its way in a hook's reply, as `clean` has it; the texts of hooks may share one `mark`."""
-
-    injection: Injection
-    text: str
-    mark: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    """What on_prompt has answered: `contexts` stand before `injections`."""
-
-    injections: tuple[Injection, ...]
-    contexts: tuple[Injection, ...] = ()
 
 
 class Injector:
@@ -100,7 +77,6 @@ class Injector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.on_deferred: Callable[[Injection], None] = lambda injection: None
-        self.on_prompt: Callable[[Sequence[Injection]], Awaitable[Sequence[Injection]]] | None = None
         self.bridged = False
         """Whether the agent's own hooks take what waits while it works (`take`)."""
         self._port = port
@@ -117,10 +93,9 @@ class Injector:
             port, clock, self._asking, delay=profile.submit.delay, state=view.state if view.ruled else None
         )
         self._typing: tuple[Injection, ...] = ()  # as one text
-        self._taken: list[_Taken] = []
+        self._ride = Ride(self._waiting, self._directive, view.given)
+        self._prompts = Prompts(self._waiting, lambda: style_of(view.look()), on_outcome)
         self._doubtful: deque[tuple[str, tuple[Injection, ...]]] = deque(maxlen=_DOUBTFUL)  # with their end
-        self._asked: list[_Prompt] = []  # what on_prompt has answered of what waits
-        self._asks = False  # it is being asked
         self._held: Verdict | None = None
         self._closed = False
         self._news = clock()  # when something last happened that may change the verdict
@@ -171,6 +146,14 @@ class Injector:
         self._held = Verdict(Readiness.UNSAFE, reason)
 
     @property
+    def on_prompt(self) -> OnPrompt | None:
+        return self._prompts.on_prompt
+
+    @on_prompt.setter
+    def on_prompt(self, on_prompt: OnPrompt | None) -> None:
+        self._prompts.on_prompt = on_prompt
+
+    @property
     def verdict(self) -> Verdict:
         """Whether the agent can be typed into now, and why."""
         if self._held is not None:
@@ -185,14 +168,14 @@ class Injector:
     @property
     def pending(self) -> int:
         """Injections that wait or are being given to the agent."""
-        return len(self._waiting) + len(self._typing) + len(self._taken)
+        return len(self._waiting) + len(self._typing) + len(self._ride)
 
     @property
     def obstacle(self) -> str | None:
         """Why the next injection is not typed now; None when nothing waits or nothing is in the way."""
         if not self._waiting:
             return None
-        if self._asks:
+        if self._prompts.asking:
             return "its rules for prompts are being run"
         if blocked := self._blocked():
             return blocked.reason
@@ -205,9 +188,9 @@ class Injector:
         self._closed = True
         for injection in self._waiting.clear():
             self._on_outcome(injection, Outcome(Result.UNTYPED, "the session ended first"))
-        for taken in list(self._taken):
+        for injection in self._ride.injections:
             why = "the session ended before the agent's hook had passed it on"
-            self.delivered(taken.injection, Outcome(Result.UNCERTAIN, why))
+            self.delivered(injection, Outcome(Result.UNCERTAIN, why))
         self._wake.set()
 
     # Through the agent's own hooks.
@@ -224,48 +207,15 @@ class Injector:
         prompt, and what is of low priority, is only ever typed.
         """
         typing = self._typing and not self._typist.arrived
-        riding = [each for each in self._waiting if _rides(each) and (messages or each.kind != "message")]
-        if self._closed or self._taken or typing or (extends and not any(each.wakes for each in riding)):
-            return []
-        done, too_long = 0, set[Priority]()  # bytes of the texts before the last, which may still grow
-        last: list[_Taken] = []
-        for injection in riding:
-            if injection.priority in too_long:
-                continue
-            together = bool(last) and injection.kind == last[0].injection.kind == "hook"
-            new = _Taken(
-                injection,
-                body.clean(injection, self._directive),
-                last[0].mark if together else body.nonce(),
-            )
-            if _size([new]) > room:
-                if extends and injection.priority is Priority.URGENT:
-                    break
-                too_long.add(injection.priority)
-                continue
-            before = done if together else done + _size(last)
-            if before + _size([*last, new] if together else [new]) > room or self._waiting.refused(injection):
-                break
-            if self._waiting.begin(injection):
-                if not together:
-                    self._view.given(body.closing_mark(new.mark))
-                done, last = before, [*last, new] if together else [new]
-                self._taken.append(new)
-            elif self._waiting.refused(injection):
-                break
-        return [taken.injection for taken in self._taken]
+        return [] if self._closed or typing else self._ride.take(room, extends=extends, messages=messages)
 
     def render_native(self, injections: Sequence[Injection]) -> str:
         """The text in which the agent's hook passes on `injections`, which `take` has returned."""
-        return _render([taken for taken in self._taken if taken.injection in injections])
+        return self._ride.render(injections)
 
     def delivered(self, injection: Injection, outcome: Outcome) -> None:
         """What became of `injection`, which `take` has returned."""
-        for place, taken in enumerate(self._taken):
-            if taken.injection is injection:
-                del self._taken[place]
-                break
-        else:
+        if not self._ride.end(injection):
             return  # reported when the session ended
         printed = outcome.result is Result.INJECTED and not outcome.verified
         self._on_outcome(
@@ -276,9 +226,7 @@ class Injector:
 
     def put_back(self, injections: Sequence[Injection]) -> None:
         """`injections`, which `take` has returned, were certainly not passed on: they wait again."""
-        returned = [each.injection for each in self._taken if each.injection in injections]
-        self._taken = [each for each in self._taken if each.injection not in injections]
-        self._defer(returned)
+        self._defer([each for each in self._ride.injections if each in injections and self._ride.end(each)])
         self._notice()
 
     def submitted(self, prompt: str) -> bool:
@@ -311,7 +259,7 @@ class Injector:
 
     async def _inject(self, first: Injection) -> None:
         """Type `first` now that the agent is ready, and report its outcome; or put it back."""
-        prompt = await self._prompt(first)
+        prompt = await self._prompts.of(first)
         if prompt is None:
             return
         self._typing = (first,)
@@ -324,10 +272,10 @@ class Injector:
         outcome: Outcome | None = None
         try:
             if sight := await self._reserve():
-                if len(begun) > 1 and _style(sight) is not Style.PASTE:
+                if len(begun) > 1 and style_of(sight) is not Style.PASTE:
                     self._defer(begun[1:])
                     self._typing = begun = begun[:1]
-                parts = self._lay_out(replace(prompt, injections=begun), _style(sight), mark)
+                parts = replace(prompt, injections=begun).lay_out(style_of(sight), mark, self._directive)
                 self._check_start(parts[0])
                 why = "the session ended while it was being typed"
                 outcome = Outcome(Result.UNCERTAIN, why, "typed", "user")
@@ -348,49 +296,6 @@ class Injector:
                 for injection in given:
                     self._on_outcome(injection, outcome)
 
-    async def _prompt(self, first: Injection) -> _Prompt | None:
-        """What is typed as one with `first`, and what stands before it; None if it is not typed now."""
-        if self.on_prompt is None:
-            return _Prompt(self._together(first))
-        waiting = tuple(self._waiting)
-        self._asked = [each for each in self._asked if each.injections[0] in waiting]
-        for asked in self._asked:
-            if asked.injections[0] is first:
-                left = tuple(each for each in asked.injections if each in waiting)
-                return replace(asked, injections=left)
-        injections, contexts = self._together(first), list[Injection]()
-        self._asks = True
-        try:
-            async with asyncio.timeout(RULES_TIMEOUT):
-                contexts += await self.on_prompt(injections)
-        except TimeoutError:
-            pass  # who runs the rules has said so
-        except MessageRefused as error:
-            for each in injections:
-                if self._waiting.remove(each.id) is not None:
-                    self._on_outcome(each, Outcome(Result.REJECTED, str(error)))
-            return None
-        finally:
-            self._asks = False
-        if not self._closed:
-            self._asked.append(_Prompt(injections, tuple(each for each in contexts if self._fits(each))))
-        return None
-
-    def _together(self, first: Injection) -> tuple[Injection, ...]:
-        """`first`, and with a hook's text those of hooks that stand behind it, where they can be one text."""
-        waiting = tuple(self._waiting)
-        behind = waiting[waiting.index(first) + 1 :]
-        hooks = [first]
-        size = len(first.text.encode("utf-8", "replace"))
-        for each in behind:
-            size += len(each.text.encode("utf-8", "replace"))
-            if first.kind != "hook" or each.kind != "hook" or size > MAX_TOGETHER:
-                break
-            hooks.append(each)
-        if len(hooks) > 1 and _style(self._view.look()) is not Style.PASTE:
-            return (first,)
-        return tuple(hooks)
-
     def _begin(self, injections: Sequence[Injection]) -> tuple[Injection, ...]:
         """Begin with `injections` in their order; those that are to be typed now."""
         begun = []
@@ -406,15 +311,6 @@ class Injector:
         for injection in reversed(injections):
             self._waiting.put_back(injection)
             self.on_deferred(injection)
-
-    def _lay_out(self, prompt: _Prompt, style: Style, mark: str) -> list[str]:
-        if len(prompt.injections) == 1:
-            return body.lay_out(prompt.injections[0], style, mark, self._directive, prompt.contexts)
-        contexts, texts = (
-            [(each, body.clean(each, self._directive)) for each in injections]
-            for injections in (prompt.contexts, prompt.injections)
-        )
-        return [body.enclose(texts, mark, contexts)]
 
     async def _reserve(self) -> Sight | None:
         """Keep the person's keys from the agent; what it shows, or None if it must not be typed into now.
@@ -455,7 +351,7 @@ class Injector:
             self._view.given(body.closing_mark(mark))
             self._view.typing(part, sight.nap)
             self._began = self._clock()
-            outcomes.append(await self._typist.type(part, _style(sight), mark))
+            outcomes.append(await self._typist.type(part, style_of(sight), mark))
             self._view.typed()
             self._news = self._clock()
         return next((each for each in outcomes if each.result is Result.UNCERTAIN), outcomes[-1])
@@ -480,7 +376,7 @@ class Injector:
         """What keeps any text from being typed, whatever the agent does. `wait` None: until it is told."""
         if self._held is not None:
             return self._held
-        if self._taken:
+        if self._ride:
             return Verdict(Readiness.WORKING, "a text is being given to it through its own hooks")
         first = self._next()
         if first is None and not self._typing and self._waiting:
@@ -559,27 +455,3 @@ class Injector:
                 await self._wake.wait()
         except TimeoutError:
             pass
-
-
-def _rides(injection: Injection) -> bool:
-    """Whether a reply to a hook may carry it."""
-    return injection.kind != "closing" and injection.priority is not Priority.LOW
-
-
-def _render(taken: Iterable[_Taken]) -> str:
-    """The texts of a native reply: those of hooks with one mark are one text."""
-    return _BETWEEN.join(
-        body.enclose([(each.injection, each.text) for each in together], mark)
-        for mark, together in groupby(taken, key=lambda each: each.mark)
-    )
-
-
-def _size(taken: Sequence[_Taken]) -> int:
-    """Bytes that they take in a native reply."""
-    return len((_render(taken) + _BETWEEN).encode()) if taken else 0
-
-
-def _style(sight: Sight) -> Style:
-    if sight.tty.canonical:
-        return Style.LINES
-    return Style.PASTE if sight.bracketed_paste else Style.KEYS

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from relay.detection.detect import Look, detect
 from relay.injection import waiting
+from relay.injection.body import Style
 from relay.injection.draft import BORDER
 from relay.injection.port import Port
 from relay.injection.readiness import Sight
@@ -105,3 +106,10 @@ class View:
             if not row.rstrip(BORDER).endswith(ends)
             and not (text and row.strip(BORDER) and " ".join(row.strip(BORDER).split()) in text)
         ]
+
+
+def style_of(sight: Sight) -> Style:
+    """How the program takes text."""
+    if sight.tty.canonical:
+        return Style.LINES
+    return Style.PASTE if sight.bracketed_paste else Style.KEYS

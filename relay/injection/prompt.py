@@ -1,0 +1,115 @@
+"""What is typed as one prompt: a text, or those of hooks that wait one behind the other, with its contexts.
+
+the first that waits ─→ together ─→ on_prompt: contexts, or a refusal ─→ Prompt ─→ lay_out
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from relay.errors import MessageRefused
+from relay.injection import body
+from relay.injection.backlog import Backlog
+from relay.injection.body import Style
+from relay.injection.injection import Injection, Outcome, Result
+
+MAX_TOGETHER = 32 * 1024
+"""Bytes of UTF-8 of the texts of hooks that are typed as one."""
+
+TIMEOUT = 120.0
+"""Seconds that `on_prompt` may take; after that the prompt is typed without contexts."""
+
+OnPrompt = Callable[[Sequence[Injection]], Awaitable[Sequence[Injection]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """injections: typed as one, in this order. contexts: texts of hooks that stand before them."""
+
+    injections: tuple[Injection, ...]
+    contexts: tuple[Injection, ...] = ()
+
+    def lay_out(self, style: Style, mark: str, directive: re.Pattern[str]) -> list[str]:
+        """As body.lay_out; several injections need Style.PASTE."""
+        if len(self.injections) == 1:
+            return body.lay_out(self.injections[0], style, mark, directive, self.contexts)
+        contexts, texts = (
+            [(each, body.clean(each, directive)) for each in injections]
+            for injections in (self.contexts, self.injections)
+        )
+        return [body.enclose(texts, mark, contexts)]
+
+
+class Prompts:
+    """The prompts of one agent.
+
+    style:     how its program takes text now.
+    on_prompt: None, or as in Injector.
+    """
+
+    def __init__(
+        self,
+        waiting: Backlog,
+        style: Callable[[], Style],
+        on_outcome: Callable[[Injection, Outcome], None],
+    ) -> None:
+        self.on_prompt: OnPrompt | None = None
+        self.asking = False
+        """Whether on_prompt is being asked."""
+        self._waiting = waiting
+        self._style = style
+        self._on_outcome = on_outcome
+        self._asked: list[Prompt] = []
+
+    async def of(self, first: Injection) -> Prompt | None:
+        """What is typed now, with `first` before all; None where on_prompt had to be asked: look again."""
+        if self.on_prompt is None:
+            return Prompt(self._together(first))
+        waiting = tuple(self._waiting)
+        self._asked = [each for each in self._asked if each.injections[0] in waiting]
+        for asked in self._asked:
+            if asked.injections[0] is first:
+                return replace(asked, injections=tuple(each for each in asked.injections if each in waiting))
+        await self._ask(self.on_prompt, self._together(first))
+        return None
+
+    async def _ask(self, on_prompt: OnPrompt, injections: tuple[Injection, ...]) -> None:
+        contexts: Sequence[Injection] = ()
+        self.asking = True
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                contexts = await on_prompt(injections)
+        except TimeoutError:
+            pass  # whoever runs rules has a limit for each, and tells of it
+        except MessageRefused as error:
+            for each in injections:
+                if self._waiting.remove(each.id) is not None:
+                    self._on_outcome(each, Outcome(Result.REJECTED, str(error)))
+            return
+        finally:
+            self.asking = False
+        fitting = []
+        for each in contexts:
+            try:
+                body.check(each)
+            except MessageRefused as error:
+                self._on_outcome(each, Outcome(Result.REJECTED, str(error)))
+            else:
+                fitting.append(each)
+        self._asked.append(Prompt(injections, tuple(fitting)))
+
+    def _together(self, first: Injection) -> tuple[Injection, ...]:
+        """`first`, and with a hook's text those of hooks that stand behind it, where they can be one text."""
+        if first.kind != "hook":
+            return (first,)
+        waiting = tuple(self._waiting)
+        found, size = list[Injection](), 0
+        for each in waiting[waiting.index(first) :]:
+            size += len(each.text.encode("utf-8", "replace"))
+            if each.kind != "hook" or (found and size > MAX_TOGETHER):
+                break
+            found.append(each)
+        return tuple(found) if len(found) > 1 and self._style() is Style.PASTE else (first,)
