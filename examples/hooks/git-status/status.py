@@ -23,7 +23,8 @@ def summary(status):
         code = row[:2].strip()
         kind = "unmerged" if "U" in code or code in {"AA", "DD"} else KINDS.get(code[:1], "modified")
         files.setdefault(kind, []).append(row[3:])
-    parts = [f"branch {head.removeprefix('## ')}"]
+    branch = head.removeprefix("## ").removeprefix("No commits yet on ")
+    parts = [f"branch {branch}{', no commits yet' if 'No commits yet' in head else ''}"]
     for kind, names in files.items():
         more = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else []
         shown = ", ".join(names[:SHOWN] + more)
