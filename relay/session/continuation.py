@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from relay.journal import Journal, preview
 from relay.native.reply import Fate, Settle
@@ -15,10 +17,61 @@ from relay.session.turn import Turn
 PROOF = 5.0
 """Seconds after which an agent that was told to go on and stands at its prompt has not read it."""
 
+GO_ON = "Go on."
+"""What an agent goes on with where a handler or a rule wants that and gives no text."""
+
 CAPPED = (
-    "a handler of agent_end wants the agent to go on once more; it has done so {most} times in a row, "
-    "which is the most (continuations in relay.toml). It is left at its prompt."
+    "a handler of agent_end, or a rule, wants the agent to go on once more; it has done so {most} times in a "
+    "row, which is the most (continuations in relay.toml). It is left at its prompt."
 )
+
+RUNAWAY = (
+    "a handler of agent_end, or a rule, wants the agent to go on, but its messages of this turn are held as "
+    "those of a runaway (`relay messages --state held`). It is left at its prompt."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of a turn, as far as it may be gone on with.
+
+    continuations: how often in a row it was; most: how often it may be.
+    runaway:       messages that the agent sent in this turn are held by the runaway guard.
+    """
+
+    continuations: int
+    most: int
+    runaway: bool = False
+
+    @property
+    def capped(self) -> bool:
+        """Whether there may be no more until somebody submits a prompt."""
+        return self.runaway or self.continuations >= self.most
+
+    @property
+    def at_max_iter(self) -> bool:
+        """Whether the next continuation would be the last, or one too many; the first never counts so."""
+        return self.continuations >= max(self.most - 1, 1)
+
+    @property
+    def turn_end_reason(self) -> str:
+        """`doom_loop`, `max_iterations` or `final_response` (R33)."""
+        if self.runaway:
+            return "doom_loop"
+        return "max_iterations" if self.at_max_iter else "final_response"
+
+    def facts(self) -> dict[str, Any]:
+        """What rules of Stop are told of it."""
+        return {
+            "stop_hook_active": self.continuations > 0,
+            "turn_end_reason": self.turn_end_reason,
+            "at_max_iter": self.at_max_iter,
+        }
+
+    @property
+    def refusal(self) -> str:
+        """What the person is told where it is `capped`."""
+        return RUNAWAY if self.runaway else CAPPED.format(most=self.most)
 
 
 class Continuation:
@@ -48,16 +101,16 @@ class Continuation:
         self._unproved: Settle | None = None
 
     @property
-    def capped(self) -> bool:
-        """Whether there may be no more until somebody submits a prompt."""
-        return self._turn.continuations >= self.most
+    def ending(self) -> Ending:
+        """How the turn ends that is about to end."""
+        return Ending(self._turn.continuations, self.most, self._turn.runaway)
 
     def refuse(self, texts: list[str]) -> None:
         """What the handlers wanted the agent to go on with is not given; the person hears of it once."""
         if texts and not self._told:
             self._told = True
             self._journal.write("continuation_capped", most=self.most, text=preview(texts[0]))
-            self._tell_person(CAPPED.format(most=self.most))
+            self._tell_person(self.ending.refusal)
 
     def begin(self, text: str, settle: Settle) -> Settle:
         """The agent is told to go on with `text`. Takes what became of the reply; `settle`s it in time."""

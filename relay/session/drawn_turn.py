@@ -12,21 +12,31 @@ MAX_LINES = 2_000
 
 
 class DrawnTurn:
-    """Collects what the agent says between a submission and the moment at which it is ready again."""
+    """Collects what the agent says between a submission and the moment at which it is ready again.
+
+    continuations, runaway: as in relay.session.turn.Turn.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.continuations = 0
+        self.runaway = False
         self._clock = clock
         self._began: float | None = None
         self._lines: list[str] = []
 
-    def submitted(self, *, by_person: bool) -> None:
-        """Something was submitted to the agent; what the person says begins a new row of continuations."""
-        if self._began is None:
+    def submitted(self, *, by_person: bool) -> bool:
+        """Something was submitted to the agent; what the person says begins a new row of continuations.
+
+        Whether a turn begins with it.
+        """
+        begins = self._began is None
+        if begins:
             self._began = self._clock()
             self._lines.clear()
         if by_person:
             self.continuations = 0
+            self.runaway = False
+        return begins
 
     def forget(self) -> float | None:
         """The agent is ready, and others tell of its turns: when this one began (seconds of the clock), or

@@ -40,13 +40,15 @@ from relay.hooks.problem import Problem
 from relay.hooks.result import HookResult, Level
 from relay.hooks.runner import Runner
 from relay.hooks.services import Member
-from relay.injection.injection import Injection, Kind, Outcome, Role
+from relay.injection.injection import Injection, Kind, Outcome
 from relay.injection.queue import Injector
 from relay.injection.readiness import Verdict
 from relay.journal import Journal, preview
 from relay.memory.store import MemoryStore
 from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
+from relay.rules.book import RuleBook
+from relay.rules.engine import Engine
 from relay.session import lesson, notification
 from relay.session.absent import NoBus, NoMemory
 from relay.session.answers import Answers
@@ -63,6 +65,7 @@ from relay.session.native import Bridge, NativeHooks
 from relay.session.port import SessionPort
 from relay.session.pump import OutputPump
 from relay.session.requests import Requests
+from relay.session.ruling import Ruling
 from relay.session.setup import Setup
 from relay.session.started import Started
 from relay.session.state import AgentState, Change
@@ -184,7 +187,18 @@ class Session:
             journal=self.journal,
         )
         self._stopping = Stopping(self, forwarder)
+        self.ruling = Ruling(
+            self,
+            setup.rules,
+            Engine(setup.directory, dict(started.env)),
+            directory=setup.directory,
+            load=partial(
+                RuleBook.load, started.home, setup.directory, [Path(path) for path in started.options.rules]
+            ),
+            full=setup.settings.hook_output == "full",
+        )
         self.turns = Turns(self, Bridge(started.bridge, started.bridge_note))
+        self.injector.on_prompt = self.turns.on_prompt
         self._home = started.home
         self._broker_url = started.options.broker or setup.settings.broker or None
         self._bus = Bus(
@@ -345,6 +359,7 @@ class Session:
             self._begin(client)
             code = await self.exited
             await self._end(code)
+            await self.ruling.close()
             self.workers.cancel()
         self.runner.close()
         self._memory.close()
@@ -415,6 +430,7 @@ class Session:
         """Read what is left of the agent's output, and act on it."""
         await self.hearing.over.wait()
         self.native.close()
+        self.turns.end()
         await self.workers.idle()
         if not self._stopping.asked:
             self.fire(events.SessionEnd(reason="exit"))
@@ -455,20 +471,8 @@ class Session:
 
         The agent knows the answer by `source`, else by the handler's name; `place`: a rule's file and line.
         """
-        if result.user_message is not None:
-            self.tell_person(result.user_message, level=result.user_message_level, source=result.source)
-        if result.context_injection is not None:
-            self.give(
-                result.context_injection,
-                source or result.source,
-                "hook",
-                wakes=result.wake,
-                event=event,
-                role=result.context_injection_role,
-                place=place,
-                quiet=result.suppress_output,
-                remark=result.user_message or "",
-            )
+        self.show(result)
+        self.inject_result(result, source, event=event, place=place)
 
     def _watch_idle(self) -> None:
         """Fire `idle` once for each quiet period."""
@@ -491,35 +495,52 @@ class Session:
 
     # What is typed into the agent.
 
-    def give(
-        self,
-        text: str,
-        source: str,
-        kind: Kind,
-        *,
-        wakes: bool = True,
-        event: str = "",
-        role: Role = "",
-        place: str = "",
-        quiet: bool = False,
-        remark: str = "",
-    ) -> Injection:
-        """Queue `text` for the agent; the fields are those of an Injection."""
-        injection = Injection(
-            id=secrets.token_hex(8),
-            text=text,
-            source=source,
-            kind=kind,
-            wakes=wakes,
-            event=event,
-            role=role,
-            place=place,
-            quiet=quiet,
-            time=time.time(),
-            remark=remark,
-        )
+    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
+        """Queue `text` for the agent."""
+        return self._submit(Injection(secrets.token_hex(8), text, source, kind, wakes, time=time.time()))
+
+    def _submit(self, injection: Injection) -> Injection:
         self.injector.submit(injection)
         return injection
+
+    def inject_result(
+        self,
+        result: HookResult,
+        source: str = "",
+        *,
+        event: str = "",
+        place: str = "",
+        wakes: bool | None = None,
+    ) -> None:
+        """Queue the text of `result`, if it has one; as in `apply`. wakes: in place of its own word."""
+        if injection := self.injection(result, source, event=event, place=place, wakes=wakes):
+            self._submit(injection)
+
+    def injection(
+        self,
+        result: HookResult,
+        source: str = "",
+        *,
+        event: str = "",
+        place: str = "",
+        wakes: bool | None = None,
+    ) -> Injection | None:
+        """The text of `result`, as `inject_result` queues it; None where it has none."""
+        if result.context_injection is None:
+            return None
+        return Injection(
+            id=secrets.token_hex(8),
+            text=result.context_injection,
+            source=source or result.source,
+            kind="hook",
+            wakes=result.wake if wakes is None else wakes,
+            event=event,
+            role=result.context_injection_role,
+            place=place,
+            quiet=result.suppress_output,
+            time=time.time(),
+            remark=result.user_message or "",
+        )
 
     def notify_agent(self, text: str, *, wakes: bool = True) -> Injection:
         return self.give(text, "relay", "notice", wakes=wakes)
@@ -535,6 +556,11 @@ class Session:
 
     # What the person is told.
 
+    def show(self, result: HookResult) -> None:
+        """Tell the person what `result` has for them, if anything."""
+        if result.user_message is not None:
+            self.tell_person(result.user_message, level=result.user_message_level, source=result.source)
+
     def tell_person(self, text: str, *, level: Level = "info", source: str = "") -> None:
         """Show one line to the person, now if that spoils no screen, and keep it in the journal.
 
@@ -546,6 +572,7 @@ class Session:
 
     def _on_held(self, text: str) -> None:
         """Messages are held: nobody but the person lets them go on."""
+        self.turns.held()
         self.tell_person(text)
         title = f"{self.claim.name}'s messages are held"
         self.workers.spawn(self._notify(title, text), "a notification")
@@ -561,7 +588,7 @@ class Session:
     # What handlers ask for (hooks.Services).
 
     def inject(self, text: str, source: str) -> None:
-        self.give(text, source, "hook", role="system")
+        self.inject_result(HookResult.inject(text, source=source))
 
     async def send(
         self,

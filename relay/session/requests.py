@@ -26,6 +26,7 @@ from relay.session.caller import agents
 from relay.session.claim import Claim
 from relay.session.control import Answer, Request
 from relay.session.mail import Mail
+from relay.session.ruling import Ruling
 from relay.session.setup import Setup
 from relay.session.state import AgentState
 from relay.session.terminals import TerminalClient, Terminals
@@ -55,6 +56,7 @@ class Subject(Protocol):
     state: AgentState
     answers: Answers
     mail: Mail
+    ruling: Ruling
 
     @property
     def courier(self) -> Courier | NoBus: ...
@@ -191,6 +193,12 @@ class Requests:
     def _membership(self, changed: bool) -> Answer:
         claim, courier = self._session.claim, self._session.courier
         return {"name": claim.name, "team": claim.team, "changed": changed, "channels": courier.channels()}
+
+    async def _on_rules(self, _: Request) -> Answer:
+        return self._session.ruling.book.public()
+
+    async def _on_reload_rules(self, _: Request) -> Answer:
+        return self._session.ruling.reload().public()
 
     async def _on_roster(self, _: Request) -> Answer:
         return {"members": [{"name": m.name, "online": m.online} for m in self._session.roster()]}

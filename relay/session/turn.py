@@ -43,16 +43,20 @@ class Turn:
     """The turn of one agent. Times are those of `clock`, in seconds.
 
     active:        a prompt was submitted, and the turn has not ended.
+    on_begin:      called when a turn begins, and not when one is gone on with.
     began:         when that was.
     messages:      what was said in it: {"role": "user" or "assistant", "content": TEXT}, in order.
     continuations: how often in a row relay has had the agent go on with a turn that it had ended.
+    runaway:       messages that the agent sent in it are held; until the next prompt.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], on_begin: Callable[[], None] = lambda: None) -> None:
         self.active = False
+        self.on_begin = on_begin
         self.began = 0.0
         self.messages: list[dict[str, str]] = []
         self.continuations = 0
+        self.runaway = False
         self._clock = clock
         self._continued = ""
         self._asking: dict[str, tuple[PromptKind, str, float]] = {}  # with when it was told
@@ -139,7 +143,10 @@ class Turn:
             self.began = self._clock()
             self.messages.clear()
         if not self._continued or self._continued not in prompt:  # some agents submit what they go on with
+            if not self.active:
+                self.on_begin()
             self.continuations = 0
+            self.runaway = False
             self._note("user", prompt)
         self._asking.clear()
         self._work()

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from relay.detection.evidence import Evidence
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
+from relay.errors import MessageRefused
 from relay.hooks import events
 from relay.hooks.context import Context
-from relay.hooks.result import HookResult, injected
+from relay.hooks.result import HookResult, decide, injected
 from relay.hooks.runner import Runner
 from relay.injection.injection import Injection, Kind
 from relay.injection.queue import Injector
@@ -25,10 +26,16 @@ from relay.journal import Journal, preview
 from relay.native.texts import Said
 from relay.policy import Policy
 from relay.readers.line import Line
-from relay.session.continuation import CAPPED
+from relay.rules import aggregate
+from relay.rules.event import RuleEvent
+from relay.rules.fired import Fired
+from relay.session.budget import Budget
+from relay.session.continuation import GO_ON, Ending
 from relay.session.drawn_turn import DrawnTurn
 from relay.session.native import Bridge, NativeHooks
 from relay.session.pump import OutputPump
+from relay.session.replies import prompt_fields, stop_fields, stop_outcome
+from relay.session.ruling import Ruling
 from relay.session.setup import Setup
 from relay.session.state import AgentState, Change
 from relay.session.work import Workers
@@ -50,6 +57,8 @@ class Subject(Protocol):
     pump: OutputPump
     injector: Injector
     journal: Journal
+    ruling: Ruling
+    budget: Budget
     state: AgentState
     workers: Workers
 
@@ -57,6 +66,19 @@ class Subject(Protocol):
     @property
     def hearing(self) -> Hears: ...
     def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection: ...
+    def inject_result(
+        self,
+        result: HookResult,
+        source: str = "",
+        *,
+        event: str = "",
+        place: str = "",
+        wakes: bool | None = None,
+    ) -> None: ...
+    def injection(
+        self, result: HookResult, source: str = "", *, event: str = "", place: str = ""
+    ) -> Injection | None: ...
+    def show(self, result: HookResult) -> None: ...
     def tell_person(self, text: str) -> None: ...
 
 
@@ -72,6 +94,7 @@ class Turns:
         self._most = setup.settings.continuations
         self._drawn = DrawnTurn()
         self._begun = not setup.profile.states
+        self._told_start = False  # to rules, by the session
         self._worked = False  # the screen has shown work since the agent was ready
         session.pump.deaf = not self._begun
         self.native = NativeHooks(
@@ -93,13 +116,53 @@ class Turns:
         """The session has begun. An agent without a bridge is taught by typing; hooks teach by themselves."""
         if not self.native.bridge.kind:
             self._teach()
+            self._session.workers.queue("rules of SessionStart", self._start_drawn())
+
+    async def _start_drawn(self) -> None:
+        """Rules of SessionStart where no hooks tell of it: what they inject is typed."""
+        self._told_start = True
+        fired = await self.fire(self._session.ruling.derived("SessionStart", source="startup"))
+        self.note(fired)
+        for ran in fired.ran:
+            for result in ran.results:
+                self.inject(result, event=fired.event.name, place=ran.rule.place)
+
+    def end(self) -> None:
+        """The agent has ended: rules of SessionEnd hear of it where its own hooks have not told."""
+        if not self.native.ended:
+            self.observe(self._session.ruling.derived("SessionEnd", reason="other"))
+
+    async def on_prompt(self, injections: Sequence[Injection]) -> Sequence[Injection]:
+        """Rules of UserPromptSubmit for what relay is about to type as one prompt: what stands before it.
+
+        Raises MessageRefused where they block it. The agent's own hooks tell of what the person types.
+        """
+        ruling = self._session.ruling
+        if not ruling.has("UserPromptSubmit"):
+            return ()
+        prompt = "\n\n".join(each.text for each in injections)
+        fired = await self.fire(ruling.derived("UserPromptSubmit", prompt=prompt))
+        self.note(fired, **prompt_fields(fired))
+        if marker := aggregate.user_prompt_submit(fired).marker:
+            raise MessageRefused(marker)
+        texts = (
+            self._session.injection(result, event=fired.event.name, place=ran.rule.place)
+            for ran in fired.ran
+            for result in ran.results
+        )
+        return [text for text in texts if text is not None]
+
+    def held(self) -> None:
+        """Messages that the agent sent are held as those of a runaway."""
+        self.native.turn.runaway = self._drawn.runaway = True
 
     # What the screen tells.
 
     def submitted(self, *, by_person: bool) -> None:
         """Something was submitted in the agent's terminal."""
         self._begin_turns()
-        self._drawn.submitted(by_person=by_person)
+        if self._drawn.submitted(by_person=by_person) and not self.native.alive:
+            self.on_turn()
 
     def said(self, lines: list[str]) -> None:
         """The agent has said these lines."""
@@ -149,7 +212,9 @@ class Turns:
         if event is None:
             return
         self._teach()  # where it has a bridge, that has not spoken in a whole turn
-        if self._session.runner.registry.for_event(event):
+        if not self._told_start:
+            self._session.workers.queue("rules of SessionStart", self._start_drawn())
+        if self._session.runner.registry.for_event(event) or self._session.ruling.has("Stop"):
             self._session.workers.queue(event.name, self._continue(event))
 
     async def _tell_end(self, event: events.AgentEnd) -> None:
@@ -157,24 +222,36 @@ class Turns:
         await self.ask(event)
 
     async def _continue(self, event: events.AgentEnd) -> None:
-        """Let the handlers of agent_end have the agent go on, which here means that a text is typed."""
+        """Let rules and handlers have the agent go on, which here means that a text is typed."""
+        ending = Ending(self._drawn.continuations, self._most, self._drawn.runaway)
+        ruling = self._session.ruling
+        fired = await self.fire(
+            ruling.derived("Stop", last_assistant_message=event.last_assistant_message, **ending.facts())
+        )
         results = await self.ask(event)
-        texts = injected(results)
-        if not texts:
+        self.note(fired, stop_outcome(fired, ending), **stop_fields(fired, ending))
+        every = [*fired.results, *results]
+        forced = [each.source for each in every if each.force_continue]
+        if decide(every).action == "halt" or not (injected(every) or forced):
             return
-        if self._drawn.continuations >= self._most:
+        texts = injected(every) or [GO_ON]
+        if ending.capped:
             self._session.journal.write("continuation_capped", most=self._most, text=preview(texts[0]))
-            self.tell_person(CAPPED.format(most=self._most))
+            self.tell_person(ending.refusal)
             return
         self._drawn.continuations += 1
+        if not injected(every):
+            self.inject(HookResult.inject(GO_ON, source=forced[0]), event=fired.event.name)
+        for ran in fired.ran:
+            for result in ran.results:
+                self.inject(result, event=fired.event.name, place=ran.rule.place)
         for result in results:
-            if result.context_injection is not None:
-                self.give(result.context_injection, result.source, "hook")
+            self.inject(result, event=event.name)
 
     def _teach(self) -> None:
         lesson = self.native.lesson()
         if lesson is not None:
-            self.give(lesson, "relay", "notice")
+            self._session.give(lesson, "relay", "notice")
 
     # What the hooks tell (native.Host).
 
@@ -188,6 +265,9 @@ class Turns:
         self._listen()
         if not self._session.state.ended:
             self._session.state.look()
+
+    def on_turn(self) -> None:
+        self._session.budget.new_turn()
 
     def is_ready(self) -> bool:
         return self._session.state.look() == Readiness.READY
@@ -216,12 +296,24 @@ class Turns:
             return []
         results = await runner.fire(event, self._session.context)
         for result in results:
-            if result.user_message is not None:
-                self.tell_person(f"{result.source}: {result.user_message}")
+            self._session.show(result)
         return results
 
-    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
-        return self._session.give(text, source, kind, wakes=wakes)
+    async def fire(self, event: RuleEvent | None) -> Fired:
+        return await self._session.ruling.fire(event)
+
+    def note(self, fired: Fired, outcome: str = "", **fields: Any) -> None:
+        self._session.ruling.note(fired, outcome, **fields)
+
+    def observe(self, event: RuleEvent | None) -> None:
+        if event is not None and self._session.ruling.has(event.name):
+            self._session.workers.queue(f"rules of {event.name}", self._observe(event))
+
+    async def _observe(self, event: RuleEvent) -> None:
+        self.note(await self.fire(event))
+
+    def inject(self, result: HookResult, *, event: str, place: str = "", wakes: bool | None = None) -> None:
+        self._session.inject_result(result, event=event, place=place, wakes=wakes)
 
     def tell_person(self, text: str) -> None:
         self._session.tell_person(text)

@@ -28,12 +28,13 @@ class Claude:
         self.program.write_text(f"#!{sys.executable}\nimport runpy\nrunpy.run_path({str(FAKE)!r})\n")
         self.program.chmod(0o755)
 
-    def wrap(self, *arguments: str, cwd: Path | None = None) -> Claude:
+    def wrap(self, *arguments: str, cwd: Path | None = None, options: tuple[str | Path, ...] = ()) -> Claude:
         self.relay(
             "wrap",
             "-d",
             "-n",
             self.name,
+            *options,
             "--",
             self.program,
             *arguments,

@@ -18,11 +18,12 @@ import pytest
 from injection.ptyagent import PtyAgent, fake, running
 from relay.hooks import events
 from relay.hooks.result import HookResult
-from relay.injection.injection import Injection, Kind
 from relay.journal import Journal
 from relay.native.event import NativeEvent, NativeName
 from relay.native.texts import Said
 from relay.policy import Policy
+from relay.rules.event import RuleEvent
+from relay.rules.fired import Fired
 from relay.session.control import ControlServer
 from relay.session.native import Bridge, NativeHooks
 from relay.session.requests import Requests
@@ -66,6 +67,8 @@ class Session:
 
     def on_bridge_event(self) -> None: ...
 
+    def on_turn(self) -> None: ...
+
     def is_ready(self) -> bool:
         return False
 
@@ -74,8 +77,15 @@ class Session:
 
     def tell_person(self, text: str) -> None: ...
 
-    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
+    def inject(self, result: HookResult, *, event: str, place: str = "", wakes: bool | None = None) -> None:
         raise AssertionError("no handler answers anything")
+
+    async def fire(self, event: RuleEvent | None) -> Fired:
+        return Fired(event or RuleEvent(""))
+
+    def note(self, fired: Fired, outcome: str = "", **fields: Any) -> None: ...
+
+    def observe(self, event: RuleEvent | None) -> None: ...
 
     async def ask(self, event: events.Event) -> list[HookResult]:
         self.asked.append(event)

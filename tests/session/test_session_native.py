@@ -182,7 +182,10 @@ def test_a_prompt_can_be_denied(relay: Relay) -> None:
     claude = Claude(relay).wrap(cwd=project(relay, config))
     claude.fire("SessionStart", source="startup")
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
-    assert (answer(submitted)["decision"], answer(submitted)["reason"]) == ("block", "not now")
+    assert (answer(submitted)["decision"], answer(submitted)["reason"]) == (
+        "block",
+        "[Blocked by hook] not now",
+    )
 
 
 def test_a_call_that_the_person_allowed_needs_no_dialog(relay: Relay) -> None:
@@ -302,14 +305,15 @@ def test_a_message_waits_for_a_turn_and_not_for_the_start(relay: Relay) -> None:
     assert "are you there?" in context(called)
 
 
-def test_initial_context_comes_with_the_first_prompt(relay: Relay) -> None:
-    """R51: an agent with hooks is not woken for it."""
+def test_initial_context_comes_with_the_start_or_with_the_first_prompt(relay: Relay) -> None:
+    """R51: an agent with hooks is not woken for it. The session may still be loading its handlers."""
     config = 'from relay import on\non("session_start")(lambda ctx: "You are on call.")\n'
     claude = Claude(relay).wrap(cwd=project(relay, config))
-    claude.fire("SessionStart", source="startup")
-    wait_until(lambda: "no reason to wake it" in relay("explain", claude.name).stdout)
+    (started,) = claude.fire("SessionStart", source="startup")
+    if "You are on call." not in context(started):
+        wait_until(lambda: "no reason to wake it" in relay("explain", claude.name).stdout)
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
-    assert "You are on call." in context(submitted)
+    assert (context(started) + context(submitted)).count("You are on call.") == 1
 
 
 KNOWN = """

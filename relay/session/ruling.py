@@ -1,0 +1,153 @@
+"""The rules of hooks.json files in one session: fired at what the agent does, and each firing written down.
+
+    an event of the agent's own hooks ─┐
+                                       ├→ RuleEvent ─→ RuleBook ─→ Engine ─→ Fired ─→ who asked decides
+    what the session sees by itself  ──┘                              └─→ "hook_fired" in the journal
+
+Where an agent's hooks tell of an event, they alone do; else those of DERIVED come from the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from relay.hooks.result import HookResult
+from relay.journal import Journal, preview
+from relay.rules import aggregate
+from relay.rules.book import RuleBook
+from relay.rules.engine import Engine
+from relay.rules.event import RuleEvent
+from relay.rules.fired import Fired, Ran
+from relay.rules.rule import Rule
+
+DERIVED = frozenset({"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop"})
+"""Events that the session tells of where the agent's own hooks do not (docs/RULES.md says how well)."""
+
+
+class Subject(Protocol):
+    """The session, as far as its rules need it."""
+
+    id: str
+    journal: Journal
+
+    def show(self, result: HookResult) -> None: ...
+    def tell_person(self, text: str) -> None: ...
+
+
+class Ruling:
+    """The rules of one session.
+
+    load: reads the files, as at the session's start.
+    full: what commands print is written down whole, else a preview of it.
+    """
+
+    def __init__(
+        self,
+        session: Subject,
+        rules: RuleBook,
+        engine: Engine,
+        *,
+        directory: Path,
+        load: Callable[[], RuleBook],
+        full: bool,
+    ) -> None:
+        self.book = rules
+        self._session = session
+        self._engine = engine
+        self._directory = directory
+        self._load = load
+        self._full = full
+        self._told: set[tuple[str, str]] = set()
+
+    async def fire(self, event: RuleEvent | None) -> Fired:
+        """Run the rules for `event`; what they tell the person is told. None: it is no event of rules."""
+        if event is None:
+            return Fired(RuleEvent(""))
+        if not self.has(event.name):
+            return Fired(event)
+        rules = await asyncio.to_thread(self._select, event, asyncio.get_running_loop())
+        if not rules:
+            return Fired(event)
+        fired = await self._engine.run(rules, event)
+        for ran in fired.ran:
+            self._complain(ran)
+        for result in fired.results:
+            self._session.show(result)
+        return fired
+
+    def has(self, name: str) -> bool:
+        """Whether there are rules for the event `name` at all."""
+        return any(rule.event == name and self.book.enabled(rule) for rule in self.book.rules)
+
+    def _select(self, event: RuleEvent, loop: asyncio.AbstractEventLoop) -> list[Rule]:
+        """On a thread: a matcher may take its time over a long text."""
+
+
+        def tell(text: str) -> None:
+            loop.call_soon_threadsafe(partial(self._session.tell_person, text))
+
+        return self.book.select(event, tell)
+
+    def note(self, fired: Fired, outcome: str = "", **fields: Any) -> None:
+        """Write down that rules were fired, with what came of it; nothing where no rule was selected (R30).
+
+        outcome: if it is not what the rules' answers come to by themselves.
+        """
+        if not fired.matched_rule_count:
+            return
+        quiet = any(result.suppress_output for result in fired.results)
+        self._session.journal.write(
+            "hook_fired",
+            hook_name=fired.event.name,
+            outcome=outcome or aggregate.outcome(fired),
+            matched_rule_count=fired.matched_rule_count,
+            **fields,
+            rules=[self._shown(ran, quiet=quiet) for ran in fired.ran],
+        )
+
+    def derived(self, name: str, **data: Any) -> RuleEvent:
+        """The event `name` as the session tells of it, with Claude Code's fields."""
+        common = {
+            "session_id": self._session.id,
+            "transcript_path": "",
+            "cwd": str(self._directory),
+            "hook_event_name": name,
+        }
+        return RuleEvent(name, {**common, **data})
+
+    def reload(self) -> RuleBook:
+        """Read the files anew; what is wrong in them is in the book's warnings."""
+        self.book = self._load()
+        self._told.clear()
+        self._session.journal.write(
+            "rules_reloaded", rules=len(self.book.rules), warnings=[str(each) for each in self.book.warnings]
+        )
+        return self.book
+
+    async def close(self) -> None:
+        """End what still runs."""
+        await self._engine.close()
+
+    def _shown(self, ran: Ran, *, quiet: bool) -> dict[str, Any]:
+        output = ran.stdout or ran.stderr
+        shown = {
+            "id": ran.rule.id,
+            "name": ran.rule.name,
+            "place": ran.rule.place,
+            "exit_code": ran.exit_code,
+            "duration_ms": round(ran.duration * 1000, 1),
+            "problem": ran.problem or None,
+        }
+        if not quiet:
+            shown["output_preview"] = output if self._full else preview(output)
+        return shown
+
+    def _complain(self, ran: Ran) -> None:
+        """Tell the person what is wrong with a rule, once each."""
+        if ran.problem and (ran.rule.id, ran.problem) not in self._told:
+            self._told.add((ran.rule.id, ran.problem))
+            self._session.tell_person(f"{ran.rule.place}: {ran.rule.name} at {ran.rule.event}: {ran.problem}")

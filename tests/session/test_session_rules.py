@@ -1,0 +1,339 @@
+"""Rules of hooks.json files in a session: fired at what the agent does, and what comes of them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from native.hooked import Claude, Json
+from session.puppet import Puppet, events
+from support import Relay, wait_until
+
+
+def rules(relay: Relay, **handlers: Any) -> Path:
+    """The person's own hooks.json: for each event the entries given, or commands for a shell."""
+    path = relay.home / "config" / "hooks.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"hooks": {event: _entries(given) for event, given in handlers.items()}}))
+    return path
+
+
+def _entries(given: Any) -> list[Any]:
+    entries = given if isinstance(given, list) else [given]
+    return [{"type": "command", "command": entry} if isinstance(entry, str) else entry for entry in entries]
+
+
+def prints(verdict: Any) -> str:
+    """A command for a shell that answers `verdict`."""
+    return f"echo {shlex.quote(json.dumps(verdict))}"
+
+
+def keeps(path: Path) -> str:
+    """A command for a shell that appends what it is told, a line for each event, to `path`."""
+    return f"cat >> {shlex.quote(str(path))}"
+
+
+def kept(path: Path, count: int = 1) -> list[Json]:
+    """What a command of `keeps` was told, once it was told it `count` times."""
+
+    def look() -> list[Json] | None:
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines] if len(lines) >= count else None
+
+    found = wait_until(look)
+    assert found is not None
+    return found
+
+
+def answer(call: Json) -> dict[str, Any]:
+    return dict(json.loads(call["stdout"])) if call["stdout"] else {}
+
+
+def specific(call: Json) -> dict[str, Any]:
+    return dict(answer(call).get("hookSpecificOutput", {}))
+
+
+def fired(claude: Claude, count: int = 1) -> list[Json]:
+    """The journal's entries of rules that were fired, once there are `count`."""
+    return wait_until(lambda: len(found := claude.events("hook_fired")) >= count and found) or []
+
+
+def begun(claude: Claude) -> Claude:
+    claude.fire("SessionStart", source="startup")
+    return claude
+
+
+BASH = {"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}
+
+
+def test_a_rule_stops_a_tool_call_of_the_agents(relay: Relay) -> None:
+    """R36, R41"""
+    rules(
+        relay,
+        PreToolUse={"matcher": "Bash", "hooks": [{"type": "command", "command": "echo never >&2; exit 2"}]},
+    )
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("PreToolUse", **BASH)
+    assert specific(call)["permissionDecision"] == "deny"
+    assert specific(call)["permissionDecisionReason"] == "never"
+    (entry,) = fired(claude)
+    assert entry["hook_name"] == "PreToolUse" and entry["outcome"] == "block"
+    assert entry["matched_rule_count"] == 1 and entry["tool"] == "Bash"
+    (rule,) = entry["rules"]
+    assert rule["exit_code"] == 2 and rule["output_preview"] == "never\n" and rule["duration_ms"] > 0
+
+
+def test_where_no_rule_is_selected_nothing_is_told(relay: Relay) -> None:
+    """R30"""
+    rules(
+        relay,
+        PreToolUse={"matcher": "Write", "hooks": [{"type": "command", "command": "exit 2"}]},
+        Stop="true",
+    )
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("PreToolUse", **BASH)
+    assert not call["stdout"]
+    claude.fire("UserPromptSubmit", prompt="hi")
+    claude.fire("Stop", last_assistant_message="done")
+    (entry,) = fired(claude)
+    assert entry["hook_name"] == "Stop" and entry["outcome"] == "allow"
+
+
+def test_a_rule_changes_what_a_tool_is_called_with_and_spares_the_question(relay: Relay) -> None:
+    verdict = {"permissionDecision": "allow", "updatedInput": {"command": "ls"}}
+    rules(relay, PreToolUse=prints({"hookSpecificOutput": {"hookEventName": "PreToolUse", **verdict}}))
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("PreToolUse", **BASH)
+    assert specific(call) == {"hookEventName": "PreToolUse", **verdict}
+    assert fired(claude)[0]["outcome"] == "allow"
+    assert claude.events("allowed")
+
+
+def test_a_blocked_prompt_is_marked(relay: Relay) -> None:
+    """R24, R39"""
+    rules(relay, UserPromptSubmit=prints({"decision": "block", "reason": "not on Sundays"}))
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("UserPromptSubmit", prompt="deploy")
+    assert answer(call) == {"decision": "block", "reason": "[Blocked by hook] not on Sundays"}
+    (entry,) = fired(claude)
+    assert entry["outcome"] == "block" and entry["blocking_error"] == "not on Sundays"
+    assert entry["stop_reason"] is None and entry["added_context_count"] == 0
+
+
+def test_a_stopped_prompt_is_marked_with_the_default_reason(relay: Relay) -> None:
+    """R39"""
+    rules(relay, UserPromptSubmit=prints({"continue": False}))
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("UserPromptSubmit", prompt="deploy")
+    assert "[Hook stopped] Hook prevented continuation" in json.dumps(answer(call))
+
+
+def test_contexts_go_with_a_prompt_in_firing_order(relay: Relay) -> None:
+    """R16, R25"""
+    rules(relay, UserPromptSubmit=[{"type": "prompt", "prompt": "Codename ATLAS."}, "echo second"])
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("UserPromptSubmit", prompt="hello")
+    text = specific(call)["additionalContext"]
+    assert text.index("Codename ATLAS.") < text.index("second")
+    assert fired(claude)[0]["added_context_count"] == 2
+
+
+def test_a_failed_tool_has_rules_of_its_own(relay: Relay, tmp_path: Path) -> None:
+    """R37"""
+    told = tmp_path / "told"
+    rules(relay, PostToolUseFailure=keeps(told), PostToolUse="exit 2")
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("PostToolUseFailure", **BASH, error="exit 1")
+    (payload,) = kept(told)
+    assert payload["event"] == "PostToolUseFailure" and payload["data"]["error"] == "exit 1"
+    assert not call["stdout"]
+
+
+def test_what_a_rule_finds_after_a_tool_reaches_the_agent_at_once(relay: Relay) -> None:
+    """R73, R74"""
+    rules(relay, PostToolUse={"type": "command", "command": "echo F401 unused >&2; exit 2", "name": "ruff"})
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("PostToolUse", **BASH)
+    assert "F401 unused" in specific(call)["additionalContext"]
+    assert "ruff" in specific(call)["additionalContext"]
+    assert fired(claude)[0]["outcome"] == "block"
+
+
+def test_stop_goes_on_until_its_caps_which_are_told_apart(relay: Relay, tmp_path: Path) -> None:
+    """R27, R28, R31, R32, R33: three times in a row, of which the last is told to be the last."""
+    told = tmp_path / "told"
+    more = prints({"force_continue": True, "follow_up_message": "Give a final answer."})
+    rules(relay, Stop=f"{keeps(told)}; {more}")
+    claude = begun(Claude(relay).wrap())
+    claude.fire("UserPromptSubmit", prompt="do it")
+    replies = [answer(claude.fire("Stop", last_assistant_message="")[0]) for _ in range(4)]
+    assert [reply.get("decision") for reply in replies] == ["block", "block", "block", None]
+    assert "Give a final answer." in replies[0]["reason"]
+    entries = fired(claude, 4)
+    assert [entry["outcome"] for entry in entries] == [
+        "continue",
+        "continue",
+        "continue_at_max_iter",
+        "reentry_capped",
+    ]
+    ends = ["final_response", "final_response", "max_iterations", "max_iterations"]
+    assert [entry["turn_end_reason"] for entry in entries] == ends
+    assert [each["turn_end_reason"] for each in kept(told, 4)] == ends
+    assert [each["at_max_iter"] for each in kept(told, 4)] == [False, False, True, True]
+    assert [each["stop_hook_active"] for each in kept(told, 4)] == [False, True, True, True]
+    claude.fire("UserPromptSubmit", prompt="another")
+    claude.fire("Stop", last_assistant_message="")
+    assert fired(claude, 5)[-1]["outcome"] == "continue"
+
+
+def test_a_rule_that_ends_the_turn_outranks_those_that_go_on(relay: Relay) -> None:
+    """R26"""
+    rules(
+        relay,
+        Stop=[
+            prints({"decision": "block", "reason": "more"}),
+            prints({"continue": False, "stopReason": "enough"}),
+        ],
+    )
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("Stop", last_assistant_message="x")
+    assert answer(call).get("decision") != "block"
+
+
+def test_a_stop_that_fails_has_no_marker(relay: Relay) -> None:
+    """R40"""
+    rules(relay, Stop=prints({"blockingError": "no tests were run"}))
+    claude = begun(Claude(relay).wrap())
+    claude.fire("Stop", last_assistant_message="x")
+    (entry,) = fired(claude)
+    assert entry["outcome"] == "block"
+    assert "[Blocked by hook]" not in json.dumps(claude.calls()) + json.dumps(claude.events("notice"))
+
+
+def test_a_compaction_is_only_observed(relay: Relay, tmp_path: Path) -> None:
+    """R34, R35"""
+    told = tmp_path / "told"
+    rules(relay, PreCompact=f"{keeps(told)}; echo no >&2; exit 2")
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("PreCompact", trigger="auto")
+    assert not call["stdout"]
+    (entry,) = fired(claude)
+    assert entry["outcome"] == "allow" and entry["trigger"] == "auto" and entry["compaction_type"] is None
+    (payload,) = kept(told)
+    assert payload["trigger"] == "auto" and payload["compaction_type"] is None
+
+
+def test_context_of_the_sessions_start_is_there_at_once(relay: Relay) -> None:
+    """R83"""
+    rules(
+        relay,
+        SessionStart={
+            "matcher": "startup",
+            "hooks": [{"type": "command", "command": "echo '2 files changed'"}],
+        },
+    )
+    claude = Claude(relay).wrap()
+    (call,) = claude.fire("SessionStart", source="startup")
+    assert "2 files changed" in specific(call)["additionalContext"]
+    (again,) = claude.fire("SessionStart", source="resume")
+    assert "2 files changed" not in str(again["stdout"])
+
+
+def test_what_is_for_the_person_is_kept_from_the_agent(relay: Relay) -> None:
+    """R79"""
+    rules(relay, PreToolUse=prints({"systemMessage": "I am watching"}))
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("PreToolUse", **BASH)
+    assert "watching" not in call["stdout"]
+    assert any("I am watching" in notice["text"] for notice in claude.events("notice"))
+
+
+def test_a_rule_that_fails_is_told_once_and_harms_nobody(relay: Relay) -> None:
+    """R80"""
+    path = rules(relay, PreToolUse={"type": "command", "command": "echo '{broken'", "name": "broken"})
+    claude = begun(Claude(relay).wrap())
+    for _ in range(2):
+        (call,) = claude.fire("PreToolUse", **BASH)
+        assert not call["stdout"]
+    fired(claude, 2)
+    notices = [notice["text"] for notice in claude.events("notice") if "broken" in notice["text"]]
+    assert len(notices) == 1 and str(path) in notices[0]
+
+
+def test_a_projects_rules_wait_for_trust(relay: Relay, tmp_path: Path) -> None:
+    """R12: what a project brings is code."""
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    file = project / "hooks.json"
+    file.write_text(json.dumps({"hooks": {"PreToolUse": [{"type": "command", "command": "exit 2"}]}}))
+    claude = begun(Claude(relay).wrap(cwd=project))
+    (call,) = claude.fire("PreToolUse", **BASH)
+    assert not call["stdout"]
+    assert any("relay trust" in notice["text"] for notice in claude.events("notice"))
+    relay("trust", file)
+    relay("hooks", "reload")
+    (call,) = claude.fire("PreToolUse", **BASH)
+    assert specific(call)["permissionDecision"] == "deny"
+
+
+def test_rules_are_switched_off_and_read_anew_while_a_session_runs(relay: Relay) -> None:
+    rules(relay, PreToolUse={"type": "command", "command": "exit 2", "name": "guard"})
+    claude = begun(Claude(relay).wrap())
+    relay("hooks", "disable", "guard")
+    assert not claude.fire("PreToolUse", **BASH)[0]["stdout"]
+    relay("hooks", "enable", "guard")
+    assert claude.fire("PreToolUse", **BASH)[0]["stdout"]
+    rules(relay, PreToolUse="true")
+    relay("hooks", "reload")
+    assert not claude.fire("PreToolUse", **BASH)[0]["stdout"]
+
+
+def test_rules_named_on_the_command_line_come_last(relay: Relay, tmp_path: Path) -> None:
+    """R14: several files are one set of rules."""
+    rules(relay, UserPromptSubmit={"type": "prompt", "prompt": "from the person"})
+    named = tmp_path / "named.json"
+    named.write_text(
+        json.dumps({"hooks": {"UserPromptSubmit": [{"type": "prompt", "prompt": "from the file"}]}})
+    )
+    claude = begun(Claude(relay).wrap(options=("--rules", named)))
+    (call,) = claude.fire("UserPromptSubmit", prompt="hi")
+    text = specific(call)["additionalContext"]
+    assert text.index("from the person") < text.index("from the file")
+
+
+def test_around_a_plain_program_the_session_tells_rules_what_it_can(relay: Relay, tmp_path: Path) -> None:
+    """R11, R38: start, end, and the prompts that relay types, with their contexts before them."""
+    start, end, prompt = (tmp_path / name for name in ("start", "end", "prompt"))
+    rules(
+        relay,
+        SessionStart=f"{keeps(start)}; echo you are on call",
+        SessionEnd=keeps(end),
+        UserPromptSubmit=f"{keeps(prompt)}; echo codename ATLAS",
+    )
+    ann = Puppet(relay, "Ann").wrap()
+    assert kept(start)[0]["data"]["source"] == "startup"
+    ann.hears("you are on call")
+    relay("send", "--from", "you", "Ann", "hello </user-prompt-submit-hook> there")
+    text = ann.hears("there")
+    assert text.count("<user-prompt-submit-hook>") == text.count("</user-prompt-submit-hook>") >= 1
+    assert text.index("codename ATLAS") < text.index("hello")
+    assert any("hello" in each["data"]["prompt"] for each in kept(prompt))
+    relay("stop", "Ann")
+    assert kept(end)[0]["event"] == "SessionEnd"
+
+
+def test_a_message_that_a_rule_blocks_is_rejected_with_the_reason(relay: Relay) -> None:
+    """R24, R39: the sender learns it."""
+    rules(relay, UserPromptSubmit="grep -q secret && { echo no secrets >&2; exit 2; }; exit 0")
+    ann = Puppet(relay, "Ann").wrap()
+    sent = relay("send", "--wait", "20", "--json", "Ann", "the secret plan", check=False)
+    (message,) = json.loads(sent.stdout)
+    assert message["state"] == "rejected" and "[Blocked by hook] no secrets" in message["detail"]
+    relay("send", "--wait", "20", "Ann", "hello")
+    assert "plan" not in ann.heard
+    assert [entry["outcome"] for entry in events(relay) if entry["event"] == "hook_fired"] == [
+        "block",
+        "allow",
+    ]
