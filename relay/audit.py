@@ -124,22 +124,26 @@ class AuditLog:
         return clean if self._full else preview(clean)
 
 
-def read(path: Path) -> Iterator[Entry]:
-    """The entries, oldest first; each injection once, as it ended."""
+def read(path: Path, wanted: Callable[[Entry], bool] = lambda entry: True) -> Iterator[Entry]:
+    """Those entries that are `wanted`, oldest first; each injection once, as it ended."""
     latest: dict[tuple[str, str], Entry] = {}
     for given in journal.read(path, GENERATIONS):
-        if given.get("event") == EVENT and (entry := _entry(given)) is not None:
-            key = (entry.session, entry.id)
-            latest[key] = entry
+        if given.get("event") == EVENT and (entry := _entry(given)) is not None and wanted(entry):
+            latest[entry.session, entry.id] = entry
     yield from latest.values()
 
 
-_FIELDS = {field.name: type(field.default) for field in fields(Entry)}
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    field.name: {bool: bool, int: int, float: (int, float)}.get(type(field.default), str)
+    for field in fields(Entry)
+}
 
 
 def _entry(given: dict[str, Any]) -> Entry | None:
-    """`given` as an Entry; None if it is none that this release wrote."""
-    known = {key: value for key, value in given.items() if key in _FIELDS}
+    """`given` as an Entry; None if it is none."""
+    known: dict[str, Any] = {
+        key: value for key, value in given.items() if key in _KINDS and isinstance(value, _KINDS[key])
+    }
     try:
         return Entry(**known)
     except TypeError:

@@ -1,0 +1,148 @@
+"""Show who injected what into which agent, when, and from which rule or message.
+
+One line for each text that an agent was given, or was to be given: messages, the texts of rules and handlers,
+and relay's own. It says how it was given (typed, or native: in the reply to a hook of the agent's own), as
+whose words, and what became of it:
+
+  injected   given to the agent, and seen to arrive
+  uncertain  given, and not seen to arrive
+  rejected   refused: too large, blocked by a rule, or dropped
+  withdrawn  there was no reason to give it any more
+  untyped    the session ended first; a message stays in its mailbox
+
+Of each text 500 characters are kept, with `hook_output = "full"` in relay.toml all of it; keys, tokens and
+passwords are taken out of both. A rule's text that is not to be shown (suppress_output) is not kept.
+
+Inside a wrapped agent it is what was given to that agent, in its session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+from relay import audit
+from relay.audit import Entry
+from relay.cli.messages import positive, short_id
+from relay.home import Home
+from relay.names import same
+from relay.session import guard
+from relay.text import count, one_line, printable_json
+
+_SHOWN = 50
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", metavar="NAME", help="only what was given to the agent NAME")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="SOURCE",
+        help="only what came from this sender, handler or rule: its name, or its file (hooks.json:12)",
+    )
+    parser.add_argument(
+        "--since", type=moment, metavar="WHEN", help="only from then on: 30m, 2h, 7d, or 2026-07-01[T14:30]"
+    )
+    parser.add_argument("--failed", action="store_true", help="only what is rejected, uncertain or untyped")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "-n", "--limit", type=positive, metavar="N", help=f"the latest N (default: {_SHOWN}, with --json all)"
+    )
+    length.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env()
+    advice = "an agent sees only what was given to itself. Leave out --to."
+    own = guard.as_itself(home, "audit", name=args.to, advice=advice)
+    session = own.ask({"op": "info"})["info"]["id"] if own is not None else None
+
+    def wanted(entry: Entry) -> bool:
+        return (
+            (session is None or entry.session == session)
+            and (args.to is None or same(entry.name, args.to))
+            and (args.source is None or _is_from(entry, args.source))
+            and (args.since is None or entry.time >= args.since)
+        )
+
+    found = [entry for entry in audit.read(home.audit, wanted) if entry.failed or not args.failed]
+    limit = len(found) if args.all or (args.json and args.limit is None) else args.limit or _SHOWN
+    entries = found[max(len(found) - limit, 0) :]
+    if args.json:
+        print(printable_json([entry.public() for entry in entries], indent=2))
+    elif found:
+        if left_out := len(found) - len(entries):
+            print(f"({count(left_out, 'earlier injection')} left out; --all shows all.)", file=sys.stderr)
+        print("\n".join(_table(entries)))
+    elif args.to or args.source or args.since is not None or args.failed:
+        print("No injection matches. `relay audit` lists all.", file=sys.stderr)
+    else:
+        print("Nothing has been injected into an agent yet.", file=sys.stderr)
+    return 0
+
+
+def moment(text: str) -> float:
+    """Seconds since the epoch: so long ago (`2h`), or a date, with a time or without, of this time zone."""
+    if ago := _AGO.fullmatch(text.strip()):
+        return time.time() - float(ago[1]) * _UNITS[ago[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{text!a} is no time. Write how long ago, such as 30m, 2h or 7d, or a date, such as 2026-07-01"
+        ) from None
+
+
+def _is_from(entry: Entry, source: str) -> bool:
+    if same(entry.source, source):
+        return True
+    path, _, line = entry.place.rpartition(":")
+    files = (path, Path(path).name) if path else ()
+    return source in files or source in {f"{file}:{line}" for file in files}
+
+
+def _table(entries: list[Entry]) -> list[str]:
+    rows = [_row(entry) for entry in entries]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in rows
+    ]
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    how = ", ".join(part for part in (entry.route, _roles(entry)) if part)
+    remarks = [*(["over the budget"] if entry.over_budget else []), *([entry.detail] if entry.detail else [])]
+    said = "(not shown)" if entry.text is None else one_line(entry.text, 60)
+    return (
+        time.strftime("%m-%d %H:%M:%S", time.localtime(entry.time)),
+        f"{one_line(entry.source, 20)} → {one_line(entry.name, 20)}",
+        _origin(entry),
+        one_line(entry.result, 10) + (f" ({one_line(how, 40)})" if how else ""),
+        f"{entry.injection_size:,} B",
+        said + "".join(f"  [{one_line(remark, 100)}]" for remark in remarks),
+    )
+
+
+def _origin(entry: Entry) -> str:
+    """Which rule or message it is, as short as it can be said."""
+    if entry.kind == "message":
+        channel = f" in #{one_line(entry.channel, 20)}" if entry.channel else ""
+        return f"message {one_line(short_id(entry.id), 12)}{channel}"
+    place = "/".join(Path(entry.place).parts[-2:])
+    return " ".join(one_line(part, 40) for part in (entry.kind, entry.hook_event, place) if part)
+
+
+def _roles(entry: Entry) -> str:
+    """As whose words it was given, and as whose it was to be where that is another's."""
+    asked, given = entry.injection_role, entry.delivered_role
+    if not given:
+        return ""
+    return f"as {given}" if asked in {"", given} else f"as {given} instead of {asked}"
