@@ -1,0 +1,125 @@
+"""Secrets in text that is written down: keys, tokens and passwords are taken out, always.
+
+    text → anchors: can there be one at all? → detectors, segment by segment → Secret(start, end, kind)
+                                                                                  ↓
+                            redact: `[secret: github-token]`      relay.recording.veil: as many `*`
+
+The formats are those of `detect-secrets` (Yelp) and our own (relay.redact.detectors), which are imported at
+the first text with an anchor.  The text may be hostile: no expression looks further than a segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from relay.redact.anchors import anchors_in
+
+SEGMENT, OVERLAP = 4096, 512
+"""Characters that expressions see at once, and how many of them the next ones see again.
+
+The interpreter's lock is held for the time of one expression over one segment.
+"""
+
+MIN_KNOWN = 8
+"""Characters of a value that is looked for by itself; shorter ones would be found in ordinary words."""
+
+MAX_KNOWN = 128
+"""Values that are remembered; the oldest is forgotten."""
+
+
+class Secret(NamedTuple):
+    """Where in a text a secret is: text[start:end]. kind: what it is, such as "github-token"."""
+
+    start: int
+    end: int
+    kind: str
+
+
+class Redactor:
+    """Finds secrets by their formats, and those values that it has been told or has found before.
+
+    known: values that are secret whatever they look like.
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known: dict[str, str] = {}
+        for value in known:
+            self.learn(value, "known")
+
+    def learn(self, value: str, kind: str) -> None:
+        """From now on `value`, and what begins like it, is a secret wherever it comes."""
+        if len(value) < MIN_KNOWN or value in self._known:
+            return
+        if len(self._known) >= MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[value] = kind
+
+    def find(self, text: str) -> list[Secret]:
+        """The secrets in `text`, in order, none overlapping another."""
+        found = [*_formats(text), *self._again(text)]
+        return _merged(found) if found else found
+
+    def redact(self, text: str) -> str:
+        """`text` with a mark in place of each secret in it."""
+        found = self.find(text)
+        if not found:
+            return text
+        parts, end = [], 0
+        for secret in found:
+            parts += [text[end : secret.start], f"[secret: {secret.kind}]"]
+            end = secret.end
+        return "".join([*parts, text[end:]])
+
+    def _again(self, text: str) -> Iterator[Secret]:
+        """Known values, and beginnings of them: two thirds, which a line's end or a cut may have left."""
+        for value, kind in self._known.items():
+            enough = max(MIN_KNOWN, len(value) * 2 // 3)
+            start = text.find(value[:enough])
+            while start >= 0:
+                end = start + enough
+                while end < len(text) and end - start < len(value) and text[end] == value[end - start]:
+                    end += 1
+                yield Secret(start, end, kind)
+                start = text.find(value[:enough], end)
+
+
+_stateless = Redactor()
+
+
+def find(text: str) -> list[Secret]:
+    """The secrets in `text` that their format gives away."""
+    return _stateless.find(text)
+
+
+def redact(text: str) -> str:
+    """`text` with a mark in place of each secret that its format gives away."""
+    return _stateless.redact(text)
+
+
+def _formats(text: str) -> Iterator[Secret]:
+    start = 0
+    while start < len(text):
+        end = min(start + SEGMENT, len(text))
+        if anchors := anchors_in(text[start:end]):
+            from relay.redact import detectors  # 20 ms and 2 MB, for the first text with an anchor
+
+            for first, last, kind in detectors.scan(text, start, end, anchors):
+                yield Secret(first, last, kind)
+        start = end if end == len(text) else end - OVERLAP
+    if "PRIVATE KEY-----" in text:
+        from relay.redact import detectors
+
+        yield from (Secret(first, last, "private-key") for first, last in detectors.private_keys(text))
+
+
+def _merged(found: list[Secret]) -> list[Secret]:
+    found.sort()
+    merged = [found[0]]
+    for secret in found[1:]:
+        last = merged[-1]
+        if secret.start < last.end:
+            merged[-1] = last._replace(end=max(last.end, secret.end))
+        else:
+            merged.append(secret)
+    return merged

@@ -1,0 +1,48 @@
+"""What a secret's value looks like, where its place alone does not tell.
+
+Most of what stands behind `password =` in code and logs are names, types, numbers and examples.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PLACEHOLDER = re.compile(
+    r"[<$%{\[(*&#]|@[A-Za-z{]"  # <token>, ${TOKEN}, %s, {{ token }}, [secret: ...], *pointer
+    r"|(?:your|my|some|the|an?|new|old|fake|dummy|sample)[-_ ]"
+    r"|(?:example|change_?me|placeholder|redacted|hidden|masked|null|none|undefined|(.)\1*)\Z"
+    r"|(?:https?|file)://|[.~]{0,2}/|[A-Za-z]:\\",  # what says where it is
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+\Z"  # settings.api_key2
+    r"|[^(){}\[\]<>|]{0,512}[(){}\[\]<>|]"  # get_password(), dict[str, str]
+    r"|[a-z][a-z0-9]{0,15}(?:_[a-z0-9]{1,15})+\Z"  # token_count_2
+    r"|[A-Z][A-Z0-9]{0,15}(?:_[A-Z0-9]{1,15})+\Z"  # API_KEY_2
+)
+_EXAMPLE = re.compile(r"(?:user)?pass(?:word|wd)?\Z|secret\Z", re.IGNORECASE)
+_PATH = re.compile(r"[\w.-]{1,80}(?:/[\w.-]{1,80})+\.\w{1,5}\Z")
+_NUMBER = re.compile(r"[\d.,:_+/-]+[a-zA-Z%]{0,3}\Z")  # 1234, 12.5k, 10:30, 2026-01-01
+
+
+def is_drawn(value: str) -> bool:
+    """Whether it may have been drawn at random: it has a digit and a letter, or changes its case."""
+    return any(map(str.isdigit, value)) or not (value.islower() or value.isupper())
+
+
+def is_written_out(value: str) -> bool:
+    """Whether it is no example's: `$PASS`, `<password>`, `PASSWORD`, `****`."""
+    return _PLACEHOLDER.match(value) is None and _EXAMPLE.match(value) is None
+
+
+def is_likely(value: str, least: int, *, quoted: bool = False) -> bool:
+    """Whether it looks like a secret of at least `least` characters: letters, and something besides.
+
+    quoted: it stood in quotes, where code has no names of its own.
+    """
+    if len(value) < least or _PLACEHOLDER.match(value) or _NUMBER.match(value) or _PATH.match(value):
+        return False
+    if not quoted and _CODE.match(value):
+        return False
+    letters = sum(map(str.isalpha, value))
+    return 0 < letters < sum(c not in "-_. " for c in value)
