@@ -1,0 +1,68 @@
+"""docs/RULES.md: its table of events and agents is what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from relay.native import setup
+from relay.native.event import EVENTS as NATIVE
+from relay.native.event import NativeEvent
+from relay.rules.event import EVENTS
+from relay.rules.payload import from_native
+from relay.session.ruling import DERIVED
+
+PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf-8")
+AGENTS = {"claude": "Claude Code", "codex": "Codex", "qwen": "Qwen Code", "gemini": "Gemini CLI"}
+OTHER = "any other program"
+
+
+def table() -> dict[str, dict[str, str]]:
+    """The documented table: event → column → how it is given, without the numbers of footnotes."""
+    section = PAGE.partition("## Which agent gives which event")[2]
+    rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("|")]
+    heads, _, *rest = [[_plain(cell) for cell in row] for row in rows]
+    return {
+        name: dict(zip(heads[1:], cells, strict=True))
+        for name, *cells in rest
+        if len(cells) == len(heads) - 1
+    }
+
+
+def _plain(cell: str) -> str:
+    return re.sub(r"[`¹²³⁴-⁹]", "", cell).strip()
+
+
+def given(agent: str, event: str) -> str:
+    """How the code gives `event` around `agent`; "" stands for a program without a bridge."""
+    asked = setup.rules(agent, "/socket") if agent else {}
+    told = (from_native(NativeEvent(NATIVE[agent][own], agent, own)) for own in asked)
+    if event in {each.name for each in told if each is not None}:
+        return "native"
+    return "derived" if event in DERIVED else "–"
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_each_event_is_in_the_table_as_each_agent_gives_it(event: str) -> None:
+    """R11: native, derived, or not available."""
+    assert table()[event] == {
+        **{title: given(agent, event) for agent, title in AGENTS.items()},
+        OTHER: given("", event),
+    }
+
+
+def test_the_table_has_every_event_and_every_agent_with_a_bridge() -> None:
+    """R11."""
+    assert list(AGENTS) == list(NATIVE)
+    assert list(table())[: len(EVENTS)] == list(EVENTS)
+
+
+def test_each_footnote_is_there() -> None:
+    section = PAGE.partition("## Which agent gives which event")[2]
+    signs = "¹²³⁴⁵⁶⁷⁸⁹"
+    used = {sign for line in section.splitlines() if line.startswith("|") for sign in line if sign in signs}
+    assert {signs.index(sign) + 1 for sign in used} == {
+        int(n) for n in re.findall(r"^(\d)\. ", section, re.MULTILINE)
+    }
