@@ -26,6 +26,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,9 @@ from relay.session.guard import person_only
 from relay.text import count, printable_json, visible
 
 if TYPE_CHECKING:
+    from relay.rules.engine import Select
     from relay.rules.fired import Fired, Ran
+    from relay.rules.rule import Rule
 
 RELOAD_PATIENCE = 15.0
 """Seconds in which a session reads its files anew."""
@@ -207,20 +210,25 @@ def _test(home: Home, args: argparse.Namespace) -> int:
     warnings = [str(warning) for warning in book.warnings]
     rules = book.select(event, warnings.append)
     begun = time.monotonic()
-    fired = asyncio.run(_fire(rules, event, directory))
+    fired = asyncio.run(_fire(rules, event, directory, lambda changed: book.select(changed, warnings.append)))
     duration = time.monotonic() - begun
     print(printable_json(_report(fired, warnings, duration), indent=2))
     return 0
 
 
-async def _fire(rules: Sequence[Any], event: RuleEvent, directory: Path) -> Fired:
+async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select: Select) -> Fired:
+    """Run `rules`; those in the background, too, are waited for, and their answers have no effect."""
     from relay.rules.engine import Engine
+    from relay.rules.fired import Fired
 
     engine = Engine(directory, os.environ)
+    behind = [replace(rule, background=False) for rule in rules if rule.background]
     try:
-        return await engine.run(rules, event)
+        fired = await engine.run([rule for rule in rules if not rule.background], event, select=select)
+        watched = [ran for rule in behind for ran in (await engine.run([rule], event)).ran]
     finally:
         await engine.close()
+    return Fired(event, (*fired.ran, *(replace(ran, attachments=(), results=()) for ran in watched)))
 
 
 def _report(fired: Fired, warnings: list[str], duration: float) -> dict[str, Any]:

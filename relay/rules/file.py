@@ -303,13 +303,7 @@ def _called(command: str, args: tuple[str, ...] | None) -> str:
     """The name of a rule's script, else of its program: guard.py of `python3 "$DIR"/guard.py -x`."""
     if not command:
         return "prompt"
-    if args is not None:
-        words = [command, *args]
-    else:
-        try:
-            words = shlex.split(command)
-        except ValueError:  # a quote that is not closed; a shell will say so
-            words = command.split()
+    words = _first_words(command) if args is None else [command, *args]
     while len(words) > 1 and (_ASSIGNMENT.match(words[0]) or _basename(words[0]) in _LAUNCHERS):
         words = words[1:]
     name = _basename(words[0]) if words else command
@@ -323,6 +317,21 @@ def _called(command: str, args: tuple[str, ...] | None) -> str:
         if not option.startswith("-"):
             return _basename(option)
     return name
+
+
+def _first_words(command: str) -> list[str]:
+    """The words of a shell's first simple command, their quotes gone."""
+    words = shlex.shlex(command, posix=True, punctuation_chars=";&|()<>")
+    words.whitespace_split, words.commenters = True, ""
+    found = []
+    try:
+        for word in words:
+            if not word.strip(";&|()<>"):
+                break
+            found.append(word)
+    except ValueError:  # a quote that is not closed; a shell will say so
+        return found or command.split()
+    return found
 
 
 def _basename(word: str) -> str:

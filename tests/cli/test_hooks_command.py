@@ -1,0 +1,396 @@
+"""`relay hooks`: what it lists, how an event goes through rules, what it switches and asks of sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay import journal
+from relay.home import Home
+from support import Relay
+
+GUARD = {"type": "command", "command": "echo no >&2; exit 2", "matcher": {"tool_name": "run_shell_command"}}
+
+
+def rules(path: Path, event: str = "PreToolUse", *handlers: dict[str, Any]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"hooks": {event: list(handlers or [GUARD])}}))
+    return path
+
+
+def listed(relay: Relay, *arguments: str | Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(relay("hooks", "list", "--json", *arguments).stdout)
+    return told
+
+
+def tried(relay: Relay, event: str, payload: object, *arguments: str | Path) -> dict[str, Any]:
+    text = payload if isinstance(payload, str) else json.dumps(payload)
+    told: dict[str, Any] = json.loads(relay("hooks", "test", event, *arguments, input=text).stdout)
+    return told
+
+
+@contextmanager
+def session(home: Path, name: str, answers: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
+    """A session that answers each operation from `answers`; yields what it was asked beside `info`."""
+    folder = home / "run" / "sessions" / "default"
+    folder.mkdir(parents=True, exist_ok=True)
+    info = {"name": name, "team": "default", "agent": "generic", "pid": 1, "agent_pid": 1, "state": "ready"}
+    info |= {"prompt": None, "since": 0.0, "cwd": "/", "id": name}
+    asked: list[str] = []
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as stream:
+                request = json.loads(stream.readline() or b"{}")
+                if not request:
+                    return
+                if request["op"] != "info":
+                    asked.append(request["op"])
+                unknown = {"error": "a session knows no such operation.", "type": "UsageError"}
+                answer = {"info": info} if request["op"] == "info" else answers.get(request["op"], unknown)
+                connection.sendall(json.dumps(answer).encode() + b"\n")
+
+    path = folder / f"{name.lower()}.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.fspath(path))
+        listener.listen()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield asked
+        finally:
+            with socket.socket(socket.AF_UNIX) as last:
+                last.connect(os.fspath(path))
+            thread.join()
+            path.unlink()
+
+
+def test_list_shows_rules_in_firing_order_and_what_is_wrong(relay: Relay, home: Path, tmp_path: Path) -> None:
+    """R12, R14, R17, R22: who wrote a rule, where it stands, whether it is on."""
+    own = rules(
+        home / "config" / "hooks.json",
+        "PreToolUse",
+        *(GUARD | {"name": "guard", "timeout": 5}, {"type": "http"}, GUARD | {"command": "x", "async": True}),
+    )
+    named = rules(tmp_path / "b.json", "UserPromptSubmit", {"type": "prompt", "prompt": "Be\x1b[2J brief."})
+    (guard, waiting, prompt) = listed(relay, "--rules", named)["rules"]
+    lines = relay("hooks", "list", "--rules", named).stdout.splitlines()
+    tool = '{"tool_name": "run_shell_command"}'
+    assert lines == [
+        f"{guard['id']}  on   PreToolUse  {tool}  command  5 s  guard",
+        f"          {own}:1 (user): echo no >&2; exit 2",
+        f"{waiting['id']}  on   PreToolUse  {tool}  command  60 s  async  x",
+        f"          {own}:1 (user): x",
+        f"{prompt['id']}  on   UserPromptSubmit  prompt  prompt",
+        f"          {named}:1 (named): Be␛[2J brief.",
+        f"Warning: {own}:1: PreToolUse: relay does not run rules of the type 'http'. "
+        "Allowed for PreToolUse: command. Skipped.",
+    ]
+
+
+def test_without_files_nothing_is_in_force(relay: Relay) -> None:
+    assert relay("hooks", "list").stdout == "No rules are in force.\n"
+    assert listed(relay) == {"rules": [], "warnings": []}
+
+
+def test_a_projects_rules_are_in_force_once_they_are_trusted(relay: Relay, tmp_path: Path) -> None:
+    """R12"""
+    path = rules(tmp_path / "hooks.json")
+    result = relay("hooks", "list", cwd=tmp_path)
+    assert f"Warning: {path}: is not trusted" in result.stdout
+    relay("trust", path)
+    place = relay("hooks", "list", cwd=tmp_path).stdout.splitlines()[1]
+    assert place == f"          {path}:1 (project): echo no >&2; exit 2"
+
+
+def test_list_of_a_session_is_what_that_session_says(relay: Relay, home: Path) -> None:
+    told = {"rules": [], "warnings": ["hooks.json: \x1b is wrong"]}
+    with session(home, "Alice", {"rules": told}):
+        assert listed(relay, "alice") == told
+        assert (
+            relay("hooks", "list", "Alice").stdout
+            == "No rules are in force.\nWarning: hooks.json: ␛ is wrong\n"
+        )
+        result = relay("hooks", "list", "Alice", "--rules", "x.json", check=False)
+    assert (result.returncode, "say either NAME or --rules" in result.stderr) == (2, True)
+
+
+# trying
+
+
+@pytest.mark.parametrize("tool", ["Bash", "run_shell_command", "exec_command"])
+def test_an_event_goes_through_the_rules_and_their_verdict_is_told(
+    relay: Relay, tmp_path: Path, tool: str
+) -> None:
+    """R15, R21, R30: with timing and output of each rule."""
+    path = rules(tmp_path / "h.json")
+    told = tried(relay, "PreToolUse", {"tool_name": tool, "tool_input": {"command": "ls"}}, "--rules", path)
+    assert (told["event"], told["outcome"], told["matched_rule_count"]) == ("PreToolUse", "block", 1)
+    assert (told["action"], told["reason"]) == ("deny", "no")
+    assert told["attachments"] == [
+        {"attachment_type": "hook_blocking_error", "content": "no", "rule": told["rules"][0]["name"]}
+    ]
+    (rule,) = told["rules"]
+    assert rule["id"] == listed(relay, "--rules", path)["rules"][0]["id"]
+    assert (rule["exit_code"], rule["problem"], rule["output_preview"]) == (2, "", "no\n")
+    assert told["duration_ms"] >= rule["duration_ms"] > 0
+
+
+def test_an_event_that_no_rule_is_for_is_allowed(relay: Relay, tmp_path: Path) -> None:
+    """R30"""
+    told = tried(relay, "PreToolUse", {"tool_name": "Read"}, "--rules", rules(tmp_path / "h.json"))
+    assert (told["outcome"], told["matched_rule_count"], told["rules"]) == ("allow", 0, [])
+
+
+def test_a_submitted_prompt_is_told_in_its_own_words(relay: Relay, tmp_path: Path) -> None:
+    """R16, R24, R25"""
+    path = rules(
+        tmp_path / "h.json",
+        "UserPromptSubmit",
+        {"type": "prompt", "prompt": "one"},
+        {"type": "command", "command": "echo two"},
+    )
+    told = tried(relay, "UserPromptSubmit", {"prompt": "x"}, "--rules", path)
+    assert told["outcome"] == "allow"
+    assert told["additional_contexts"] == ["one", "two"]
+    assert (told["blocking_error"], told["prevent_continuation"], told["stop_reason"]) == (None, False, None)
+    assert "messages" not in told
+
+
+def test_a_stop_is_told_in_its_own_words(relay: Relay, tmp_path: Path) -> None:
+    """R26, R31"""
+    answer = json.dumps({"force_continue": True, "follow_up_message": "Go on."})
+    path = rules(tmp_path / "h.json", "Stop", {"type": "command", "command": f"echo '{answer}'"})
+    told = tried(relay, "Stop", {"last_assistant_message": ""}, "--rules", path)
+    assert (told["outcome"], told["force_continue"], told["follow_up_message"]) == (
+        "continue",
+        True,
+        "Go on.",
+    )
+    assert {
+        "blocking_error",
+        "additional_contexts",
+        "stop_reason",
+        "suppress_output",
+        "system_message",
+    } < set(told)
+
+
+def test_a_rule_gets_what_the_payload_lacks_and_no_more(relay: Relay, tmp_path: Path) -> None:
+    """R18: a group Claude Code's payload, a flat rule the envelope; either may be given."""
+    cat = {"type": "command", "command": "cat"}
+    path = rules(tmp_path / "h.json", "PreToolUse", {"hooks": [cat]}, cat)
+    data = {"tool_name": "run_shell_command", "session_id": "mine"}
+    for payload in (data, {"event": "PreToolUse", "data": data}, data | {"hook_event_name": "PreToolUse"}):
+        text = "\ufeff" + json.dumps(payload)
+        group, flat = (
+            json.loads(rule["output_preview"])
+            for rule in tried(relay, "PreToolUse", text, "--rules", path, "--agent", "qwen")["rules"]
+        )
+        expected = {"hook_event_name": "PreToolUse", "cwd": str(relay.home), "session_id": "mine"}
+        assert group == expected | {"tool_name": "Bash"}
+        assert flat == {"event": "PreToolUse", "data": expected | {"tool_name": "run_shell_command"}}
+
+
+@pytest.mark.parametrize("event", ["preToolUse", "pre_tool_use", "pretooluse", "PRE-TOOL-USE"])
+def test_the_case_of_an_event_does_not_matter(relay: Relay, event: str) -> None:
+    """R11"""
+    assert tried(relay, event, {})["event"] == "PreToolUse"
+
+
+def test_rules_in_force_here_are_tried_where_no_file_is_named(
+    relay: Relay, home: Path, tmp_path: Path
+) -> None:
+    rules(home / "config" / "hooks.json", "Stop", {"type": "command", "command": "echo own"})
+    other = rules(tmp_path / "h.json", "Stop", {"type": "command", "command": "echo other"})
+    assert [rule["output_preview"] for rule in tried(relay, "Stop", {})["rules"]] == ["own\n"]
+    assert [rule["output_preview"] for rule in tried(relay, "Stop", {}, "--rules", other)["rules"]] == [
+        "other\n"
+    ]
+
+
+def test_a_rule_in_the_background_is_shown_and_decides_nothing(relay: Relay, tmp_path: Path) -> None:
+    path = rules(tmp_path / "h.json", "PreToolUse", {"hooks": [GUARD | {"async": True}]})
+    told = tried(relay, "PreToolUse", {"tool_name": "Bash"}, "--rules", path)
+    assert (told["outcome"], told["matched_rule_count"], told["attachments"]) == ("allow", 1, [])
+    assert told["rules"][0]["exit_code"] == 2
+
+
+def test_warnings_and_secrets(relay: Relay, tmp_path: Path) -> None:
+    """R17, R44: what is wrong with the file is told; a key that a rule printed is not."""
+    key = "AKIA" + "Q3EGRIPLDKWSZ7XN"
+    path = rules(tmp_path / "h.json", "Stop", {"type": "command", "command": f"echo {key}"}, {"type": "http"})
+    told = tried(relay, "Stop", {}, "--rules", path)
+    assert len(told["warnings"]) == 1
+    assert key not in told["rules"][0]["output_preview"]
+
+
+@pytest.mark.parametrize(
+    ("event", "payload", "said"),
+    [
+        ("PreToolUze", "{}", "there is no event 'PreToolUze'. Did you mean PreToolUse? The events are"),
+        ("Stop", "", "standard input is empty. Give the event as a JSON object"),
+        ("Stop", " \n", "standard input is empty"),
+        ("Stop", "{", "standard input is no JSON"),
+        ("Stop", "[" * 100_000, "standard input is no JSON"),
+        ("Stop", "\udcff", "standard input is no JSON"),
+        ("Stop", "[]", "standard input is JSON, but no object"),
+        (
+            "Stop",
+            '{"hook_event_name": "PreToolUse"}',
+            "the event on standard input is 'PreToolUse', not Stop",
+        ),
+        (
+            "Stop",
+            '{"event": "PreToolUse", "data": {}}',
+            "the event on standard input is 'PreToolUse', not Stop",
+        ),
+    ],
+)
+def test_what_is_no_event_is_a_mistake_of_the_command_line(
+    relay: Relay, event: str, payload: str, said: str
+) -> None:
+    run = subprocess.run(
+        [*relay.command, "hooks", "test", event],
+        input=payload.encode("utf-8", "surrogateescape"),
+        env=relay.environment,
+        cwd=relay.home,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert said in run.stderr.decode()
+    assert "Traceback" not in run.stderr.decode()
+
+
+def test_on_a_terminal_it_says_what_is_wanted(relay: Relay) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        run = subprocess.run(
+            [*relay.command, "hooks", "test", "Stop"],
+            stdin=theirs,
+            env=relay.environment,
+            cwd=relay.home,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert run.returncode == 2
+    assert "there is no event to read. Give the event as a JSON object on standard input" in run.stderr
+
+
+# switching and reloading
+
+
+def test_a_rule_is_switched_off_and_on(relay: Relay, home: Path) -> None:
+    """By its id, or by its name all of that name."""
+    both = {"type": "command", "command": "./lint.sh"}
+    (home / "config").mkdir()
+    (home / "config" / "hooks.json").write_text(
+        json.dumps({"hooks": {"Stop": [both], "PostToolUse": [both, GUARD | {"name": "guard"}]}})
+    )
+
+    def off() -> list[str]:
+        return [rule["name"] for rule in listed(relay)["rules"] if not rule["enabled"]]
+
+    first, second, guard = (rule["id"] for rule in listed(relay)["rules"])
+    assert relay("hooks", "disable", guard).stdout == f"{guard} (PostToolUse, guard) is off.\n"
+    assert off() == ["guard"]
+    assert f"{guard}  off  PostToolUse" in relay("hooks", "list").stdout
+    assert relay("hooks", "disable", "lint.sh", "guard").stdout.splitlines() == [
+        f"{first} (Stop, lint.sh) is off.",
+        f"{second} (PostToolUse, lint.sh) is off.",
+        f"{guard} (PostToolUse, guard) is off.",
+    ]
+    assert tried(relay, "Stop", {})["matched_rule_count"] == 0
+    relay("hooks", "enable", first, "guard")
+    assert off() == ["lint.sh"]
+    assert tried(relay, "Stop", {})["matched_rule_count"] == 1
+
+
+def test_a_rule_of_a_file_that_has_gone_can_be_switched_on(relay: Relay, tmp_path: Path) -> None:
+    path = rules(tmp_path / "h.json")
+    (rule,) = listed(relay, "--rules", path)["rules"]
+    relay("hooks", "disable", rule["id"], "--rules", path)
+    path.unlink()
+    assert relay("hooks", "enable", rule["id"]).stdout == f"{rule['id']} is on.\n"
+    assert relay("hooks", "enable", rule["id"], check=False).returncode == 1
+
+
+def test_a_rule_that_is_not_there_is_said(relay: Relay, home: Path) -> None:
+    rules(home / "config" / "hooks.json", "Stop", GUARD | {"name": "guard"})
+    result = relay("hooks", "disable", "gard", check=False)
+    assert result.returncode == 1
+    assert "there is no rule 'gard'. Did you mean guard? `relay hooks list` shows them." in result.stderr
+    assert listed(relay)["rules"][0]["enabled"]
+
+
+def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, home: Path) -> None:
+    rule = {"id": "0123abcd", "name": "theirs", "event": "Stop"}
+    answers = {
+        "rules": {"rules": [rule], "warnings": []},
+        "reload_rules": {"rules": 1, "warnings": ["x is wrong"]},
+    }
+    with session(home, "Alice", answers) as alice, session(home, "Bob", {}):
+        # A rule that only a session knows, since it was started with --rules.
+        assert relay("hooks", "disable", "theirs").stdout.splitlines() == [
+            "0123abcd (Stop, theirs) is off.",
+            "Bob goes on with the rules that it had: a session knows no such operation.",
+        ]
+        assert alice == ["rules", "reload_rules"]
+        result = relay("hooks", "reload", check=False)
+        assert result.returncode == 1
+        assert result.stdout.splitlines() == [
+            "Alice has 1 rule.",
+            "    x is wrong",
+            "Bob goes on with the rules that it had: a session knows no such operation.",
+        ]
+        assert relay("hooks", "reload", "alice", "Alice").stdout == "Alice has 1 rule.\n    x is wrong\n"
+    assert relay("hooks", "reload").stdout == "No session is running.\n"
+
+
+@pytest.mark.parametrize(
+    "action", [("disable", "guard"), ("enable", "guard"), ("reload",)], ids=lambda a: a[0]
+)
+def test_an_agent_may_not_change_what_is_in_force(relay: Relay, home: Path, action: tuple[str, ...]) -> None:
+    rules(home / "config" / "hooks.json", "Stop", GUARD | {"name": "guard"})
+    agent = {"RELAY_SOCKET": str(home / "run" / "x.sock"), "RELAY_NAME": "Alice"}
+    result = relay("hooks", *action, env=agent, check=False)
+    assert result.returncode == 1
+    assert f"an agent may not {action[0]} rules." in result.stderr
+    assert listed(relay)["rules"][0]["enabled"]
+    person = Home.from_env({"RELAY_HOME": str(home)})
+    entries = [(entry["event"], entry["operation"]) for entry in journal.read(person.journal)]
+    assert entries == [("refused", f"hooks {action[0]}")]
+    relay("hooks", "list", env=agent)
+
+
+# relay wrap --rules
+
+
+@pytest.mark.parametrize("given", [("--rules", "gone.json"), ("--rules=gone.json",), ("--rules", ".")])
+def test_an_agent_does_not_start_without_the_rules_that_were_named(
+    relay: Relay, given: tuple[str, ...]
+) -> None:
+    """R12: they may be what guards it."""
+    result = relay("wrap", *given, "echo", "started", check=False)
+    assert result.returncode == 2
+    assert "there is no file" in result.stderr
+    assert "started" not in result.stdout
+    assert "--rules needs a FILE" in relay("wrap", "--rules", check=False).stderr
