@@ -4,8 +4,9 @@
            ├─ observers   at once (events at which nothing can be decided)
            └─ background  started; nobody waits for them, and what they answer has no effect
 
-A rule that passes a tool's input and stands before one that changes it has not seen what the tool will get.
-So it is asked again about that; what it allowed before does not count, what it refused does.
+A rule that stands before one that changes a tool's input has not seen what the tool will get.  So it is asked
+again about that, and so is a rule that the changed input alone is matched by; what a rule has allowed before
+does not count then, what it has refused does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ DEADLINE = 85.0
 
 AT_ONCE = 8
 """Commands that run at the same time, of one event's observers or in the background."""
+
+Select = Callable[[RuleEvent], Sequence[Rule]]
 
 _log = logging.getLogger(__name__)
 
@@ -63,9 +66,13 @@ class Engine:
         self._background: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def run(self, rules: Sequence[Rule], event: RuleEvent) -> Fired:
+    async def run(self, rules: Sequence[Rule], event: RuleEvent, *, select: Select | None = None) -> Fired:
         """Run `rules`, in firing order. Whatever goes wrong is the `problem` of a Ran. Cancelled, it ends
-        what it has started."""
+        what it has started.
+
+        select: which rules an event is for (RuleBook.select), asked, on a thread, about a tool's input that a
+                rule has changed.
+        """
         payloads = _Payloads(event)
         due = self._clock() + self._deadline
         for rule in rules:
@@ -73,10 +80,11 @@ class Engine:
                 self._start(rule, payloads)
         asked = [rule for rule in rules if not rule.background]
         if EVENTS[event.name].decides:
-            ran = await self._decide(asked, payloads, due)
+            ran = await self._decide(asked, payloads, due, select)
         else:
             ran = await self._observe(asked, payloads, due)
-        return Fired(event, tuple(ran.get(id(rule)) or Ran(rule) for rule in rules))
+        background = (Ran(rule) for rule in rules if rule.background)
+        return Fired(event, (*ran, *background))
 
     async def close(self) -> None:
         """End what still runs in the background."""
@@ -86,35 +94,44 @@ class Engine:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _decide(self, rules: Sequence[Rule], payloads: _Payloads, due: float) -> dict[int, Ran]:
+    async def _decide(
+        self, rules: Sequence[Rule], payloads: _Payloads, due: float, select: Select | None
+    ) -> list[Ran]:
         """Ask the rules in turn, from the first again where an input was changed, until each has seen the
         input that holds; one that has changed it is not asked again."""
-        ran: dict[int, Ran] = {}
+        ran = [Ran(rule) for rule in rules]
+        waiting = list(range(len(ran)))
+        asked: set[int] = set()
         settled: set[int] = set()
-        waiting = list(rules)
         while waiting:
-            rule = waiting.pop(0)
-            one = _merged(ran.get(id(rule)), await self._one(rule, payloads, due))
-            ran[id(rule)] = one
-            changed = next((r.updated_input for r in one.results if r.updated_input is not None), None)
-            if changed is None:
+            turn = waiting.pop(0)
+            answer = await self._one(ran[turn].rule, payloads, due)
+            ran[turn] = _merged(ran[turn], answer) if turn in asked else answer
+            asked.add(turn)
+            changed = [each.updated_input for each in answer.results if each.updated_input is not None]
+            if not changed or changed[-1] == payloads.event.data.get("tool_input"):
                 continue
-            settled.add(id(rule))
-            payloads = payloads.changed(changed)
-            place = [id(each) for each in rules].index(id(rule))
-            _outdate(ran, rules[:place], {"allow"})
-            _outdate(ran, rules[place + 1 :], {"allow", "modify"})
-            waiting = [each for each in (*rules[place + 1 :], *rules[:place]) if id(each) not in settled]
+            settled.add(turn)
+            payloads = payloads.changed(changed[-1])
+            known = {each.rule.id for each in ran}
+            found = await asyncio.to_thread(select, payloads.event) if select else ()
+            ran += [Ran(rule) for rule in found if rule.id not in known and not rule.background]
+            before, behind = range(turn), range(turn + 1, len(ran))
+            _outdate(ran, before, {"allow"})
+            _outdate(ran, behind, {"allow", "modify"})
+            waiting = [each for each in (*behind, *before) if each not in settled]
         return ran
 
-    async def _observe(self, rules: Sequence[Rule], payloads: _Payloads, due: float) -> dict[int, Ran]:
+    async def _observe(self, rules: Sequence[Rule], payloads: _Payloads, due: float) -> list[Ran]:
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(rule: Rule) -> Ran:
             async with room:
                 return await self._one(rule, payloads, due)
 
-        return {id(ran.rule): ran for ran in await asyncio.gather(*map(one, rules))}
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(rule)) for rule in rules]
+        return [task.result() for task in tasks]
 
     async def _one(self, rule: Rule, payloads: _Payloads, due: float = float("inf")) -> Ran:
         if rule.kind == "prompt":
@@ -168,17 +185,15 @@ class _Payloads:
         return _Payloads(replace(self.event, data={**self.event.data, "tool_input": tool_input}))
 
 
-def _outdate(ran: dict[int, Ran], rules: Sequence[Rule], actions: Set[Action]) -> None:
-    """Take back what `rules` have said of an input that is no longer the tool's."""
-    for rule in rules:
-        if (one := ran.get(id(rule))) is not None:
-            ran[id(rule)] = replace(one, results=tuple(r for r in one.results if r.action not in actions))
+def _outdate(ran: list[Ran], places: range, actions: Set[Action]) -> None:
+    """Take back what these rules have said of an input that is no longer the tool's."""
+    for place in places:
+        held = tuple(each for each in ran[place].results if each.action not in actions)
+        ran[place] = replace(ran[place], results=held)
 
 
-def _merged(before: Ran | None, now: Ran) -> Ran:
+def _merged(before: Ran, now: Ran) -> Ran:
     """A rule that was asked again: what it has said before, and what it says now beside that."""
-    if before is None:
-        return now
     kept = before.results
     known = {(each.action, each.reason, each.context_injection, each.user_message) for each in kept}
 

@@ -357,11 +357,11 @@ def _spelled(kind: str, attachment: Mapping[str, Any]) -> dict[str, Any]:
     elif content is not None:
         several = isinstance(content, list) and all(isinstance(each, str) for each in content)
         said[key] = "\n".join(content) if several and kind != "hook_additional_context" else content
-    if _Fields(said, []).get(key) is None:
-        said[key] = next((said[other] for other in others if other in said), None)
+    fields = _Fields(said, [])
+    said[key] = next((value for each in (key, *others) if (value := fields.get(each)) is not None), None)
     if kind == "hook_blocking_error" and said[key] is None:
         said[key] = ""
-    if kind == "hook_stopped_continuation" and _Fields(said, []).flag("force_continue") is not True:
+    if kind == "hook_stopped_continuation" and fields.flag("force_continue") is not True:
         said["continue"] = False
     return said
 
