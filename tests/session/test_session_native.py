@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from native.hooked import Claude, Json
 from session.puppet import Puppet, project, settings
+from session.transcript import Transcript
 from support import Relay, wait_until
 from terminal.emulator import Emulator
 
@@ -37,26 +36,6 @@ def recorded(claude: Claude) -> str:
     """What the handler of RECORD saw."""
     found = wait_until(lambda: claude.events("handler_printed"), message=lambda: str(claude.events("notice")))
     return str(found[-1]["text"])
-
-
-class Transcript:
-    """A transcript as Claude Code writes one."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.count = 0
-        path.touch()
-
-    def say(self, text: str, **changes: Any) -> None:
-        self.count += 1
-        entry = {
-            "type": "assistant",
-            "uuid": f"u{self.count}",
-            "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
-            "message": {"model": "m", "content": [{"type": "text", "text": text}]},
-        }
-        with open(self.path, "a") as file:
-            print(json.dumps(entry | changes), file=file)
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from native.hooked import Claude, Json
-from session.puppet import Puppet, events
+from session.puppet import Puppet, events, settings
+from session.transcript import Transcript
 from support import Relay, wait_until
 
 
@@ -337,3 +338,24 @@ def test_a_message_that_a_rule_blocks_is_rejected_with_the_reason(relay: Relay) 
         "block",
         "allow",
     ]
+
+
+def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_path: Path) -> None:
+    """R31, R33: no rule has the agent go on with it, and the reason is told apart from the cap's."""
+    settings(relay, "runaway_rate = 1\n")
+    rules(relay, Stop=prints({"force_continue": True, "follow_up_message": "more"}))
+    Puppet(relay, "Bob").wrap()
+    claude = begun(Claude(relay).wrap())
+    transcript = Transcript(tmp_path / "transcript.jsonl")
+    claude.fire("UserPromptSubmit", prompt="chat", transcript_path=str(transcript.path))
+    transcript.say("@relay:Bob one")
+    transcript.say("@relay:Bob two")
+    wait_until(lambda: any("held" in notice["text"] for notice in claude.events("notice")))
+    (call,) = claude.fire("Stop", last_assistant_message="x", transcript_path=str(transcript.path))
+    assert answer(call).get("decision") != "block"
+    (entry,) = fired(claude)
+    assert (entry["turn_end_reason"], entry["outcome"]) == ("doom_loop", "reentry_capped")
+    assert any("runaway" in notice["text"] for notice in claude.events("notice"))
+    claude.fire("UserPromptSubmit", prompt="again", transcript_path=str(transcript.path))
+    claude.fire("Stop", last_assistant_message="x", transcript_path=str(transcript.path))
+    assert fired(claude, 2)[-1]["turn_end_reason"] == "final_response"
