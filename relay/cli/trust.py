@@ -1,11 +1,11 @@
-"""Trust a relay.config.py (or another file of a project), so that relay runs what it says.
+"""Trust a project's relay.config.py and hooks.json (or another file), so that relay runs what they say.
 
-Shows the file and trusts it as it is now: after any change it has to be trusted again. Without FILE it is the
-relay.config.py of this folder or of the project around it. Modules that the file imports are not covered by
-this. A wrapped agent may not do it.
+Shows each file and trusts it as it is now: after any change it has to be trusted again. Without FILE they are the
+relay.config.py and the hooks.json of this folder or of the project around it. Modules that a file imports, and
+programs that it starts, are not covered by this. A wrapped agent may not do it.
 
   relay trust
-  relay trust ./relay.config.py
+  relay trust ./hooks.json
 """
 
 from __future__ import annotations
@@ -21,25 +21,46 @@ from relay.text import count, visible
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE", help="the file (default: the project's relay.config.py)"
+        "file",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="the file (default: the project's relay.config.py and hooks.json)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    from relay.hooks.config_file import FILE, find
-    from relay.hooks.trust import Trust
-
     home = Home.from_env().ensure()
     person_only(
         home,
         "trust",
         "an agent may not trust files. The person can, with `relay trust` in a terminal of their own.",
     )
-    path = args.file or find(Path.cwd(), home)
-    if path is None:
+    for path in [args.file] if args.file else _projects(home):
+        _trust(home, path)
+    return 0
+
+
+def _projects(home: Home) -> list[Path]:
+    """The files of the project around this folder that do something; ConfigError where there is none."""
+    from relay.hooks import config_file
+    from relay.rules import book
+
+    own = {home.config / config_file.FILE, home.config / book.FILE}  # these need no trust
+    found = [config_file.find(Path.cwd(), home), book.find(Path.cwd())]
+    paths = [path for path in found if path is not None and path not in own]
+    if not paths:
         raise ConfigError(
-            f"there is no {FILE} in this folder or the project around it. Name the file to trust."
+            f"there is no {config_file.FILE} and no {book.FILE} in this folder or the project around it. "
+            "Name the file to trust."
         )
+    return paths
+
+
+def _trust(home: Home, path: Path) -> None:
+    from relay.hooks.trust import Trust
+    from relay.rules import book
+
     try:
         content = path.read_bytes()  # once: what is shown is what is trusted
     except OSError as error:
@@ -49,8 +70,11 @@ def run(args: argparse.Namespace) -> int:
         print(f"{number:4}  {line}")
     value = Trust(home).grant(path, content)
     print(f"Trusted {visible(str(path.resolve()))} ({count(len(lines), 'line')}, sha256 {value[:12]}).")
-    code = path.suffix == ".py"
-    print(f"It {'runs' if code else 'holds'} from the next `relay wrap` on, until it changes.")
-    if code:
+    if path.suffix == ".py":
+        print("It runs from the next `relay wrap` on, until it changes.")
         print("Modules that it imports are not covered.")
-    return 0
+    elif path.name == book.FILE:
+        print("Its rules run from the next `relay wrap` or `relay hooks reload` on, until it changes.")
+        print("Programs that they start are not covered.")
+    else:
+        print("It holds from the next `relay wrap` on, until it changes.")

@@ -29,9 +29,18 @@ def test_without_a_file_there_is_advice(relay: Relay, tmp_path: Path):
     (tmp_path / ".git").mkdir()
     result = relay("trust", cwd=tmp_path, check=False)
     assert result.returncode == 1
-    assert (
-        "there is no relay.config.py in this folder or the project around it. Name the file" in result.stderr
-    )
+    assert "there is no relay.config.py and no hooks.json in this folder" in result.stderr
+    assert "Name the file to trust." in result.stderr
+
+
+def test_a_projects_rules_are_trusted_with_its_handlers(relay: Relay, tmp_path: Path):
+    """R12"""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "hooks.json").write_text('{"hooks": {}}')
+    assert "Programs that they start are not covered." in relay("trust", cwd=tmp_path).stdout
+    (tmp_path / "relay.config.py").write_text("")
+    both = relay("trust", cwd=tmp_path).stdout
+    assert f"Trusted {tmp_path / 'relay.config.py'}" in both and f"Trusted {tmp_path / 'hooks.json'}" in both
 
 
 def test_a_missing_file_is_named(relay: Relay, tmp_path: Path):
