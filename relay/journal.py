@@ -2,7 +2,7 @@
 
 Every entry has `time` (seconds since the epoch), `event`, `session` and `name`; the rest depends on the
 event.  When the file exceeds MAX_BYTES it becomes `events.jsonl.1`, and so on for as many generations as are
-kept.
+kept.  Secrets are taken out of every entry before it is written (relay.redact).
 """
 
 from __future__ import annotations
@@ -17,15 +17,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from relay.redact import Redactor
+
 MAX_BYTES = 10 * 1024 * 1024
 PREVIEW = 500
 """Characters of a text that an entry shows."""
+
+MAX_TEXT = 256 * 1024
+"""Characters of one string of an entry; of a longer one the middle is left out."""
+
+MARGIN = 4096
+"""Characters beside those shown in which a secret may begin or end."""
 
 
 class Journal:
     """Appends entries. A disk that takes none is no reason to stop: `trouble` is told, once each time.
 
     generations: full files that are kept beside the one that is written.
+    redactor:    finds the secrets; by their formats alone where none is given.
+    listener:    is told each entry as it was written.
     """
 
     def __init__(
@@ -36,19 +46,26 @@ class Journal:
         trouble: Callable[[str], None] = lambda text: None,
         *,
         generations: int = 1,
+        redactor: Redactor | None = None,
     ) -> None:
+        self.listener: Callable[[dict[str, Any]], None] = lambda entry: None
         self.path = path
         self.session = session
         self.name = name
         self._trouble = trouble
         self._generations = generations
+        self._redactor = redactor or Redactor()
         self._failing = False
         self._torn = False  # the last entry was written in part
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an entry; never raises."""
         entry = {"time": time.time(), "event": event, "session": self.session, "name": self.name, **fields}
-        line = json.dumps(entry, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+        text = json.dumps(entry, ensure_ascii=False, default=str)
+        if len(text) > MAX_TEXT or self._redactor.suspects(text):
+            entry = _clean(json.loads(text), self._redactor)
+            text = json.dumps(entry, ensure_ascii=False)
+        line = text.encode("utf-8", "backslashreplace") + b"\n"
         try:
             fd = self._open()
             try:
@@ -64,6 +81,7 @@ class Journal:
                 self._trouble(f"cannot write the journal {self.path}: {error.strerror}. Make room for it.")
         else:
             self._failing = False
+        self.listener(entry)
 
     def _open(self) -> int:
         """A descriptor of the file, which is rotated first where it has grown too large."""
@@ -87,12 +105,37 @@ class Journal:
         self.path.replace(rotated(self.path))
 
 
+def _clean(value: Any, redactor: Redactor, name: str = "") -> Any:
+    """`value`, of JSON, without secrets. name: the key that it stands at, which may say that it is one."""
+    match value:
+        case str():
+            shown = value if len(value) <= MAX_TEXT else _shortened(value, MAX_TEXT, redactor)
+            before, after = f'"{name}": "', '"'
+            whole = redactor.redact(before + shown + after)
+            if whole.startswith(before) and whole.endswith(after):
+                return whole[len(before) : -len(after)]
+            return redactor.redact(shown)
+        case dict():
+            return {redactor.redact(key): _clean(each, redactor, key) for key, each in value.items()}
+        case list():
+            return [_clean(each, redactor, name) for each in value]
+        case _:
+            return value
+
+
 def preview(text: str) -> str:
-    """`text`, its middle left out where it is longer than PREVIEW characters."""
-    if len(text) <= PREVIEW:
-        return text
-    half = PREVIEW // 2
-    return f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"
+    """`text`, its middle left out where it is longer than PREVIEW characters.
+
+    Half a secret is not known for one, so they are taken out before it is cut.
+    """
+    return text if len(text) <= PREVIEW else _shortened(text, PREVIEW, Redactor())
+
+
+def _shortened(text: str, most: int, redactor: Redactor) -> str:
+    half = most // 2
+    head = redactor.redact(text[: half + MARGIN])[:half]
+    tail = redactor.redact(text[-half - MARGIN :])[-half:]
+    return f"{head} [... {len(text) - 2 * half} characters ...] {tail}"
 
 
 def read(path: Path, generations: int = 1) -> Iterator[dict[str, Any]]:

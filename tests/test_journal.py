@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 
 from relay import journal
 from relay.journal import Journal
+from relay.redact import Redactor
+
+TOKEN = "gh" + "p_" + "a7Q" * 12  # from parts: this file holds no secret
 
 
 def test_entries_are_read_oldest_first_with_what_was_given(tmp_path: Path) -> None:
@@ -81,3 +85,44 @@ def test_previews_leave_out_the_middle() -> None:
     assert journal.preview("short") == "short"
     long = journal.preview("a" * 1000 + "b" * 1000)
     assert long == f"{'a' * 250} [... 1500 characters ...] {'b' * 250}"
+
+
+def test_secrets_are_taken_out_of_every_entry(tmp_path: Path) -> None:
+    """R44: wherever in an entry they are, and whatever key they stand at."""
+    path = tmp_path / "events.jsonl"
+    seen: list[dict[str, object]] = []
+    writer = Journal(path, "s1", "Alice", redactor=Redactor(["correct horse battery"]))
+    writer.listener = seen.append
+    writer.write("plain", number=1)
+    writer.write(
+        "call",
+        text=f"first\n{TOKEN}\tlast",
+        input={
+            "command": ["curl", "-H", f"Authorization: Bearer {'x9' * 20}"],
+            "password": "hunter2x",
+            TOKEN: 1,
+        },
+        path=tmp_path / TOKEN,
+        known="it is correct horse battery",
+    )
+    content = path.read_text()
+    for secret in (TOKEN, "x9x9", "hunter2x", "horse"):
+        assert secret not in content
+    _, entry = journal.read(path)
+    assert entry["text"] == "first\n[secret: github-token]\tlast"
+    assert entry["input"]["password"] == "[secret: password]"
+    assert entry["input"]["command"][2] == "Authorization: Bearer [secret: authorization]"
+    assert [each["event"] for each in seen] == ["plain", "call"]
+    assert json.loads(content.splitlines()[1]) == seen[1]
+
+
+def test_half_a_secret_is_left_by_no_preview(tmp_path: Path) -> None:
+    """R42, R44: what a preview cuts through, and what the limit of an entry does."""
+    for at in range(200, 300):
+        text = "." * at + TOKEN + "." * 1000
+        assert TOKEN[:12] not in journal.preview(text)
+        assert TOKEN[-12:] not in journal.preview(text[::-1].replace(TOKEN[::-1], TOKEN))
+    path = tmp_path / "events.jsonl"
+    Journal(path, "s1", "Alice").write("large", text="x" * (journal.MAX_TEXT // 2 - 10) + TOKEN + "y" * 10**7)
+    assert TOKEN[:12] not in path.read_text()
+    assert path.stat().st_size < journal.MAX_TEXT + 1000

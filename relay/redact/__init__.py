@@ -55,6 +55,10 @@ class Redactor:
             del self._known[next(iter(self._known))]
         self._known[value] = kind
 
+    def suspects(self, text: str) -> bool:
+        """Whether there may be a secret in `text`, as it is or as JSON has it; quicker than `find`."""
+        return bool(self._known) or bool(anchors_in(text))
+
     def find(self, text: str) -> list[Secret]:
         """The secrets in `text`, in order, none overlapping another."""
         found = [*_formats(text), *self._again(text)]
