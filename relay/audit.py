@@ -133,18 +133,20 @@ def read(path: Path, wanted: Callable[[Entry], bool] = lambda entry: True) -> It
     yield from latest.values()
 
 
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    field.name: {bool: bool, int: int, float: (int, float)}.get(type(field.default), str)
-    for field in fields(Entry)
-}
+_NAMES = frozenset(field.name for field in fields(Entry))
+_NUMBERS = frozenset({"time", "asked", "injection_size", "tokens"})
 
 
 def _entry(given: dict[str, Any]) -> Entry | None:
     """`given` as an Entry; None if it is none."""
     known: dict[str, Any] = {
-        key: value for key, value in given.items() if key in _KINDS and isinstance(value, _KINDS[key])
+        key: value for key, value in given.items() if key in _NAMES and isinstance(value, _kind(key))
     }
     try:
         return Entry(**known)
     except TypeError:
         return None
+
+
+def _kind(name: str) -> tuple[type, ...]:
+    return (int, float) if name in _NUMBERS else (bool,) if name == "over_budget" else (str,)
