@@ -192,7 +192,7 @@ def _reload(sessions: Sequence[SessionInfo], *, quiet: bool = False) -> int:
             continue
         if quiet:
             continue
-        print(f"{session.name} has {count(answer['rules'], 'rule')}.")
+        print(f"{session.name} has {count(len(answer['rules']), 'rule')}.")
         for warning in answer["warnings"]:
             print(f"    {visible(warning)}")
     if not sessions and not quiet:

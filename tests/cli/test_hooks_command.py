@@ -17,7 +17,7 @@ import pytest
 
 from relay import journal
 from relay.home import Home
-from support import Relay
+from support import Relay, wait_until
 
 GUARD = {"type": "command", "command": "echo no >&2; exit 2", "matcher": {"tool_name": "run_shell_command"}}
 
@@ -345,7 +345,7 @@ def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, hom
     rule = {"id": "0123abcd", "name": "theirs", "event": "Stop"}
     answers = {
         "rules": {"rules": [rule], "warnings": []},
-        "reload_rules": {"rules": 1, "warnings": ["x is wrong"]},
+        "reload_rules": {"rules": [rule], "warnings": ["x is wrong"]},
     }
     with session(home, "Alice", answers) as alice, session(home, "Bob", {}):
         # A rule that only a session knows, since it was started with --rules.
@@ -379,6 +379,36 @@ def test_an_agent_may_not_change_what_is_in_force(relay: Relay, home: Path, acti
     entries = [(entry["event"], entry["operation"]) for entry in journal.read(person.journal)]
     assert entries == [("refused", f"hooks {action[0]}")]
     relay("hooks", "list", env=agent)
+
+
+def test_a_session_uses_what_was_switched_and_what_was_reloaded(
+    relay: Relay, home: Path, tmp_path: Path
+) -> None:
+    """R14: its own files, those that only it was started with among them."""
+    path = rules(tmp_path / "h.json", "Stop", GUARD | {"name": "guard"}, {"type": "http"})
+    relay("wrap", "-d", "-n", "Alice", "--rules", path, "cat", cwd=tmp_path)
+    wait_until(lambda: listed(relay, "Alice")["rules"])
+    told = listed(relay, "Alice")
+    assert [(rule["name"], rule["origin"], rule["enabled"]) for rule in told["rules"]] == [
+        ("guard", "named", True)
+    ]
+    assert len(told["warnings"]) == 1
+    assert relay("hooks", "disable", "guard").stdout == f"{told['rules'][0]['id']} (Stop, guard) is off.\n"
+    assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False]
+    rules(path, "Stop", GUARD | {"name": "guard"}, GUARD | {"command": "two"})
+    assert len(listed(relay, "Alice")["rules"]) == 1
+    assert relay("hooks", "reload").stdout == "Alice has 2 rules.\n"
+    assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False, True]
+
+
+def test_a_session_says_the_first_of_what_is_wrong_with_rules(relay: Relay, home: Path) -> None:
+    """R17: in few lines; `relay hooks list` has them all."""
+    rules(home / "config" / "hooks.json", "Stop", *({"type": "http", "n": n} for n in range(5)))
+    relay("wrap", "-d", "-n", "Alice", "cat")
+    wait_until(lambda: "more" in relay("explain", "Alice", check=False).stdout)
+    said = [line for line in relay("explain", "Alice").stdout.splitlines() if "Not shown to you yet" in line]
+    assert sum("relay does not run rules of the type 'http'" in line for line in said) == 3
+    assert said[-1].endswith("There are 2 more warnings about rules: relay hooks list")
 
 
 # relay wrap --rules
