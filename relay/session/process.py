@@ -48,7 +48,6 @@ from relay.memory.store import MemoryStore
 from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
 from relay.rules.book import RuleBook
-from relay.rules.engine import Engine
 from relay.session import lesson, notification
 from relay.session.absent import NoBus, NoMemory
 from relay.session.answers import Answers
@@ -190,8 +189,8 @@ class Session:
         self.ruling = Ruling(
             self,
             setup.rules,
-            Engine(setup.directory, dict(started.env)),
             directory=setup.directory,
+            env=started.env,
             load=partial(
                 RuleBook.load, started.home, setup.directory, [Path(path) for path in started.options.rules]
             ),

@@ -10,7 +10,7 @@ Where an agent's hooks tell of an event, they alone do; else those of DERIVED co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +41,7 @@ class Subject(Protocol):
 class Ruling:
     """The rules of one session.
 
+    env:  the environment of the agent.
     load: reads the files, as at the session's start.
     full: what commands print is written down whole, else a preview of it.
     """
@@ -49,15 +50,15 @@ class Ruling:
         self,
         session: Subject,
         rules: RuleBook,
-        engine: Engine,
         *,
         directory: Path,
+        env: Mapping[str, str],
         load: Callable[[], RuleBook],
         full: bool,
     ) -> None:
         self.book = rules
         self._session = session
-        self._engine = engine
+        self._engine = Engine(directory, env, report=self._on_background)
         self._directory = directory
         self._load = load
         self._full = full
@@ -69,10 +70,11 @@ class Ruling:
             return Fired(RuleEvent(""))
         if not self.has(event.name):
             return Fired(event)
-        rules = await asyncio.to_thread(self._select, event, asyncio.get_running_loop())
+        select = partial(self._select, asyncio.get_running_loop())
+        rules = await asyncio.to_thread(select, event)
         if not rules:
             return Fired(event)
-        fired = await self._engine.run(rules, event)
+        fired = await self._engine.run(rules, event, select=select)
         for ran in fired.ran:
             self._complain(ran)
         for result in fired.results:
@@ -83,9 +85,8 @@ class Ruling:
         """Whether there are rules for the event `name` at all."""
         return any(rule.event == name and self.book.enabled(rule) for rule in self.book.rules)
 
-    def _select(self, event: RuleEvent, loop: asyncio.AbstractEventLoop) -> list[Rule]:
+    def _select(self, loop: asyncio.AbstractEventLoop, event: RuleEvent) -> list[Rule]:
         """On a thread: a matcher may take its time over a long text."""
-
 
         def tell(text: str) -> None:
             loop.call_soon_threadsafe(partial(self._session.tell_person, text))
@@ -131,6 +132,11 @@ class Ruling:
     async def close(self) -> None:
         """End what still runs."""
         await self._engine.close()
+
+    def _on_background(self, ran: Ran) -> None:
+        """A rule that nobody waited for has ended."""
+        self._session.journal.write("hook_ended", hook_name=ran.rule.event, **self._shown(ran, quiet=False))
+        self._complain(ran)
 
     def _shown(self, ran: Ran, *, quiet: bool) -> dict[str, Any]:
         output = ran.stdout or ran.stderr

@@ -7,6 +7,7 @@ AgentState  ─→ DrawnTurn ─────┘
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -310,7 +311,11 @@ class Turns:
             self._session.workers.queue(f"rules of {event.name}", self._observe(event))
 
     async def _observe(self, event: RuleEvent) -> None:
-        self.note(await self.fire(event))
+        try:
+            self.note(await self.fire(event))
+        except asyncio.CancelledError:  # its session has no more time for them
+            self._session.journal.write("rules_cut_off", hook_name=event.name)
+            raise
 
     def inject(self, result: HookResult, *, event: str, place: str = "", wakes: bool | None = None) -> None:
         self._session.inject_result(result, event=event, place=place, wakes=wakes)
