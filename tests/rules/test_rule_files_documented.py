@@ -1,0 +1,48 @@
+"""docs/RULES.md: what it says of events, fields and tools is what the code has (R11, R13, R17, R21)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from relay.rules.event import EVENTS
+from relay.rules.matcher import LONGEST, PATIENCE
+from relay.rules.rule import TIMEOUT
+from relay.rules.tools import aliases, claude_name
+
+PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf-8")
+
+
+def table(head: str) -> list[list[str]]:
+    """The rows of the table that begins with `head`, without marks of code."""
+    text = PAGE.partition(f"{head}\n")[2].partition("\n\n")[0]
+    return [
+        [cell.strip().replace("`", "") for cell in row.strip("|").split("|")] for row in text.splitlines()[1:]
+    ]
+
+
+def test_events_types_and_matched_fields() -> None:
+    """R11, R17"""
+    rows = table("| event | types | a string as matcher is compared with |")
+    assert rows == [
+        [event.name, ", ".join(sorted(event.kinds)), event.matched or "–"] for event in EVENTS.values()
+    ]
+
+
+def test_names_of_tools() -> None:
+    """R21"""
+    rows = {first: tuple(others.split(", ")) for first, others in table("| Claude Code | elsewhere |")}
+    assert "Bash" in rows
+    for first, others in rows.items():
+        assert aliases(first) == (first, *others)
+        for other in others:
+            assert first in aliases(other)
+    for event in ("Bash", *(name for others in rows.values() for name in others)):
+        assert claude_name(event) in {*rows, "Task"}
+
+
+def test_limits() -> None:
+    """R13, R20"""
+    assert f"| `timeout` | {TIMEOUT:g} |" in PAGE
+    assert f"more than {LONGEST:,} characters" in PAGE
+    assert re.search(rf"longer than {PATIENCE:g} seconds", PAGE)
