@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
         code = _show(tape, title, args)
     except ScreenUnavailable as error:
         raise ScreenUnavailable(
-            f"{error} Without a virtual screen a recording can still be exported (--export OUT) and its "
-            "events can be listed (--events --json)."
+            f"{error} Without a virtual screen a recording can still be read as text (`relay replay NAME "
+            "| less`) and exported (--export OUT), and its events can be listed (--events --json)."
         ) from None
     if tape.skipped:
         print(f"relay: {tape.skipped} damaged lines of the recording were passed over.", file=sys.stderr)
@@ -104,8 +104,7 @@ def _show(tape: Tape, title: str, args: argparse.Namespace) -> int:
         return _events(tape, as_json=args.json)
     if args.json:
         raise UsageError("--json prints a list, or with --events, --search or --screen what they find.")
-    film = Film(tape)
-    for line in transcript.lines(film):
+    for line in transcript.lines(tape):
         print(visible(line))
     return 0
 
@@ -124,10 +123,11 @@ def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
         if archive.recorded(home, what, team) or own is not None or not path.is_file():
             found = archive.find(home, what, team, args.session)
             return found.paths, found.name
-    if path.parent.parent.resolve() == home.recordings.resolve() and (part := store.parse(path)) is not None:
-        guard.as_itself(home, "replay", name=part.name, team=part.team, advice=_ADVICE)
-    elif home.recordings.resolve() in path.resolve().parents:
-        guard.as_itself(home, "replay", name="", team="", advice=_ADVICE)
+    real, folder = path.resolve(), home.recordings.resolve()
+    if folder in real.parents:
+        part = store.parse(real)
+        whose = real.name if part is None else part.name  # the name of a file is no agent's
+        guard.as_itself(home, "replay", name=whose, team=real.parent.name, advice=_ADVICE)
     return [path], path.name
 
 
@@ -176,21 +176,22 @@ def _search(tape: Tape, text: str, *, as_json: bool) -> int:
     if not text:
         raise UsageError("--search needs a text.")
     code = 1
-    for hit in search.hits(Film(tape), text):
-        code = 0
-        if as_json:
-            print(printable_json({"at": round(hit.time, 3), "line": hit.line}))
-        else:
-            print(f"{hit.time:10.3f}  {visible(hit.line)}")
+    with Film(tape) as film:
+        for hit in search.hits(film, text):
+            code = 0
+            if as_json:
+                print(printable_json({"at": round(hit.time, 3), "line": hit.line}))
+            else:
+                print(f"{hit.time:10.3f}  {visible(hit.line)}")
     return code
 
 
 def _screen(tape: Tape, at: float, *, as_json: bool) -> int:
-    film = Film(tape)
-    film.seek(at)
-    lines = transcript.screen(film)
-    if as_json:
+    with Film(tape) as film:
+        film.seek(at)
+        lines = transcript.screen(film)
         columns, rows = film.recorded
+    if as_json:
         print(printable_json({"at": at, "columns": columns, "rows": rows, "lines": lines}, indent=2))
         return 0
     for line in lines:

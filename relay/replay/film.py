@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from relay.recording import Happening
 from relay.replay.tape import Mark, Tape, size
 from relay.terminal.ghostty import open_screen
-from relay.terminal.screen import Row, Screen
+from relay.terminal.screen import Screen
 
 MAX_COLUMNS, MAX_ROWS = 500, 300
 """The largest screen that is drawn: a recording may claim any size."""
@@ -28,8 +27,8 @@ EVERY = 512 << 10
 KEPT = 32 << 20
 """Bytes of snapshots that are kept; over that, every second one is dropped."""
 
-_SWITCH = re.compile(rb"\x1b\[\?(?:[0-9]+;)*(?:1049|1047|47)(?:;[0-9]+)*([hl])")
-"""DECSET and DECRST of the alternate screen (xterm ctlseqs)."""
+_SWITCH = re.compile(rb"\x1b\[\?(?:[0-9]+;)*(?:1049|1047|47)(?:;[0-9]+)*h")
+"""DECSET of the alternate screen (xterm ctlseqs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +43,16 @@ class Snapshot:
 
 
 class Film:
-    """A tape and the screen at `time` (seconds): all events up to it were fed.
+    """A tape, and the screen at `time` (seconds): what happened up to then was fed.
 
-    on_leave: called with the rows of the alternate screen each time that the program leaves it.
+    recorded: the (columns, rows) of the recorded terminal; the screen may be smaller.
     """
 
     def __init__(self, tape: Tape) -> None:
         """Raises ScreenUnavailable where there is no virtual screen on this machine."""
         self.tape = tape
         self.time = 0.0
-        self.on_leave: Callable[[list[Row]], None] | None = None
-        self.screen: Screen = open_screen(*_bounded(tape.columns, tape.rows))
+        self.screen: Screen = open_screen(*bounded(tape.columns, tape.rows))
         self.recorded = (tape.columns, tape.rows)
         self._below = b""
         self._snapshots: list[Snapshot] = []
@@ -64,6 +62,12 @@ class Film:
         self._reader = tape.reader()
         self._mark = self._reader.mark()
         self._next = self._reader.next()
+
+    def __enter__(self) -> Film:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def upcoming(self) -> float | None:
@@ -80,7 +84,7 @@ class Film:
             self._feed(event.bytes)
         elif event.kind == "r" and (wanted := size(event.data)) is not None:
             self.recorded = wanted
-            self.screen.resize(*_bounded(*wanted))
+            self.screen.resize(*bounded(*wanted))
         self._mark = self._reader.mark()
         self._next = self._reader.next()
         if self._fed >= self._every and self.screen.ground:
@@ -106,10 +110,8 @@ class Film:
         for found in _SWITCH.finditer(data):
             self.screen.feed(data[start : found.start()])
             start = found.start()
-            if found[1] == b"h" and not self.screen.alternate:
+            if not self.screen.alternate:
                 self._below = self.screen.repaint()
-            elif found[1] == b"l" and self.screen.alternate and self.on_leave is not None:
-                self.on_leave(self.screen.rows())
         self.screen.feed(data[start:])
         self._fed += len(data)
 
@@ -132,7 +134,7 @@ class Film:
         self._fed = 0
         self._below = b"" if to is None else to.below
         self.recorded = (self.tape.columns, self.tape.rows) if to is None else (to.columns, to.rows)
-        self.screen = open_screen(*_bounded(*self.recorded))
+        self.screen = open_screen(*bounded(*self.recorded))
         if to is not None:
             self.screen.feed(to.below)
             self.screen.feed(to.picture)
@@ -142,5 +144,6 @@ class Film:
         self._next = self._reader.next()
 
 
-def _bounded(columns: int, rows: int) -> tuple[int, int]:
+def bounded(columns: int, rows: int) -> tuple[int, int]:
+    """The size at which a recorded terminal is drawn."""
     return min(columns, MAX_COLUMNS), min(rows, MAX_ROWS)

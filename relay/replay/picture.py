@@ -16,7 +16,7 @@ from relay.terminal.screen import Screen
 # One sequence: SGR, another CSI, a string (OSC, DCS, SOS, PM, APC) with its end, another escape; or text.
 _TOKEN = re.compile(
     r"(?P<sgr>\x1b\[[0-9;:]*m)|\x1b\[[^@-~]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[^ -/]?"
-    r"|(?P<end>\r?\n)|(?P<text>[^\x1b\n]+)"
+    r"|(?P<end>\r?\n)|(?P<text>[^\x1b\r\n]+)"
 )
 _PLACE = re.compile(r"\x1b\[[0-9]+;[0-9]+H")
 _RESET = "\x1b[0m"
@@ -54,7 +54,7 @@ def clip(row: str, columns: int) -> str:
     for token in _TOKEN.finditer(row):
         if token["sgr"]:
             parts.append(token[0])
-            styled = True
+            styled = token[0] != _RESET
         elif (text := token["text"]) is not None:
             if len(text) > left or not text.isascii():
                 text, left = _fitting(text, left)

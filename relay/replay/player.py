@@ -172,12 +172,9 @@ class Player:
 
     def _search(self, text: str) -> None:
         if text and text != self._text:
-            film = Film(self.tape)
-            try:
+            with Film(self.tape) as film:
                 self._found = list(hits(film, text, self._stopped))
                 self._text = text if film.upcoming is None else ""  # else it was given up in the middle
-            finally:
-                film.close()
         self._next_hit()
 
     def _next_hit(self) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from relay.replay.film import Film
 from relay.terminal.screen import Row
 
-FRAME = 1 / 30
-"""Seconds of the recording between two looks."""
+FRAME = 0.1
+"""Seconds of the recording between two looks: what was there for less, and did not scroll, nobody read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Stage:
         wanted = [*rows[:height], *[""] * (height - len(rows))]
         shown = self._shown or [""] * height
         parts = [
-            f"\x1b[{y + 1};1H{row}\x1b[0m\x1b[K" if row != shown[y] else "" for y, row in enumerate(wanted)
+            f"\x1b[{y + 1};1H\x1b[K{row}\x1b[0m" if row != shown[y] else "" for y, row in enumerate(wanted)
         ]
         place = "\x1b[?25l" if cursor is None else f"\x1b[{cursor[1] + 1};{cursor[0] + 1}H\x1b[?25h"
         drawing = "".join(parts)

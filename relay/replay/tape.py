@@ -67,11 +67,8 @@ class Tape:
         """Raises RecordingError where a file cannot be read or is no asciicast of version 2."""
         self.parts: tuple[Part, ...] = ()
         self.skipped = 0
-        end = 0.0
         for path in paths:
-            part = _part(path, end)
-            self.parts += (part,)
-            end = part.end
+            self.parts += (_part(path, self.parts[-1].end if self.parts else None),)
 
     @property
     def columns(self) -> int:
@@ -106,8 +103,11 @@ class Reader:
         self._stream: IO[bytes] | None = self._open(mark.offset)
 
     def __iter__(self) -> Iterator[Happening]:
-        while (event := self.next()) is not None:
-            yield event
+        try:
+            while (event := self.next()) is not None:
+                yield event
+        finally:
+            self.close()
 
     def next(self) -> Happening | None:
         """The next event, None after the last one."""
@@ -185,17 +185,18 @@ def _time(time: float, start: float, before: float) -> float:
     return max(value, before) if math.isfinite(value) and value <= LONGEST else before
 
 
-def _part(path: Path, end: float) -> Part:
-    """Read the header and both ends of a part that follows on one which ended at `end` seconds."""
+def _part(path: Path, before: float | None) -> Part:
+    """Read the header and both ends of a part that follows on one which ended at `before` seconds, if any."""
     with _open(path) as stream:
         header = _header(path, _line(stream) or b"")
         first = next((event for line in iter(lambda: _line(stream), None) if (event := parse(line))), None)
         start = 0.0
-        if first is not None and first.time < end:
-            start = end
-        elif first is not None and end == 0 and _goes_on(header):
+        if first is not None and before is None and _goes_on(header):
             start = -first.time  # the parts before it were thrown away
-        return Part(path, header["width"], header["height"], header, start, _last(stream, start, end))
+        elif first is not None and before is not None and first.time < before:
+            start = before
+        end = _last(stream, start, before or 0.0)
+        return Part(path, header["width"], header["height"], header, start, end)
 
 
 def _goes_on(header: dict[str, Any]) -> bool:

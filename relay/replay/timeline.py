@@ -131,7 +131,7 @@ def _text(entry: dict[str, Any]) -> str:
     if not first or event in _WHOLE:
         rest = (name for name in entry if name not in _BASIC and name not in first)
         words += [f"{name}={_shown(entry[name])}" for name in rest if not _is_empty(entry[name])]
-    return one_line("  ".join(words), WIDTH)
+    return one_line(" · ".join(words), WIDTH)
 
 
 def _is_empty(value: object) -> bool:

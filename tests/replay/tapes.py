@@ -1,0 +1,54 @@
+"""Recordings for tests, written as relay and asciinema write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from relay.recording import store
+
+BEGAN = 1_760_000_000
+"""Seconds since the epoch at which a session of a test began."""
+
+
+def cast(
+    path: Path,
+    *events: tuple[float, str, str] | bytes,
+    columns: int = 40,
+    rows: int = 8,
+    entries: Iterable[Mapping[str, Any]] = (),
+    **header: Any,
+) -> Path:
+    """An asciicast, and the journal's entries beside it where there are any. Bytes are a line as it is."""
+    head = {"version": 2, "width": columns, "height": rows, **header}
+    lines = [json.dumps(head).encode()]
+    lines += [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    if entries:
+        text = "".join(json.dumps({"time": 0, "session": "s", **entry}) + "\n" for entry in entries)
+        store.events_of(path).write_text(text)
+    return path
+
+
+def session(
+    home: Path,
+    name: str,
+    *events: tuple[float, str, str] | bytes,
+    id: str = "5e551017",
+    team: str = "default",
+    began: float = BEGAN,
+    part: int = 1,
+    **more: Any,
+) -> Path:
+    """A recording in the store of the relay home `home`."""
+    path = store.path_of(home / "state" / "recordings", team, name, id, began, part)
+    about = {"team": team, "name": name, "session": id, "part": part}
+    return cast(path, *events, relay=about, **{"command": "claude --model x", **more})
+
+
+def said(*texts: str, every: float = 1.0) -> list[tuple[float, str, str]]:
+    """One line of output each `every` seconds, the first at 0."""
+    return [(number * every, "o", f"{text}\r\n") for number, text in enumerate(texts)]

@@ -1,0 +1,200 @@
+"""What the player does with time and keys; the clock is the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.replay import player as players
+from relay.replay import timeline
+from relay.replay.player import Player
+from relay.replay.show import frame, status
+from relay.replay.tape import Tape
+from replay.tapes import cast, said
+
+Make = Callable[..., Player]
+
+ENTRIES = (
+    {"event": "directive", "namespace": "relay", "target": "Bob", "body": "hi", "at": 2.0, "name": "Alice"},
+    {"event": "injection", "source": "Bob", "text": "hello \x1b]0;x\x07", "at": 6.5, "name": "Alice"},
+)
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Make]:
+    made: list[Player] = []
+
+    def make(
+        *events: Any, entries: Any = ENTRIES, columns: int = 40, rows: int = 8, **options: Any
+    ) -> Player:
+        path = cast(tmp_path / "a.cast", *events, entries=entries, columns=columns, rows=rows)
+        tape = Tape([path])
+        made.append(Player(tape, timeline.read(tape), **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def shown(player: Player) -> str:
+    return " ".join(row.text for row in player.film.screen.rows() if row.text)
+
+
+def test_it_plays_in_the_recordings_time(play: Make) -> None:
+    player = play(*said("a", "b", "c"))
+    player.advance(0.0)
+    assert (shown(player), player.due) == ("a", 1.0)
+    player.advance(0.75)
+    assert (shown(player), player.due, player.position) == ("a", 0.25, 0.75)
+    player.advance(0.25)
+    assert shown(player) == "a b"
+    player.advance(5.0)
+    assert (shown(player), player.due, player.ended, player.position) == ("a b c", None, True, 2.0)
+
+
+@pytest.mark.parametrize(("speed", "seconds"), [(2.0, 0.5), (0.5, 2.0)])
+def test_speed(speed: float, seconds: float, play: Make) -> None:
+    player = play(*said("a", "b"), speed=speed)
+    player.advance(0.0)
+    assert player.due == seconds
+    player.advance(seconds)
+    assert shown(player) == "a b"
+
+
+def test_the_keys_plus_and_minus_change_the_speed_within_bounds(play: Make) -> None:
+    player = play(*said("a"))
+    for key, speed in (("+", 2.0), ("=", 4.0), ("-", 2.0), ("-", 1.0), ("-", 0.5)):
+        player.press(key)
+        assert player.speed == speed
+    for _ in range(50):
+        player.press("-")
+    assert player.speed == players.SLOWEST
+    for _ in range(50):
+        player.press("+")
+    assert player.speed == players.FASTEST
+
+
+def test_a_long_pause_is_shortened(play: Make) -> None:
+    player = play((0.0, "o", "a"), (3600.0, "o", "b"), (3601.0, "o", "c"), idle=2.0)
+    player.advance(0.0)
+    assert player.due == 2.0
+    player.advance(2.0)
+    assert (shown(player), player.position, player.due) == ("ab", 3600.0, 1.0)
+
+
+def test_space_pauses_and_a_point_goes_one_step(play: Make) -> None:
+    player = play(*said("a", "b", "c"))
+    player.advance(0.0)
+    player.press(" ")
+    player.advance(100.0)
+    assert (shown(player), player.due) == ("a", None)
+    player.press(".")
+    assert (shown(player), player.paused) == ("a b", True)
+    player.press(" ")
+    player.advance(1.0)
+    assert shown(player) == "a b c"
+
+
+def test_arrows_go_back_and_forward(play: Make) -> None:
+    player = play(*said(*"abcdefghijkl"), at=8.0, idle=1.0)
+    player.press("left")
+    assert (player.position, shown(player)) == (3.0, "a b c d")
+    player.press("right")
+    assert player.position == 8.0
+    for _ in range(3):
+        player.press("right")
+    assert (player.position, player.ended) == (11.0, True)
+    for _ in range(4):
+        player.press("left")
+    assert (player.position, shown(player)) == (0.0, "a")
+
+
+def test_brackets_go_to_events(play: Make) -> None:
+    player = play(*said(*"abcdefgh"))
+    for key, position in (("]", 2.0), ("]", 6.5), ("]", 6.5), ("[", 2.0), ("[", 2.0)):
+        player.press(key)
+        assert player.position == position
+    assert player.message == "no earlier event"
+
+
+def test_search_goes_to_each_appearance(play: Make) -> None:
+    player = play(*said("one", "Fish", "two", "\x1b[2J", "fish and FISH", "fish"))
+    for key in ("/", "f", "i", "s", "x", "backspace", "h", "enter"):
+        player.press(key)
+    assert (player.position, player.paused, player.message) == (1.0, True, "Fish")
+    player.press("n")
+    assert (player.position, player.message) == (4.0, "fish and FISH")
+    player.press("n")
+    assert (player.position, player.message) == (5.0, "fish")
+    player.press("n")
+    assert player.message == "nothing later (3 places in all)"
+    player.press("N")
+    assert player.position == 4.0
+
+
+def test_a_text_that_is_not_there_and_one_given_up(play: Make) -> None:
+    player = play(*said("one"))
+    for key in ("/", "z", "enter"):
+        player.press(key)
+    assert player.message == "not found"
+    player.press("/")
+    player.press("q")
+    assert player.typing == "q" and not player.quit
+    player.press("escape")
+    assert player.typing is None
+    player.press("q")
+    assert player.quit
+
+
+def test_a_search_that_was_stopped_is_made_again(play: Make) -> None:
+    impatient = [True]
+    player = play(*said("one", "two"), stopped=lambda: impatient[0])
+    for key in ("/", "o", "enter"):
+        player.press(key)
+    assert player.message == "not found"
+    impatient[0] = False
+    for key in ("/", "t", "w", "o", "enter"):
+        player.press(key)
+    assert player.position == 1.0
+
+
+def test_at_a_high_speed_keys_are_heard_in_between(play: Make) -> None:
+    player = play(*((number / 10, "o", "x" * (300 << 10)) for number in range(20)), speed=1000.0)
+    player.advance(60.0)
+    assert not player.ended
+
+
+def test_the_time_line_is_shown_beside_the_screen_at_its_times(play: Make) -> None:
+    """R42: what hooks did is in the archive, and is shown."""
+    fired = {"event": "hook_fired", "hook_name": "Stop", "outcome": "block", "matched_rule_count": 2}
+    fired |= {"output_preview": "lint: 3 errors", "at": 1.0, "name": "Alice", "duration_ms": 12}
+    player = play(*said(*"abcdefgh"), entries=(fired, *ENTRIES))
+    lines, _ = frame(player, "Alice", 60, 20, events=True)
+    assert not any("directive" in line for line in lines)
+    player.go(7.0)
+    lines, _ = frame(player, "Alice", 100, 20, events=True)
+    assert len(lines) == 20
+    text = "\n".join(lines)
+    assert "0:02  directive        @relay:Bob hi" in text
+    assert "0:01  hook_fired       Stop · block · 2 · lint: 3 errors · duration_ms=12" in text
+    assert "hello ␛]0;x␇" in text and "\x1b]" not in text
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 2), (3, 1), (2, 3), (200, 100)])
+@pytest.mark.parametrize("events", [True, False])
+def test_a_frame_fits_every_terminal(size: tuple[int, int], events: bool, play: Make) -> None:
+    player = play(*said("some words", "漢字漢字"), columns=30, rows=10)
+    player.go(1.0)
+    lines, cursor = frame(player, "Alice", *size, events=events)
+    assert len(lines) == size[1]
+    assert cursor is None or (cursor[0] < size[0] and cursor[1] < size[1])
+
+
+def test_the_status_line_says_where_we_are_and_what_is_cut_off(play: Make) -> None:
+    player = play(*said("a"), (65.0, "o", "b"), columns=100, rows=30, at=65.0)
+    assert status(player, "Al\x1bice", 80, 23).startswith(" end 1:05/1:05  1x  Al␛ice  100x30 cut to 80x23")
+    assert "cut" not in status(player, "Alice", 100, 30)
