@@ -1,0 +1,70 @@
+"""Where an injected text came from, as the agent reads it; and how large it may be."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from relay.errors import MessageRefused
+from relay.injection.body import MAX_HOOK_BYTES, Style, check, clean, context, enclose, lay_out
+from relay.injection.injection import Injection, Kind, Outcome, Result
+
+
+def _hook(text: str = "line 42 is too long", source: str = "ruff", event: str = "PostToolUse") -> Injection:
+    at = time.mktime((2026, 7, 1, 14, 3, 7, 0, 0, -1))
+    return Injection("id", text, source, "hook", event=event, time=at, role="system")
+
+
+@pytest.mark.parametrize(
+    ("injection", "label"),
+    [
+        (_hook(), "hook ruff on PostToolUse, 14:03:07"),
+        (_hook(event=""), "hook ruff, 14:03:07"),
+        (Injection("id", "x", "ruff", "hook"), "hook ruff"),
+        (Injection("id", "x", "", "hook", event="Stop"), "hook on Stop"),
+        (Injection("id", "x", "relay", "notice", time=1.0), "notice relay"),
+        (Injection("id", "x", "Alice", time=1.0), "from Alice"),
+    ],
+)
+@pytest.mark.parametrize("style", Style)
+def test_a_text_says_where_it_came_from(injection: Injection, label: str, style: Style) -> None:
+    """R74: the source, the event and the time of a hook's text stand in its mark."""
+    (text,) = lay_out(injection, style, "k3f9")
+    assert text == f"[relay k3f9 {label}] {injection.text} [/relay k3f9]"
+
+
+def test_each_of_several_hooks_texts_says_where_it_came_from() -> None:
+    """R74, R78"""
+    texts = [(each, clean(each)) for each in (_hook(), _hook("7 failed", "pytest", "Stop"))]
+    assert re.findall(r"^\[relay k3f9\] (.*)$", enclose(texts, "k3f9"), re.MULTILINE) == [
+        "From ruff on PostToolUse, 14:03:07:",
+        "From pytest on Stop, 14:03:07:",
+    ]
+
+
+def test_the_role_that_was_asked_for_and_the_one_that_it_got_are_two_things() -> None:
+    """R72: what is typed is user input, whatever was asked for."""
+    outcome = Outcome(Result.INJECTED, route="typed", role="user")
+    assert (_hook().role, outcome.role) == ("system", "user")
+
+
+@pytest.mark.parametrize("character", ["x", "é", "漢", "🙂"])
+@pytest.mark.parametrize("kind", ["hook", "notice", "closing"])
+def test_the_limit_is_in_bytes_of_utf8_and_nothing_is_cut(character: str, kind: Kind) -> None:
+    """R71"""
+    fits = character * (MAX_HOOK_BYTES // len(character.encode()))
+    fits += "x" * (MAX_HOOK_BYTES - len(fits.encode()))
+    assert len(fits.encode()) == 10_240
+    assert check(Injection("id", fits, "lint", kind)) == fits
+    for more in ("x", character):
+        with pytest.raises(
+            MessageRefused, match=f"has {10_240 + len(more.encode()):,} bytes, and at most 10,240"
+        ):
+            check(Injection("id", fits + more, "lint", kind))
+
+
+def test_a_context_stands_in_tags_of_its_own() -> None:
+    """R38"""
+    assert context("one\ntwo") == "<user-prompt-submit-hook>\none\ntwo\n</user-prompt-submit-hook>"
