@@ -1,4 +1,4 @@
-"""Hostile texts and names of hooks (R84) speak for no other hook, nor for relay, nor outside of their mark."""
+"""Hostile texts and names of hooks (R84) speak for no other hook or relay, and not outside of their mark."""
 
 from __future__ import annotations
 
