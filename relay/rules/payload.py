@@ -88,7 +88,7 @@ _TOOLS = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
 def payload(shape: Shape, event: RuleEvent) -> bytes:
     """What the command of a rule of this `shape` reads, one JSON object in UTF-8 with a newline.
 
-    A payload of 10 MB takes 30 ms, in which nothing else of Python's runs: it is made once for all rules of
+    A payload of 10 MB takes 25 ms, in which nothing else of Python's runs: it is made once for all rules of
     a shape.
     """
     told: Mapping[str, Any]

@@ -160,7 +160,8 @@ class _Answer:
             self._verdict(_Fields(_spelled(kind, fields.value), self.problems), blocks=blocks)
 
     def _verdict(self, fields: _Fields, *, blocks: bool) -> None:
-        ends = fields.flag("continue") is False or fields.flag("preventContinuation") is True
+        goes_on, prevents = fields.flag("continue"), fields.flag("preventContinuation")
+        ends = goes_on is False or prevents is True
         if (message := fields.text("systemMessage")) and message.strip():
             self._result(HookResult(user_message=message))
         for text in fields.texts("additionalContext"):

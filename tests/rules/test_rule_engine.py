@@ -1,0 +1,316 @@
+"""The rules of an event, run together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from written import event, rule
+
+from relay.hooks.result import decide, injected
+from relay.rules.engine import AT_ONCE, Engine
+from relay.rules.event import EVENTS, RuleEvent
+from relay.rules.fired import Fired, Ran
+from relay.rules.rule import Rule
+
+SHAPES = ("flat", "group")
+
+
+def engine(directory: Path, **more: Any) -> Engine:
+    return Engine(directory, dict(os.environ), **more)
+
+
+def fire(directory: Path, rules: Sequence[Rule], what: RuleEvent, **more: Any) -> Fired:
+    """What comes of it where the agent is in `directory`."""
+    what = replace(what, data={**what.data, "cwd": str(directory)})
+    return asyncio.run(engine(directory, **more).run(rules, what))
+
+
+def says(**fields: Any) -> str:
+    """A command that answers this about a tool call."""
+    answer = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **fields}}
+    return f"cat <<'END'\n{json.dumps(answer)}\nEND\n"
+
+
+def call(command: str, tool: str = "Bash") -> RuleEvent:
+    return event("PreToolUse", tool_name=tool, tool_input={"command": command})
+
+
+def guard(word: str) -> str:
+    """A command that denies a tool call in whose payload `word` stands."""
+    return f"if grep -q -- {word}; then echo no {word} >&2; exit 2; fi"
+
+
+def changes(to: str) -> Rule:
+    return rule("PreToolUse", says(updatedInput={"command": to}), name=f"to {to}")
+
+
+async def until(*paths: Path) -> None:
+    while not all(path.exists() for path in paths):  # noqa: ASYNC110  nothing else tells of other processes
+        await asyncio.sleep(0.01)
+
+
+# What a rule gets.
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("command", "action"), [("rm -r /", "deny"), ("ls", "continue")])
+def test_a_rule_for_claude_code_and_its_twin_give_the_same(
+    tmp_path: Path, shape: str, command: str, action: str
+) -> None:
+    """R15, R18: each reads the payload in its shape."""
+    (tmp_path / "guard.py").write_text(
+        "import json, sys\n"
+        "told = json.load(sys.stdin)\n"
+        f"told = told['data'] if {shape == 'flat'} else told\n"
+        "if 'rm' in told['tool_input']['command']: sys.exit(print('no rm', file=sys.stderr) or 2)\n"
+    )
+    rules = [rule("PreToolUse", "python3 -I -S guard.py", shape=shape, name="guard")]
+    assert decide(fire(tmp_path, rules, call(command)).results).action == action
+
+
+def test_a_command_runs_where_the_agent_is_and_knows_its_project(tmp_path: Path) -> None:
+    """R15: and in the project where the agent's directory has gone."""
+    (tmp_path / "sub").mkdir()
+    where = rule("SessionStart", 'pwd; echo "$CLAUDE_PROJECT_DIR"')
+    run = engine(tmp_path).run
+    for cwd, at in ((tmp_path / "sub", tmp_path / "sub"), (tmp_path / "gone", tmp_path)):
+        fired = asyncio.run(run([where], event("SessionStart", cwd=str(cwd))))
+        assert injected(fired.results) == [f"{at}\n{tmp_path}"]
+
+
+def test_a_prompt_takes_no_process(tmp_path: Path) -> None:
+    """R16: its text is injected where no process can be started at all."""
+    prompt = rule("UserPromptSubmit", "", kind="prompt", prompt="Answer in markdown.")
+    fired = asyncio.run(Engine(tmp_path / "gone", {}).run([prompt], event("UserPromptSubmit", prompt="hi")))
+    assert injected(fired.results) == ["Answer in markdown."]
+
+
+def test_no_rules_come_to_nothing(tmp_path: Path) -> None:
+    """R30."""
+    fired = fire(tmp_path, [], call("ls"))
+    assert (fired.matched_rule_count, fired.results) == (0, [])
+
+
+# Several.
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS))
+def test_contexts_keep_firing_order(tmp_path: Path, name: str) -> None:
+    """R25: whichever of them is the first to answer."""
+    rules = [
+        rule(name, f'sleep {wait}; echo \'{{"additionalContext": "{wait}"}}\'') for wait in (0.2, 0.1, 0)
+    ]
+    fired = fire(tmp_path, rules, event(name))
+    assert [each.content for ran in fired.ran for each in ran.attachments] == ["0.2", "0.1", "0"]
+
+
+def test_deciders_run_one_after_another(tmp_path: Path) -> None:
+    """R15: no two at the same time."""
+    lock = "mkdir lock || exit 2; sleep 0.05; rmdir lock"
+    fired = fire(tmp_path, [rule("PreToolUse", lock) for _ in range(4)], call("ls"))
+    assert [ran.exit_code for ran in fired.ran] == [0] * 4
+
+
+def test_observers_run_at_once(tmp_path: Path) -> None:
+    """R34: each ends when the other is there."""
+    both = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
+    rules = [rule("PreCompact", both.format(*pair)) for pair in (("a", "b"), ("b", "a"))]
+    assert [ran.exit_code for ran in fire(tmp_path, rules, event("PreCompact")).ran] == [0, 0]
+
+
+def test_observers_are_bounded(tmp_path: Path) -> None:
+    """R34: so many at the same time, and no more."""
+    count = "touch here-$$; ls | grep -c here-; sleep 0.05; rm here-$$"
+    fired = fire(tmp_path, [rule("SessionEnd", count) for _ in range(3 * AT_ONCE)], event("SessionEnd"))
+    assert 1 < max(int(ran.stdout) for ran in fired.ran) <= AT_ONCE
+
+
+def test_500_rules_on_one_event(tmp_path: Path) -> None:
+    """R14: all run, in order."""
+    rules = [rule("UserPromptSubmit", f"echo {number}") for number in range(500)]
+    fired = fire(tmp_path, rules, event("UserPromptSubmit", prompt="hi"))
+    assert injected(fired.results) == [str(number) for number in range(500)]
+    assert fired.matched_rule_count == 500
+
+
+def test_all_reasons_are_told(tmp_path: Path) -> None:
+    """R24: a rule behind one that denies is asked, too."""
+    rules = [rule("PreToolUse", f"echo {name} >&2; exit 2", name=name) for name in ("a", "b")]
+    assert decide(fire(tmp_path, rules, call("ls")).results).reason == "a: a\nb: b"
+
+
+def test_a_bad_rule_takes_no_other_down(tmp_path: Path) -> None:
+    """R15."""
+    rules = [
+        rule("PreToolUse", "/nowhere/at/all"),
+        rule("PreToolUse", "x", args=()),
+        rule("PreToolUse", "a\0b", args=()),
+        rule("PreToolUse", "sleep 60", timeout=0.1),
+        rule("PreToolUse", "echo '{'"),
+        rule("PreToolUse", "echo no >&2; exit 2"),
+    ]
+    fired = fire(tmp_path, rules, call("ls"))
+    assert [bool(ran.problem) for ran in fired.ran] == [True] * 5 + [False]
+    assert decide(fired.results).reason == "no"
+
+
+# Rules that change a tool's input.
+
+
+def test_a_guard_behind_a_rule_that_changes_the_input_sees_the_change(tmp_path: Path) -> None:
+    """R15: deciders see the input as those before them have changed it."""
+    for shape in SHAPES:
+        rules = [changes("rm"), rule("PreToolUse", guard("rm"), shape=shape)]
+        assert decide(fire(tmp_path, rules, call("ls")).results).action == "deny"
+
+
+def test_a_guard_before_a_rule_that_changes_the_input_sees_the_change(tmp_path: Path) -> None:
+    """R15: nobody gets round a guard by standing behind it."""
+    rules = [rule("PreToolUse", guard("rm")), changes("rm")]
+    fired = fire(tmp_path, rules, call("ls"))
+    assert decide(fired.results).action == "deny"
+    assert fired.matched_rule_count == 2
+
+
+def test_what_was_allowed_before_a_change_is_not_allowed(tmp_path: Path) -> None:
+    """R15: a rule allows what it has seen."""
+    allows = "grep -q '\"ls\"' && " + says(permissionDecision="allow").strip()
+    rules = [rule("PreToolUse", allows), changes("rm")]
+    assert decide(fire(tmp_path, rules[:1], call("ls")).results).allowed
+    decision = decide(fire(tmp_path, rules, call("ls")).results)
+    assert (decision.allowed, decision.updated_input) == (False, {"command": "rm"})
+
+
+def test_what_was_refused_before_a_change_stays_refused(tmp_path: Path) -> None:
+    """R15."""
+    rules = [rule("PreToolUse", guard("rm")), changes("ls")]
+    assert decide(fire(tmp_path, rules, call("rm")).results).reason == "no rm"
+
+
+def test_a_rule_that_is_asked_twice_says_things_once(tmp_path: Path) -> None:
+    """R25."""
+    rules = [rule("PreToolUse", says(additionalContext="mind the gap")), changes("ls -l")]
+    fired = fire(tmp_path, rules, call("ls"))
+    assert injected(fired.results) == ["mind the gap"]
+    assert len(fired.ran[0].attachments) == 1
+
+
+def test_each_change_builds_on_the_one_before(tmp_path: Path) -> None:
+    """R15: a rule that was passed by is asked again, one that has changed the input is not."""
+    quotes = tmp_path / "quote.py"
+    quotes.write_text(
+        "import json, sys\n"
+        "command = json.load(sys.stdin)['tool_input']['command']\n"
+        "changed = {'command': f'{sys.argv[1]} {command}'}\n"
+        "specific = {'hookEventName': 'PreToolUse', 'updatedInput': changed}\n"
+        "if sys.argv[2] in command: print(json.dumps({'hookSpecificOutput': specific}))\n"
+    )
+
+    def adds(word: str, to: str) -> Rule:
+        return rule("PreToolUse", f"python3 -I -S quote.py {word} {to}", shape="group")
+
+    decision = decide(fire(tmp_path, [adds("a", "b"), adds("b", "c"), adds("c", "ls")], call("ls")).results)
+    assert decision.updated_input == {"command": "a b c ls"}
+
+
+def test_a_rule_that_the_changed_input_alone_is_for_is_asked(tmp_path: Path) -> None:
+    """R19: matchers see what the tool will get."""
+    first, second = changes("rm"), rule("PreToolUse", "echo no >&2; exit 2")
+
+    def select(what: RuleEvent) -> list[Rule]:
+        return [first, second] if what.data["tool_input"]["command"] == "rm" else [first]
+
+    fired = asyncio.run(engine(tmp_path).run([first], call("ls"), select=select))
+    assert decide(fired.results).action == "deny"
+    assert fired.matched_rule_count == 2
+
+
+# Time.
+
+
+def test_the_rules_of_an_event_share_its_time(tmp_path: Path) -> None:
+    """R13: a rule that gets no turn says so; a slow one is ended."""
+    seconds = iter([0.0, 0.0, 84.9, 85.0])
+    rules = [rule("PreToolUse", "true"), rule("PreToolUse", "sleep 60"), rule("PreToolUse", "exit 2")]
+    fired = fire(tmp_path, rules, call("ls"), clock=lambda: next(seconds))
+    assert [bool(ran.problem) for ran in fired.ran] == [False, True, True]
+    assert "0.1 s" in fired.ran[1].problem
+    assert "no turn" in fired.ran[2].problem
+
+
+def test_a_slow_rule_leaves_the_event_loop_alone(tmp_path: Path) -> None:
+    """R15: other things happen while it runs; here one that it waits for."""
+
+    async def body() -> Fired:
+        slow = rule("PreToolUse", "touch there; until [ -e go ]; do sleep 0.01; done")
+        what = event("PreToolUse", cwd=str(tmp_path))
+        running = asyncio.ensure_future(engine(tmp_path).run([slow], what))
+        await until(tmp_path / "there")
+        (tmp_path / "go").touch()
+        return await running
+
+    assert asyncio.run(body()).ran[0].exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["PreToolUse", "PreCompact"])
+def test_to_cancel_an_event_ends_its_rules(tmp_path: Path, name: str) -> None:
+    """R15."""
+
+    async def body() -> None:
+        slow = rule(name, "echo $$ > pid.new; mv pid.new pid; sleep 60")
+        running = asyncio.ensure_future(engine(tmp_path).run([slow], event(name, cwd=str(tmp_path))))
+        await until(tmp_path / "pid")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+
+    asyncio.run(body())
+
+
+# In the background.
+
+
+def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
+    """R15: it decides nothing, and is reported when it has ended."""
+    reported: list[Ran] = []
+
+    async def body() -> Fired:
+        rules = engine(tmp_path, report=reported.append)
+        slow = rule(
+            "PreToolUse", "until [ -e go ]; do sleep 0.01; done; echo no >&2; exit 2", background=True
+        )
+        fired = await rules.run([slow], event("PreToolUse", cwd=str(tmp_path)))
+        assert not reported
+        (tmp_path / "go").touch()
+        while not reported:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await rules.close()
+        return fired
+
+    fired = asyncio.run(body())
+    assert (fired.matched_rule_count, fired.results) == (1, [])
+    assert reported[0].exit_code == 2
+
+
+def test_to_close_ends_what_runs_in_the_background(tmp_path: Path) -> None:
+    """R15."""
+
+    async def body() -> None:
+        rules = engine(tmp_path)
+        slow = rule("SessionStart", "echo $$ > pid.new; mv pid.new pid; sleep 60", background=True)
+        await rules.run([slow], event("SessionStart", cwd=str(tmp_path)))
+        await until(tmp_path / "pid")
+        await rules.close()
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+
+    asyncio.run(body())
