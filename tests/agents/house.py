@@ -7,8 +7,9 @@ import re
 import select
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agents.model import Model, Rule
@@ -171,14 +172,15 @@ class House:
         *script: Rule,
         config: str = "",
         arguments: tuple[str, ...] = (),
+        rules: Sequence[Path] = (),
         columns: int = 120,
         rows: int = 40,
         ready: bool = True,
     ) -> Wrapped:
         """Run `relay wrap -n NAME AGENT` in a terminal; `config` is a relay.config.py, which is trusted.
 
-        arguments: more of the agent's own. ready: wait until it has drawn its prompt. A second agent of the
-        same name has the home and the folder of the first.
+        arguments: more of the agent's own. rules: hooks.json files that are named. ready: wait until it has
+        drawn its prompt. A second agent of the same name has the home and the folder of the first.
         """
         model = self._open.enter_context(Model(*script))
         folder = self.relay.home / name
@@ -188,7 +190,8 @@ class House:
         if config:
             (place.work / "relay.config.py").write_text(config)
             self.relay("trust", cwd=place.work)
-        argv = [*self.relay.command, "wrap", "-n", name, "--"]
+        named = [word for path in rules for word in ("--rules", str(path))]
+        argv = [*self.relay.command, "wrap", "-n", name, *named, "--"]
         argv += [str(agent.package.command), *start.arguments, *arguments]
         env = {
             **common,
