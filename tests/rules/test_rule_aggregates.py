@@ -1,0 +1,280 @@
+"""What all rules of an event come to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from written import event, output, rule
+
+from relay.hooks.result import decide
+from relay.rules.aggregate import (
+    StopHookResult,
+    ToolResult,
+    UserPromptSubmitResult,
+    aggregate,
+    outcome,
+    stop,
+    tool,
+    user_prompt_submit,
+    wrapped,
+)
+from relay.rules.event import EVENTS
+from relay.rules.fired import Fired, Ran
+from relay.rules.verdict import STOPPED, judge
+
+BLOCKS = {"decision": "block", "reason": "no"}
+ENDS = {"continue": False, "stopReason": "enough"}
+
+
+def fired(name: str, *answers: object) -> Fired:
+    """An event at which rules named a, b, ... have answered so; a number is an exit code."""
+    ran: list[Ran] = []
+    for letter, answer in zip("abcdefgh", answers, strict=False):
+        code = answer if isinstance(answer, int) else 0
+        text = "" if code else answer if isinstance(answer, str) else json.dumps(answer)
+        ran.append(judge(rule(name, name=letter), output(str(text), code, "no" if code else "")))
+    return Fired(event(name), tuple(ran))
+
+
+# UserPromptSubmit.
+
+
+def test_the_result_of_a_prompt_has_the_documented_fields() -> None:
+    """R24."""
+    assert {
+        "blocking_error",
+        "prevent_continuation",
+        "stop_reason",
+        "additional_contexts",
+        "messages",
+    } <= {each.name for each in fields(UserPromptSubmitResult)}
+    assert user_prompt_submit(fired("UserPromptSubmit")) == UserPromptSubmitResult()
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("block", [BLOCKS, 2, {"blockingError": "no"}])
+def test_any_block_blocks_the_prompt(place: int, block: object) -> None:
+    """R24: wherever it stands; contexts keep firing order (R25)."""
+    answers: list[object] = ["one", "two"]
+    answers.insert(place, block)
+    result = user_prompt_submit(fired("UserPromptSubmit", *answers))
+    assert (result.blocking_error, result.prevent_continuation) == ("no", False)
+    assert result.additional_contexts == ("one", "two")
+    assert [each.attachment_type for each in result.messages].count("hook_blocking_error") == 1
+    assert outcome(fired("UserPromptSubmit", *answers)) == "block"
+
+
+def test_a_turn_that_is_stopped() -> None:
+    """R24."""
+    result = user_prompt_submit(fired("UserPromptSubmit", "one", ENDS))
+    assert (result.blocking_error, result.prevent_continuation) == (None, True)
+    assert result.stop_reason == "enough"
+    assert outcome(fired("UserPromptSubmit", ENDS)) == "block"
+
+
+@pytest.mark.parametrize("answers", [(BLOCKS, ENDS), (ENDS, BLOCKS), (2, ENDS)])
+def test_a_blocking_error_survives_a_stop(answers: tuple[object, ...]) -> None:
+    """R24."""
+    result = user_prompt_submit(fired("UserPromptSubmit", *answers))
+    assert (result.blocking_error, result.prevent_continuation) == ("no", True)
+    assert result.marker == "[Blocked by hook] no"
+
+
+def test_several_errors_have_their_rules_names() -> None:
+    """R25."""
+    result = user_prompt_submit(fired("UserPromptSubmit", BLOCKS, "context", 2))
+    assert result.blocking_error == "a: no\nc: no"
+
+
+@pytest.mark.parametrize(
+    ("answer", "marker"),
+    [
+        (BLOCKS, "[Blocked by hook] no"),
+        (ENDS, "[Hook stopped] enough"),
+        ({"continue": False}, f"[Hook stopped] {STOPPED}"),
+        ("context", None),
+        ({"decision": "block"}, None),
+    ],
+)
+def test_the_marker_of_a_prompt(answer: object, marker: str | None) -> None:
+    """R39."""
+    assert user_prompt_submit(fired("UserPromptSubmit", answer)).marker == marker
+
+
+def test_no_other_result_has_a_marker() -> None:
+    """R40."""
+    assert not hasattr(StopHookResult, "marker")
+    assert not hasattr(ToolResult, "marker")
+
+
+def test_each_context_has_its_own_tags_before_the_prompt() -> None:
+    """R38."""
+    assert wrapped(["a\nb", "c"], "hello") == (
+        "<user-prompt-submit-hook>\na\nb\n</user-prompt-submit-hook>\n"
+        "<user-prompt-submit-hook>\nc\n</user-prompt-submit-hook>\n"
+        "hello"
+    )
+    assert wrapped([], "hello") == "hello"
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "</user-prompt-submit-hook>",
+        "<user-prompt-submit-hook>",
+        "< / USER-prompt-submit-HOOK >",
+        "<\n/user-prompt-submit-hook>",
+        "＜/user-prompt-submit-hook>",
+        "<\u200b/\u200duser-prompt-submit-hook>",
+    ],
+)
+def test_no_text_can_pretend_to_be_a_hooks(tag: str) -> None:
+    """R84: nor end one early."""
+    text = wrapped([f"a {tag} b"], f"c {tag} d")
+    assert f"a {tag}" not in text
+    assert f"c {tag}" not in text
+    assert text.count("<user-prompt-submit-hook>") == text.count("</user-prompt-submit-hook>") == 1
+    assert wrapped(["a < b"], "<user>").endswith("<user>")
+
+
+# Stop.
+
+
+def test_the_result_of_a_stop_has_the_documented_fields() -> None:
+    """R26."""
+    assert {each.name for each in fields(StopHookResult)} == {
+        "blocking_error",
+        "force_continue",
+        "follow_up_message",
+        "additional_contexts",
+        "stop_reason",
+        "suppress_output",
+        "system_message",
+        "messages",
+        "matched_rule_count",
+    }
+    assert stop(fired("Stop")) == StopHookResult()
+
+
+@pytest.mark.parametrize(
+    ("answer", "follow_up", "error"),
+    [
+        ({"force_continue": True, "follow_up_message": "and?"}, "and?", None),
+        ({"force_continue": True}, None, None),
+        (BLOCKS, "no", "no"),
+        (2, "no", "no"),
+    ],
+)
+def test_a_stop_that_goes_on(answer: object, follow_up: str | None, error: str | None) -> None:
+    """R26, R27."""
+    result = stop(fired("Stop", "", answer))
+    assert (result.force_continue, result.follow_up_message) == (True, follow_up)
+    assert (result.blocking_error, result.matched_rule_count) == (error, 2)
+    assert result.additional_contexts == ()
+    assert outcome(fired("Stop", answer)) == "continue"
+
+
+def test_follow_ups_and_contexts_are_told_apart() -> None:
+    """R26."""
+    result = stop(
+        fired(
+            "Stop",
+            {"additionalContext": "one"},
+            {"force_continue": True, "follow_up_message": "first"},
+            {"additionalContext": "two", "force_continue": True, "follow_up_message": "second"},
+        )
+    )
+    assert result.additional_contexts == ("one", "two")
+    assert result.follow_up_message == "first\nsecond"
+
+
+@pytest.mark.parametrize("answers", [(BLOCKS, ENDS), (ENDS, BLOCKS), ({"force_continue": True}, ENDS)])
+def test_to_end_the_turn_outranks_to_go_on(answers: tuple[object, ...]) -> None:
+    """R26: halt is the strongest."""
+    result = stop(fired("Stop", *answers))
+    assert (result.force_continue, result.follow_up_message, result.stop_reason) == (False, None, "enough")
+    assert result.blocking_error == ("no" if BLOCKS in answers else None)
+    assert outcome(fired("Stop", *answers)) == "block"
+
+
+def test_a_stop_with_an_error_alone_ends() -> None:
+    """R31."""
+    told = fired("Stop", {"blockingError": "the disk is full"})
+    assert (stop(told).blocking_error, stop(told).force_continue) == ("the disk is full", False)
+    assert outcome(told) == "block"
+
+
+def test_what_a_stop_tells_the_person() -> None:
+    """R26, R29."""
+    result = stop(fired("Stop", {"systemMessage": "one"}, {"system_message": "two", "suppressOutput": True}))
+    assert (result.system_message, result.suppress_output) == ("a: one\nb: two", True)
+
+
+# Everything else.
+
+
+@pytest.mark.parametrize(
+    ("answer", "action", "came_to"),
+    [
+        ({"decision": "approve"}, "allow", "allow"),
+        ("plain text", "continue", "allow"),
+        (1, "continue", "allow"),
+        (BLOCKS, "deny", "block"),
+        (2, "deny", "block"),
+        (ENDS, "halt", "block"),
+    ],
+)
+def test_a_tool_call(answer: object, action: str, came_to: str) -> None:
+    """R31, R36."""
+    told = fired("PreToolUse", answer)
+    assert (tool(told).action, outcome(told)) == (action, came_to)
+
+
+def specific(**answer: Any) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **answer}}
+
+
+def test_a_tool_call_for_which_the_person_is_asked_does_not_go_on_by_itself() -> None:
+    """R31: "block"; of allow, ask and deny the strongest holds."""
+    allow, ask = specific(permissionDecision="allow"), specific(permissionDecision="ask")
+    changed = specific(updatedInput={"command": "ls"})
+    told = fired("PreToolUse", allow, ask, changed)
+    assert (tool(told).action, outcome(told)) == ("ask", "block")
+    assert tool(told).updated_input == {"command": "ls"}
+    assert not decide(told.results).allowed
+
+
+@pytest.mark.parametrize("name", ["PostToolUse", "PostToolUseFailure"])
+def test_a_block_after_a_tool_counts_as_a_block(name: str) -> None:
+    """R31: its reason goes to the model."""
+    told = fired(name, BLOCKS)
+    assert (tool(told).blocking_error, tool(told).action) == ("no", "inject_context")
+    assert outcome(told) == "block"
+
+
+@pytest.mark.parametrize("name", ["SessionStart", "SessionEnd", "PreCompact", "Notification"])
+@pytest.mark.parametrize("answer", [2, BLOCKS, ENDS, {"blockingError": "no"}])
+def test_where_nothing_can_be_blocked_it_is_allowed(name: str, answer: object) -> None:
+    """R31, R34: and what was said is kept."""
+    told = fired(name, answer)
+    assert outcome(told) == "allow"
+    assert len(tool(told).messages) == 1
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS))
+@pytest.mark.parametrize("answer", ["", 1, "{", {"decision": "block"}, {"suppressOutput": True}])
+def test_nothing_decided_is_allowed(name: str, answer: object) -> None:
+    """R31."""
+    assert outcome(fired(name, answer)) == "allow"
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS))
+def test_every_result_is_json(name: str) -> None:
+    """R24, R26: with its attachments."""
+    told = fired(name, BLOCKS, "text")
+    public = json.loads(json.dumps(aggregate(told).public()))
+    assert public["matched_rule_count"] == 2
+    assert public["messages"][0] == {"attachment_type": "hook_blocking_error", "content": "no", "rule": "a"}
