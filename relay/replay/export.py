@@ -14,7 +14,7 @@ from relay.recording import Happening
 from relay.replay.tape import Tape
 from relay.replay.timeline import Timeline
 
-_KEPT_KINDS = frozenset({"o", "r", "m"})
+_KEPT_KINDS = frozenset({"o", "r"})
 _KEPT_ENVIRONMENT = ("SHELL", "TERM")
 
 
@@ -22,7 +22,7 @@ def cast(tape: Tape, timeline: Timeline) -> Iterator[str]:
     """The lines of the asciicast, each with its newline."""
     yield _header(tape)
     events = (event for event in tape.reader() if event.kind in _KEPT_KINDS)
-    markers = (Happening(each.at, "m", f"{each.kind}: {each.text}") for each in timeline.moments)
+    markers = (Happening(each.at, "m", each.label) for each in timeline.moments)
     for event in merge(events, markers, key=lambda event: event.time):
         yield json.dumps([round(event.time, 6), event.kind, event.data]) + "\n"
 

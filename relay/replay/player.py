@@ -174,7 +174,11 @@ class Player:
         if text and text != self._text:
             with Film(self.tape) as film:
                 self._found = list(hits(film, text, self._stopped))
-                self._text = text if film.upcoming is None else ""  # else it was given up in the middle
+                whole = film.upcoming is None
+            self._text = text if whole else ""
+            if not whole:
+                self.message = "search stopped"
+                return
         self._next_hit()
 
     def _next_hit(self) -> None:

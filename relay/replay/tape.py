@@ -154,6 +154,15 @@ class Reader:
 _END = -1
 
 
+def markers(part: Part) -> Iterator[Happening]:
+    """The events "m" of one part."""
+    with _open(part.path) as stream:
+        while (line := _line(stream)) is not None:
+            # Most of a recording is output; only what may be a marker is parsed.
+            if b'"m"' in line and (event := parse(line, part.start)) is not None and event.kind == "m":
+                yield event
+
+
 def parse(line: bytes, start: float = 0.0, before: float = 0.0) -> Happening | None:
     """One line as an event, its time in seconds `start` later and not before `before`; None if it is none."""
     try:

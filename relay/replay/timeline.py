@@ -15,7 +15,7 @@ from typing import Any
 
 from relay import journal
 from relay.recording.store import events_of
-from relay.replay.tape import LONGEST, Part, Tape
+from relay.replay.tape import LONGEST, Part, Tape, markers
 from relay.text import one_line
 
 MOST = 100_000
@@ -23,6 +23,9 @@ MOST = 100_000
 
 WIDTH = 500
 """Characters of a moment's text."""
+
+MARKER = "marker"
+"""The kind of a moment that is a marker in the asciicast itself."""
 
 _BASIC = frozenset({"time", "event", "session", "name", "at"})
 
@@ -55,6 +58,11 @@ class Moment:
     text: str
     entry: dict[str, Any]
 
+    @property
+    def label(self) -> str:
+        """What a marker for it says."""
+        return self.text if self.kind == MARKER else f"{self.kind}: {self.text}"
+
     def public(self) -> dict[str, Any]:
         """The JSON object of `relay replay --events --json`."""
         return {**self.entry, "at": round(self.at, 3), "kind": self.kind, "text": self.text}
@@ -81,7 +89,7 @@ class Timeline:
 
 
 def read(tape: Tape) -> Timeline:
-    """The journal entries beside each part of a recording; without such a file there are none."""
+    """The markers in each part of a recording and the journal entries beside it, where there are any."""
     moments: list[Moment] = []
     for part in tape.parts:
         for moment in _moments(part):
@@ -92,6 +100,7 @@ def read(tape: Tape) -> Timeline:
 
 
 def _moments(part: Part) -> Iterator[Moment]:
+    yield from (Moment(each.time, MARKER, one_line(each.data, WIDTH), {}) for each in markers(part))
     try:
         with open(events_of(part.path), encoding="utf-8", errors="replace") as lines:
             for line in lines:

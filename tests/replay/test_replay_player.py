@@ -155,7 +155,7 @@ def test_a_search_that_was_stopped_is_made_again(play: Make) -> None:
     player = play(*said("one", "two"), stopped=lambda: impatient[0])
     for key in ("/", "o", "enter"):
         player.press(key)
-    assert player.message == "not found"
+    assert player.message == "search stopped"
     impatient[0] = False
     for key in ("/", "t", "w", "o", "enter"):
         player.press(key)
