@@ -1,6 +1,6 @@
 """What all rules of an event come to, in the words of its kind of event.
 
-    Fired ─┬─ user_prompt_submit ─→ UserPromptSubmitResult ─→ marker, wrapped
+    Fired ─┬─ user_prompt_submit ─→ UserPromptSubmitResult ─→ marker
            ├─ stop ───────────────→ StopHookResult
            ├─ tool ───────────────→ ToolResult
            └─ outcome ────────────→ "allow", "block" or "continue"
@@ -10,12 +10,11 @@ Texts of several rules stand in firing order; errors and reasons of several have
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from relay.hooks.result import Action, HookResult, decide
+from relay.hooks.result import Action, HookResult, decide, injected
 from relay.rules.event import EVENTS
 from relay.rules.fired import Attachment, AttachmentType, Fired
 from relay.rules.verdict import STOPPED
@@ -124,11 +123,11 @@ def stop(fired: Fired) -> StopHookResult:
     """What rules of Stop come to: one that ends the turn outranks those that go on with it."""
     halts = _halts(fired)
     going_on = [] if halts else [result for result in fired.results if result.force_continue]
-    follow_ups = [_said(each) for each in going_on if each.context_injection_role == "user"]
+    follow_ups = injected(each for each in going_on if each.context_injection_role == "user")
     return StopHookResult(
         blocking_error=_blocking_error(fired),
         force_continue=bool(going_on),
-        follow_up_message="\n".join(filter(None, follow_ups)) or None,
+        follow_up_message="\n".join(follow_ups) or None,
         additional_contexts=_contexts(fired),
         stop_reason=_stop_reason(halts),
         suppress_output=_suppressed(fired),
@@ -180,22 +179,6 @@ def outcome(fired: Fired) -> Outcome:
     return "block" if blocked else "allow"
 
 
-_TAG = re.compile(
-    r"[<＜‹〈⟨﹤](?=[\s\u200b-\u200d\u2060\ufeff]*[/／]?[\s\u200b-\u200d\u2060\ufeff]*user-prompt-submit-hook)",
-    re.IGNORECASE,
-)
-
-
-def wrapped(contexts: Sequence[str], prompt: str) -> str:
-    """`prompt` with each of `contexts` before it in a pair of tags of its own. What looks like such a tag in
-    any of them is defaced: it can neither end early nor pretend to be from a hook."""
-    parts = [
-        f"<user-prompt-submit-hook>\n{_TAG.sub('(', context)}\n</user-prompt-submit-hook>\n"
-        for context in contexts
-    ]
-    return "".join(parts) + _TAG.sub("(", prompt)
-
-
 def _attached(fired: Fired, kind: AttachmentType) -> list[Attachment]:
     return [each for each in _messages(fired) if each.attachment_type == kind]
 
@@ -227,10 +210,6 @@ def _system_message(fired: Fired) -> str | None:
 
 def _suppressed(fired: Fired) -> bool:
     return any(result.suppress_output for result in fired.results)
-
-
-def _said(result: HookResult) -> str:
-    return result.context_injection or ""
 
 
 def _joined(texts: Iterable[tuple[str, str]]) -> str | None:
