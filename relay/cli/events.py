@@ -75,6 +75,19 @@ def _is_at(path: Path, stream: IO[str]) -> bool:
 
 def _line(entry: dict[str, Any]) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(float(entry.get("time", 0))))
-    rest = "  ".join(f"{key}={one_line(str(value), 100)}" for key, value in entry.items() if key not in _OWN)
+    rest = "  ".join(
+        f"{key}={one_line(_told(value), 100)}"
+        for key, value in entry.items()
+        if key not in _OWN and value not in (None, "", [])
+    )
     name = one_line(str(entry.get("name", "")), 20)
     return f"{clock}  {name:<12} {one_line(str(entry['event']), 24):<18} {rest}".rstrip()
+
+
+def _told(value: Any) -> str:
+    """`value` for a person: of rules that were fired their names."""
+    if isinstance(value, list):
+        return ", ".join(
+            str(each.get("name", each)) if isinstance(each, dict) else str(each) for each in value
+        )
+    return str(value)
