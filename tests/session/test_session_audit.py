@@ -1,0 +1,250 @@
+"""What is written down of each injection, and what the person is told (R71, R72, R75, R79, R80)."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from relay import audit
+from relay.audit import AuditLog, Entry
+from relay.hooks.result import Level
+from relay.injection.injection import Injection, Outcome, Result
+from relay.journal import Journal
+from relay.session.auditing import Audit
+from relay.session.budget import Budget
+from session.puppet import Puppet, project, settings
+from session.test_session_guard import LISTENING, Agent
+from support import Relay, wait_until
+
+HANDLERS = """
+from relay import HookResult, on, pattern
+
+@pattern("lint")
+def lint(target, message, ctx):
+    match target:
+        case "big":
+            return HookResult(
+                "inject_context", "é" * 5121, user_message="5,121 findings", user_message_level="warning"
+            )
+        case "quiet":
+            return HookResult("inject_context", "between us " + message, suppress_output=True)
+        case "role":
+            return HookResult("inject_context", message, context_injection_role="assistant")
+        case "person":
+            return HookResult(user_message="look at " + message, user_message_level="error")
+    return message
+
+@on("message_received")
+def note(body):
+    return "noted " + body
+"""
+
+SECRET = "ghp_" + "a1B2" * 9
+
+
+def entries(relay: Relay, *options: str) -> list[dict[str, Any]]:
+    return list(json.loads(relay("audit", "--json", *options).stdout))
+
+
+def entry(relay: Relay, words: str) -> dict[str, Any]:
+    """Wait for the entry whose text has `words`."""
+    found = wait_until(
+        lambda: [each for each in entries(relay) if words in each.get("text", "")],
+        message=lambda: str(entries(relay)),
+    )
+    return found[0]
+
+
+class Desk:
+    """An Audit with a journal and a log of its own."""
+
+    def __init__(self, folder: Path, *, full: bool = False, limit: int = 10) -> None:
+        self.path = folder / "audit.jsonl"
+        self.told: list[tuple[str, Level, str]] = []
+        self.budget = Budget(limit, lambda text: self.tell(text, level="warning"))
+        self.audit = Audit(
+            Journal(folder / "events.jsonl", "s1", "Alice"),
+            AuditLog(self.path, "s1", "Alice", "crew", full=full),
+            self.budget,
+            self.tell,
+        )
+
+    def tell(self, text: str, *, level: Level = "info", source: str = "") -> None:
+        self.told.append((text, level, source))
+
+    @property
+    def entries(self) -> list[Entry]:
+        return list(audit.read(self.path))
+
+
+def hook(text: str = "line 42 is too long", **more: Any) -> Injection:
+    return Injection("id1", text, "ruff", "hook", event="PostToolUse", role="system", **more)
+
+
+def test_an_entry_says_who_what_when_whence_and_how(tmp_path: Path) -> None:
+    """R75, R74, R72"""
+    desk = Desk(tmp_path)
+    before = time.time()
+    desk.audit.ended(
+        hook(place="/x/hooks.json:12", time=5.0), Outcome(Result.INJECTED, "", "native", "system", "printed")
+    )
+    (found,) = desk.entries
+    assert found.time >= before
+    assert found.public() | {"time": 0} == {
+        "id": "id1",
+        "kind": "hook",
+        "source": "ruff",
+        "hook_name": "ruff",
+        "time": 0,
+        "asked": 5.0,
+        "session": "s1",
+        "name": "Alice",
+        "team": "crew",
+        "hook_event": "PostToolUse",
+        "place": "/x/hooks.json:12",
+        "injection_size": 19,
+        "tokens": 5,
+        "injection_role": "system",
+        "delivered_role": "system",
+        "route": "native",
+        "result": "injected",
+        "verified": "printed",
+        "over_budget": False,
+        "text": "line 42 is too long",
+    }
+    (line,) = map(json.loads, desk.path.read_text().splitlines())
+    assert line["event"] == "injection"
+    assert desk.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_arrives_after_all_counts_once_and_is_one_injection(tmp_path: Path) -> None:
+    """R75, R76: the audit holds both entries; who reads it sees how it ended."""
+    desk = Desk(tmp_path)
+    injection = hook("x" * 20)
+    desk.audit.ended(injection, Outcome(Result.UNCERTAIN, "not seen", "typed", "user"))
+    desk.audit.ended(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
+    assert desk.budget.spent == 5
+    assert len(desk.path.read_text().splitlines()) == 2
+    assert [(each.result, each.failed) for each in desk.entries] == [("injected", False)]
+
+
+def test_what_was_not_given_costs_nothing(tmp_path: Path) -> None:
+    """R76"""
+    desk = Desk(tmp_path)
+    for result in (Result.REJECTED, Result.WITHDRAWN, Result.UNTYPED):
+        desk.audit.ended(hook("x" * 100), Outcome(result, "why"))
+    desk.audit.ended(Injection("m", "x" * 100, "Bob"), Outcome(Result.INJECTED))
+    assert desk.budget.spent == 0 and [level for _, level, _ in desk.told] == ["error"]
+
+
+def test_a_failure_is_told_with_what_the_person_was_told_before(tmp_path: Path) -> None:
+    """R80"""
+    desk = Desk(tmp_path)
+    desk.audit.ended(
+        hook(remark="3 findings", place="/x/hooks.json:12"), Outcome(Result.REJECTED, "too large")
+    )
+    desk.audit.ended(hook(), Outcome(Result.REJECTED, "too large"))
+    desk.audit.ended(Injection("m", "hi", "Bob"), Outcome(Result.REJECTED, "dropped"))  # its sender is told
+    assert desk.told == [
+        ("3 findings (injection failed): too large", "error", "ruff (/x/hooks.json:12)"),
+        ("its text was not given to the agent (injection failed): too large", "error", "ruff"),
+    ]
+
+
+def test_secrets_are_taken_out_of_previews_and_of_whole_texts(tmp_path: Path) -> None:
+    """R44, R43: also where the cut would go through one, and of what was refused for its size."""
+    for full in (False, True):
+        folder = tmp_path / str(full)
+        folder.mkdir()
+        desk = Desk(folder, full=full)
+        long = "word " * 49 + SECRET + " word" * 1000
+        for text in (f"token {SECRET}", long, long * 40):
+            desk.audit.ended(hook(text), Outcome(Result.REJECTED, f"not with {SECRET}"))
+        written = desk.path.read_text()
+        assert SECRET not in written and SECRET[4:20] not in written
+        texts = [json.loads(line)["text"] for line in written.splitlines()]
+        assert [len(text) > 1000 for text in texts] == [False, full, False]
+
+
+def test_what_is_not_to_be_shown_is_not_kept(tmp_path: Path) -> None:
+    """R29"""
+    desk = Desk(tmp_path)
+    desk.audit.ended(hook("between us", quiet=True), Outcome(Result.INJECTED, "", "native", "system"))
+    assert desk.entries[0].text is None and "between us" not in desk.path.read_text()
+
+
+def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> None:
+    """R75, R72: the role that was asked for, and that of what is typed."""
+    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    alice.say("@lint:all hello there")
+    alice.hears("hello there")
+    alice.say("@lint:role I should look again")
+    alice.hears("I should look again")
+    alice.say("@lint:quiet secretly")
+    alice.hears("between us secretly")
+    (message,) = json.loads(relay("send", "--json", "Alice", f"my token is {SECRET}").stdout)
+    alice.hears(SECRET)  # the agent gets what was sent
+    said = entry(relay, "hello there")
+    assert (said["hook_name"], said["kind"], said["route"]) == ("@lint:all", "hook", "typed")
+    assert (said["injection_role"], said["delivered_role"]) == ("system", "user")
+    assert said["asked"] <= said["time"] and said["name"] == "Alice" and said["team"] == "default"
+    asked = entry(relay, "I should look again")
+    assert (asked["injection_role"], asked["delivered_role"]) == ("assistant", "user")
+    sent = entry(relay, "my token is")
+    assert (sent["message_id"], sent["sender"]) == (message["id"], "the person")
+    assert SECRET not in sent["text"]
+    noted = wait_until(lambda: [e for e in entries(relay) if e.get("hook_event") == "message_received"])
+    assert noted[0]["hook_name"]
+    (quiet,) = [e for e in entries(relay) if e["source"] == "@lint:quiet"]
+    assert "text" not in quiet and quiet["injection_size"] == len("between us secretly")
+
+
+def test_a_text_that_is_too_large_is_told_to_its_author_and_harms_nothing(relay: Relay) -> None:
+    """R71, R79, R80: in bytes, not characters; nothing of it reaches the agent."""
+    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    alice.say("@lint:big go")
+    alice.say("@lint:all after that")
+    alice.hears("after that")
+    assert alice.told("5,121 findings") == "lint (@lint): 5,121 findings"
+    failed = alice.told("(injection failed)")
+    assert failed.startswith("@lint:big: 5,121 findings (injection failed): the text has 10,242 bytes")
+    levels = {e["text"]: (e["level"], e["source"]) for e in alice.events("notice")}
+    assert levels["lint (@lint): 5,121 findings"] == ("warning", "lint (@lint)")
+    assert levels[failed] == ("error", "@lint:big")
+    assert "é" not in alice.heard and "findings" not in alice.heard
+    (found,) = entries(relay, "--failed")
+    assert (found["result"], found["injection_size"]) == ("rejected", 10_242)
+
+
+def test_what_is_for_the_person_stays_out_of_the_agents_context(relay: Relay) -> None:
+    """R79"""
+    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    alice.say("@lint:person this")
+    alice.say("@lint:all after that")
+    alice.hears("after that")
+    assert alice.told("look at this") == "lint (@lint): look at this"
+    (notice,) = [e for e in alice.events("notice") if "look at this" in e["text"]]
+    assert (notice["level"], notice["source"]) == ("error", "lint (@lint)")
+    assert "look at" not in alice.heard
+
+
+def test_all_of_a_text_is_kept_where_the_person_wants_that(relay: Relay) -> None:
+    """R43"""
+    settings(relay, 'hook_output = "full"\n')
+    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    text = " ".join(f"word{number}" for number in range(300))
+    alice.say(f"@lint:all {text}")
+    alice.hears("word299")
+    assert entry(relay, "word150")["text"] == text
+
+
+def test_an_agent_sees_what_was_given_to_itself_only(relay: Relay, tmp_path: Path) -> None:
+    """R75"""
+    Puppet(relay, "Bob").wrap()
+    relay("send", "Bob", "for Bob only")
+    entry(relay, "for Bob only")
+    own = Agent(relay, tmp_path, LISTENING + "relay audit --json; relay audit --to Bob")
+    assert "for Bob" not in own.out and "[]" in own.out
+    assert own.code == 1 and "sees only what was given to itself" in own.err + own.out

@@ -1,0 +1,77 @@
+"""The budget of a turn: counted, told once, and never a reason to keep a text from the agent (R76, R77)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from relay.session.budget import Budget, tokens
+from session.puppet import Puppet, project, settings
+from support import Relay, wait_until
+
+LOUD = """
+from relay import on, pattern
+
+@pattern("lint")
+def lint(target, message, ctx):
+    return "x" * int(message)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("", 0), ("x", 1), ("xxxx", 1), ("xxxxx", 2), ("漢" * 4000, 1000)]
+)
+def test_a_token_is_four_characters(text: str, count: int) -> None:
+    """R76"""
+    assert tokens(text) == count
+
+
+def test_more_than_the_budget_is_told_once_a_turn() -> None:
+    """R76, R77: each turn begins anew."""
+    told: list[str] = []
+    budget = Budget(1000, told.append)
+    budget.spend("x" * 4000, "ruff")
+    assert not told and not budget.exceeded
+    for _ in range(3):
+        budget.spend("x", "mypy")
+    assert told == [
+        "hooks have injected about 1,001 tokens in this turn, more than 1,000 (injection_budget in "
+        "relay.toml); the last was mypy. The agent gets them all the same."
+    ]
+    assert budget.exceeded and budget.spent == 1003
+    budget.new_turn()
+    assert not budget.exceeded and budget.spent == 0
+    budget.spend("x" * 4001, "ruff")
+    assert len(told) == 2
+
+
+def test_a_budget_of_nothing_is_none() -> None:
+    """R76"""
+    told: list[str] = []
+    budget = Budget(0, told.append)
+    budget.spend("x" * 1_000_000, "ruff")
+    assert not told and not budget.exceeded
+
+
+def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
+    """R76: the person is warned, the audit says so, the agent gets it; messages do not count."""
+    settings(relay, "injection_budget = 10\n")
+    folder = project(relay, LOUD)
+    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    relay("send", "Alice", "m" * 100)
+    alice.hears("m" * 100)
+    alice.say("@lint:all 40")
+    alice.hears("] " + "x" * 40 + " [")
+    alice.say("@lint:all 44")
+    alice.hears("] " + "x" * 44 + " [")
+    assert "about 21 tokens in this turn, more than 10" in alice.told("hooks have injected")
+    (notice,) = [e for e in alice.events("notice") if "hooks have injected" in e["text"]]
+    assert notice["level"] == "warning"
+
+    def entries() -> list[tuple[int, bool]]:
+        found = json.loads(relay("audit", "--to", "Alice", "--json").stdout)
+        return [(entry["tokens"], entry["over_budget"]) for entry in found]
+
+    wait_until(lambda: len(entries()) == 3, message=lambda: str(entries()))
+    assert entries() == [(25, False), (10, False), (11, True)]
