@@ -47,13 +47,16 @@ class Redactor:
         for value in known:
             self.learn(value, "known")
 
-    def learn(self, value: str, kind: str) -> None:
-        """From now on `value`, and what begins like it, is a secret wherever it comes."""
+    def learn(self, value: str, kind: str) -> bool:
+        """From now on `value`, and what begins like it, is a secret wherever it comes. Is that news?"""
         if len(value) < MIN_KNOWN or value in self._known:
-            return
+            return False
+        for shorter in [known for known in self._known if value.startswith(known)]:
+            del self._known[shorter]  # it was seen before it was complete
         if len(self._known) >= MAX_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[value] = kind
+        return True
 
     def suspects(self, text: str) -> bool:
         """Whether there may be a secret in `text`, as it is or as JSON has it; quicker than `find`."""

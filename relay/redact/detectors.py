@@ -51,6 +51,9 @@ MAX_KEY = 16_384
 MIN_GROUP = 16
 """Characters of a group of the library's expressions that is the secret; a shorter one is its prefix."""
 
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
+"""Where a word begins, also after a line feed as JSON and code write it."""
+
 _MORE = re.compile(rf"[A-Za-z0-9_\-+/=]{{0,{MAX_TOKEN}}}")
 
 
@@ -69,9 +72,12 @@ class Detector(RegexBasedDetector):
         self.open = open
 
 
-def _prefixed(*prefixes: str, of: str = r"A-Za-z0-9_\-", least: int = 10) -> Detector:
-    """Keys that begin with one of `prefixes` (expressions), of which `least` characters follow at least."""
-    expression = rf"(?<![A-Za-z0-9])(?:{'|'.join(prefixes)})[{of}]{{{least},{MAX_TOKEN}}}"
+def _prefixed(*prefixes: str, of: str = r"A-Za-z0-9_\-", least: int = 10, word: bool = True) -> Detector:
+    """Keys that begin with one of `prefixes` (expressions), of which `least` characters follow at least.
+
+    word: they are no keys in the middle of a word.
+    """
+    expression = rf"{_START if word else ''}(?:{'|'.join(prefixes)})[{of}]{{{least},{MAX_TOKEN}}}"
     return Detector(expression, check=is_drawn)
 
 
@@ -122,7 +128,7 @@ DETECTORS: dict[str, tuple[RegexBasedDetector, ...]] = {
         _prefixed("sk-(?:proj|svcacct|admin|or-v1)-"),
         _prefixed("sk-", of="A-Za-z0-9", least=20),
     ),
-    "github-token": (_prefixed("gh[pousr]_", "github_pat_"),),
+    "github-token": (_prefixed("gh[pousr]_", "github_pat_", word=False),),
     "google-key": (_prefixed("AIza", "GOCSPX-", r"ya29\."),),
     "huggingface-token": (_prefixed("hf_", of="A-Za-z0-9"),),
     "npm-token": (_prefixed("npm_", of="A-Za-z0-9"),),
@@ -157,7 +163,7 @@ DETECTORS: dict[str, tuple[RegexBasedDetector, ...]] = {
     "telegram-token": (Detector(r"(?<!\d)\d{8,10}:A[A-Za-z0-9_\-]{34}"),),
     "json-web-token": (
         Detector(
-            r"(?<![A-Za-z0-9_\-])eyJ[A-Za-z0-9_\-]{8,2048}\.[A-Za-z0-9_\-=]{8,4096}(?:\.[\w\-=]{0,2048}){0,3}",
+            _START + r"eyJ[A-Za-z0-9_\-]{8,2048}\.[A-Za-z0-9_\-=]{8,4096}(?:\.[\w\-=]{0,2048}){0,3}",
         ),
     ),
     "authorization": (
