@@ -33,9 +33,12 @@ from typing import TYPE_CHECKING, Any
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import suggest
+from relay.native.event import EVENTS as NATIVE
+from relay.native.event import NativeName, parse
 from relay.rules.book import RuleBook, public
 from relay.rules.disabled import Disabled
 from relay.rules.event import EVENTS, RuleEvent
+from relay.rules.payload import from_native
 from relay.session.directory import SessionInfo, call, find, live
 from relay.session.guard import person_only
 from relay.text import count, printable_json, visible
@@ -70,7 +73,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     tried.add_argument("event", metavar="EVENT", help=f"one of {', '.join(EVENTS)}")
     files(tried, "take the rules of this hooks.json instead of those in force here")
-    tried.add_argument("--agent", default="", metavar="KIND", help="the kind of agent, such as 'codex'")
+    kinds = ", ".join(NATIVE)
+    tried.add_argument(
+        "--agent", default="", choices=NATIVE, metavar="KIND", help=f"take it as this agent tells it: {kinds}"
+    )
     for name, help in (("disable", "Switch rules off."), ("enable", "Switch rules on again.")):
         switched = action(name, help)
         switched.add_argument(
@@ -93,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
             _person(home, "reload")
             if args.names:
                 chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
-            else:
-                chosen = live(home, args.team)
+            elif not (chosen := live(home, args.team)):
+                print("No session is running.")
             return _reload(chosen)
         case switch:
             _person(home, switch)
@@ -162,7 +168,7 @@ def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
     disabled.switch(chosen, off=off)
     for text in chosen.values():
         print(visible(f"{text} is {'off' if off else 'on'}."))
-    _reload(sessions, quiet=True)
+    _reload(sessions)
     return 0
 
 
@@ -177,11 +183,8 @@ def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -
     return rules
 
 
-def _reload(sessions: Sequence[SessionInfo], *, quiet: bool = False) -> int:
-    """Have `sessions` read their rules anew, and print what they answer; 1 if one does not.
-
-    quiet: of those that do, nothing is printed.
-    """
+def _reload(sessions: Sequence[SessionInfo]) -> int:
+    """Have `sessions` read their rules anew, and print what they answer; 1 if one does not."""
     failed = False
     for session in sessions:
         try:
@@ -190,13 +193,10 @@ def _reload(sessions: Sequence[SessionInfo], *, quiet: bool = False) -> int:
             failed = True
             print(f"{session.name} goes on with the rules that it had: {visible(str(error))}")
             continue
-        if quiet:
-            continue
-        print(f"{session.name} has {count(len(answer['rules']), 'rule')}.")
+        on = sum(rule["enabled"] for rule in answer["rules"])
+        print(f"{session.name} has {count(on, 'rule')}.")
         for warning in answer["warnings"]:
             print(f"    {visible(warning)}")
-    if not sessions and not quiet:
-        print("No session is running.")
     return 1 if failed else 0
 
 
@@ -282,10 +282,20 @@ def _event(name: str, agent: str) -> RuleEvent:
     said = data.get("hook_event_name", found)
     if isinstance(data.get("data"), dict) and "event" in data:
         said, data = data["event"], data["data"]
-    if said != found:
+    theirs = _names(agent).get(NATIVE["claude"][found])
+    if theirs is None:
+        raise UsageError(f"{agent} does not tell of {found}. `relay hooks test --help` tells more.")
+    if said not in (found, theirs):
         raise UsageError(f"the event on standard input is {said!a}, not {found}. Name the one that is meant.")
     own = {"hook_event_name": found, "session_id": "test", "cwd": os.fspath(Path.cwd())}
-    return RuleEvent(found, {**own, **data}, agent)
+    native = parse(agent, theirs, json.dumps(data)) if agent else None
+    event = from_native(native) if native else None
+    return RuleEvent(found, {**own, **(event.data if event else data)}, agent)
+
+
+def _names(agent: str) -> dict[NativeName, str]:
+    """What `agent` calls the events that it has; "" stands for Claude Code."""
+    return {name: own for own, name in NATIVE[agent or "claude"].items()}
 
 
 def _key(event: str) -> str:

@@ -155,6 +155,8 @@ def _whole(key: str, value: object) -> Test:
         return _searched(value, full=True)
     if value == "*":
         return lambda text: True
+    if key == _TOOL and "|" in value:
+        raise BadMatcher(f"matcher has {_shown(value)} for {_TOOL}; for one of several write ^(A|B)$.")
     if "*" not in value and "?" not in value:
         return value.__eq__
     # Of fnmatch's syntax `*` and `?` alone; its translation needs time in proportion to the text.

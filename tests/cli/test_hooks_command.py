@@ -7,6 +7,7 @@ import os
 import pty
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from relay.home import Home
 from support import Relay, wait_until
 
 GUARD = {"type": "command", "command": "echo no >&2; exit 2", "matcher": {"tool_name": "run_shell_command"}}
+
+PAYLOADS = Path(__file__).parents[1] / "native" / "payloads"
 
 
 def rules(path: Path, event: str = "PreToolUse", *handlers: dict[str, Any]) -> Path:
@@ -196,11 +199,38 @@ def test_a_rule_gets_what_the_payload_lacks_and_no_more(relay: Relay, tmp_path: 
         text = "\ufeff" + json.dumps(payload)
         group, flat = (
             json.loads(rule["output_preview"])
-            for rule in tried(relay, "PreToolUse", text, "--rules", path, "--agent", "qwen")["rules"]
+            for rule in tried(relay, "PreToolUse", text, "--rules", path)["rules"]
         )
         expected = {"hook_event_name": "PreToolUse", "cwd": str(relay.home), "session_id": "mine"}
         assert group == expected | {"tool_name": "Bash"}
         assert flat == {"event": "PreToolUse", "data": expected | {"tool_name": "run_shell_command"}}
+
+
+@pytest.mark.parametrize(
+    ("agent", "theirs", "event", "field", "value"),
+    [
+        ("gemini", "BeforeTool-run_shell_command", "PreToolUse", "tool_name", "Bash"),
+        ("qwen", "PreToolUse-run_shell_command", "PreToolUse", "tool_name", "Bash"),
+        ("gemini", "PreCompress", "PreCompact", "trigger", "auto"),
+    ],
+)
+def test_an_event_is_taken_as_an_agent_tells_it(
+    relay: Relay, tmp_path: Path, agent: str, theirs: str, event: str, field: str, value: str
+) -> None:
+    """R18, R21: with --agent, which names events and fields in its own way."""
+    program = (
+        f"import json, sys; told = json.load(sys.stdin); print(told['hook_event_name'], told['{field}'])"
+    )
+    handler = {"type": "command", "command": sys.executable, "args": ["-c", program]}
+    path = rules(tmp_path / "h.json", event, {"hooks": [handler]})
+    text = (PAYLOADS / agent / f"{theirs}.json").read_text()
+    (rule,) = tried(relay, event, text, "--rules", path, "--agent", agent)["rules"]
+    assert rule["output_preview"] == f"{event} {value}\n"
+
+
+def test_an_event_that_an_agent_does_not_have_is_said(relay: Relay) -> None:
+    result = relay("hooks", "test", "PostToolUseFailure", "--agent", "gemini", input="{}", check=False)
+    assert (result.returncode, "gemini does not tell of PostToolUseFailure" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("event", ["preToolUse", "pre_tool_use", "pretooluse", "PRE-TOOL-USE"])
@@ -342,7 +372,7 @@ def test_a_rule_that_is_not_there_is_said(relay: Relay, home: Path) -> None:
 
 
 def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, home: Path) -> None:
-    rule = {"id": "0123abcd", "name": "theirs", "event": "Stop"}
+    rule = {"id": "0123abcd", "name": "theirs", "event": "Stop", "enabled": True}
     answers = {
         "rules": {"rules": [rule], "warnings": []},
         "reload_rules": {"rules": [rule], "warnings": ["x is wrong"]},
@@ -351,6 +381,8 @@ def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, hom
         # A rule that only a session knows, since it was started with --rules.
         assert relay("hooks", "disable", "theirs").stdout.splitlines() == [
             "0123abcd (Stop, theirs) is off.",
+            "Alice has 1 rule.",
+            "    x is wrong",
             "Bob goes on with the rules that it had: a session knows no such operation.",
         ]
         assert alice == ["rules", "reload_rules"]
@@ -393,11 +425,15 @@ def test_a_session_uses_what_was_switched_and_what_was_reloaded(
         ("guard", "named", True)
     ]
     assert len(told["warnings"]) == 1
-    assert relay("hooks", "disable", "guard").stdout == f"{told['rules'][0]['id']} (Stop, guard) is off.\n"
+    assert relay("hooks", "disable", "guard").stdout.splitlines() == [
+        f"{told['rules'][0]['id']} (Stop, guard) is off.",
+        "Alice has 0 rules.",
+        f"    {told['warnings'][0]}",
+    ]
     assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False]
     rules(path, "Stop", GUARD | {"name": "guard"}, GUARD | {"command": "two"})
     assert len(listed(relay, "Alice")["rules"]) == 1
-    assert relay("hooks", "reload").stdout == "Alice has 2 rules.\n"
+    assert relay("hooks", "reload").stdout == "Alice has 1 rule.\n"
     assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False, True]
 
 

@@ -132,6 +132,7 @@ def test_an_object_counts_for_events_that_have_nothing_for_a_string(event: str) 
         {"tool_name": "^Bash"},
         {"tool_name": None},
         {"tool_name": []},
+        {"tool_name": "Edit|Write"},
         *({"tool_name": {"a": 1}}, {"": "x"}, {"a..b": "x"}, [], ["Bash"], 3, True, "|", ", ,"),
     ],
     ids=repr,
