@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import footprint, hooks, keys, messages, output, table
+from benchmarks import footprint, hooks, injections, keys, messages, output, table
 from benchmarks.bench import Bench, bench
 from benchmarks.table import Figure
 
@@ -31,6 +31,7 @@ ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
     "idle": footprint.idle_cpu,
     "hook": hooks.hook,
     "injection": messages.injection,
+    "injection-cost": injections.cost,
 }
 
 
@@ -38,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parse(argv)
     if options.list:
         for name, measure in ROWS.items():
-            print(f"{name:<12} {(measure.__doc__ or '').strip()}")
+            print(f"{name:<14} {(measure.__doc__ or '').strip()}")
         return 0
     names = options.only or list(ROWS)
     target = options.write or (None if options.only or options.quick else README)

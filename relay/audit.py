@@ -1,9 +1,10 @@
 """The audit: who injected what into which agent, when, from which rule or message, and what became of it.
 
-    Injector ─→ Entry ─→ AuditLog ─ redacted ─→ audit.jsonl, .1, .2 ...      (`relay audit` reads them)
+    Injector ─→ Entry ─→ AuditLog ─→ audit.jsonl, .1, .2 ...      (`relay audit` reads them)
 
-It is a journal of its own, so that nothing busier pushes it out.  An injection has an entry when it is given
-or refused, and a second one where what was uncertain has been seen to arrive after all.
+It is a journal of its own, so that nothing busier pushes it out; as in every journal (relay.journal) secrets
+are taken out.  An injection has an entry when it is given or refused, and a second one where what was
+uncertain has been seen to arrive after all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from relay import journal
 from relay.journal import Journal, preview
-from relay.redact import redact
+from relay.redact import Redactor
 
 EVENT = "injection"
 
@@ -23,7 +24,7 @@ GENERATIONS = 9
 """Full files (relay.journal.MAX_BYTES each) that are kept beside the one that is written."""
 
 MAX_TEXT = 64 * 1024
-"""Characters of a text that are looked at: what is larger was refused for its size, and is shown in part."""
+"""Characters of a text that is kept whole: what is larger was refused for its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Entry:
     injection_role, delivered_role: as whose words it was to be given, and was.
     route, result, detail, verified: relay.injection.injection.Outcome.
     over_budget: with it the hooks had injected more in this turn than injection_budget.
-    text:     what it said, redacted; None where it is not shown.
+    text:     what it said; None where it is not shown.
     """
 
     id: str
@@ -90,7 +91,7 @@ class Entry:
 
 
 class AuditLog:
-    """Appends entries of one session. `full`: whole texts; else previews of them."""
+    """Appends entries of one session. `full`: whole texts; else previews of them. redactor: as of Journal."""
 
     def __init__(
         self,
@@ -101,27 +102,21 @@ class AuditLog:
         *,
         full: bool = False,
         trouble: Callable[[str], None] = lambda text: None,
+        redactor: Redactor | None = None,
     ) -> None:
-        self._journal = Journal(path, session, name, trouble, generations=GENERATIONS)
+        self._journal = Journal(path, session, name, trouble, generations=GENERATIONS, redactor=redactor)
         self._team = team
         self._full = full
 
     def write(self, entry: Entry) -> None:
-        """Append `entry`, its secrets taken out; never raises."""
-        clean = replace(entry, detail=redact(entry.detail), text=self._shown(entry.text), team=self._team)
-        given = clean.public()
+        """Append `entry`; never raises."""
+        text = entry.text
+        if text is not None and not (self._full and len(text) <= MAX_TEXT):
+            text = preview(text)
+        given = replace(entry, text=text, team=self._team).public()
         for key in ("time", "session", "name"):  # the journal's own
             given.pop(key, None)
         self._journal.write(EVENT, **given)
-
-    def _shown(self, text: str | None) -> str | None:
-        if text is None:
-            return None
-        if len(text) > MAX_TEXT:
-            text = text[:MAX_TEXT]
-            return f"{redact(text)[: journal.PREVIEW]} [...]"  # its end may be the half of a secret
-        clean = redact(text)
-        return clean if self._full else preview(clean)
 
 
 def read(path: Path, wanted: Callable[[Entry], bool] = lambda entry: True) -> Iterator[Entry]:

@@ -59,7 +59,20 @@ def test_the_rows_are_listed_each_with_what_it_measures() -> None:
         "blocked",
         "memory",
         "idle",
+        "injection",
+        "injection-cost",
     } <= set(rows)
+
+
+def test_what_an_injection_costs_relay_is_measured() -> None:
+    """R85: for a short text and one at the limit, against the goal. The figure depends on the machine."""
+    made = run("-m", "benchmarks", "--quick", "--only", "injection-cost")
+    assert made.returncode == 0, made.stderr
+    rows = [
+        line for line in made.stdout.splitlines() if line.startswith("relay's own work for one injection")
+    ]
+    assert len(rows) == 2 and all("≤ 10 ms" in row for row in rows)
+    assert "10 KB" in rows[1]
 
 
 def test_an_unknown_row_is_refused_with_the_known_ones() -> None:
