@@ -57,10 +57,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The model calls a tool."""
+    """The model calls a tool. input: a text for one that takes no JSON, such as codex's apply_patch."""
 
     name: str
-    input: Mapping[str, Any]
+    input: Mapping[str, Any] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +324,9 @@ def _response_item(part: str | Call) -> dict[str, Any]:
     if isinstance(part, str):
         content = [{"type": "output_text", "text": part, "annotations": []}]
         return {"type": "message", "id": _id("msg"), "role": "assistant", "content": content}
+    if isinstance(part.input, str):
+        call = {"id": _id("ctc"), "call_id": _id("call"), "name": part.name, "input": part.input}
+        return {"type": "custom_tool_call", "status": "completed", **call}
     return {
         "type": "function_call",
         "id": _id("fc"),
@@ -359,10 +362,13 @@ def _stream_responses(answer: Answer) -> Iterator[Event]:
             yield event("response.output_text.done", **place, text=part)
             yield event("response.content_part.done", **place, part=item["content"][0])
         else:
-            started = {**item, "status": "in_progress", "arguments": ""}
+            key, name = "arguments", "function_call_arguments"
+            if isinstance(part.input, str):
+                key, name = "input", "custom_tool_call_input"
+            started = {**item, "status": "in_progress", key: ""}
             yield event("response.output_item.added", output_index=index, item=started)
-            yield event("response.function_call_arguments.delta", **place, delta=item["arguments"])
-            yield event("response.function_call_arguments.done", **place, arguments=item["arguments"])
+            yield event(f"response.{name}.delta", **place, delta=item[key])
+            yield event(f"response.{name}.done", **place, **{key: item[key]})
         yield event("response.output_item.done", output_index=index, item=item)
     yield event("response.completed", response=response)
 

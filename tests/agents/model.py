@@ -90,7 +90,7 @@ SIDE_RULES = (
         tools=False,
         side=True,
     ),
-    Rule("(?i)generate a concise, single-line task title", _TITLE, tools=False, side=True),
+    Rule("(?i)generate a concise, single-line task title", _TITLE, side=True),
     Rule("^Managed memory directory", "Nothing to remember.", side=True),
     Rule("", "{}", system="(?i)suggestion generator|predict what the user", side=True),
 )

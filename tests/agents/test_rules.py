@@ -27,6 +27,23 @@ RUFF = shutil.which("ruff", path=str(TOOLS)) or "ruff"
 REASON = "POLICY-7 says so"
 WANTED, GIVEN = Shell("touch wanted"), "touch given"
 
+FILES = (("bad.py", "import os"), ("good.py", "OS = 1"))
+PATCHING = {
+    "slug": "mock-model",
+    "display_name": "Mock",
+    "base_instructions": "You are tested.",
+    "apply_patch_tool_type": "freeform",
+    "shell_type": "shell_command",
+    "truncation_policy": {"mode": "tokens", "limit": 10000},
+    "visibility": "list",
+    "priority": 1,
+    "supported_in_api": True,
+    "support_verbosity": False,
+    "supported_reasoning_levels": [],
+    "experimental_supported_tools": [],
+}
+"""What codex has to know of a model that it gives apply_patch (0.169.0)."""
+
 Hooks = dict[str, list[dict[str, Any]]]
 
 
@@ -139,10 +156,8 @@ def test_what_ruff_finds_is_in_the_request_after_the_tools_result(
 ) -> None:
     """R73, R81: within the turn the model reads what real ruff finds in the file that it has written."""
     install(house, "ruff")
-    bad = write(house, agent, "bad.py", "import os\n")
-    good = write(house, agent, "good.py", "OS = 1\n")
-    steps = Step(calls=(bad,)), Step(calls=(good,)), "I see."
-    alice = begin(house, agent, {}, *steps, more=[recipe(house, "linter-feedback", shape)])
+    calls = (Step(calls=(write(house, agent, name, f"{line}\n"),)) for name, line in FILES)
+    alice = begin(house, agent, {}, *calls, "I see.", more=[recipe(house, "linter-feedback", shape)])
     alice.sees("I see")
     told = [any("bad.py:1:8: F401" in said.text for said in each.turn.said) for each in alice.model.requests]
     assert told == [False, True, True]
@@ -170,8 +185,30 @@ def test_three_tools_that_find_something_are_heard_at_once(house: House, agent: 
 
 
 @pytest.mark.agents("codex")
+@pytest.mark.parametrize("shape", ["hooks.json", "flat.json"])
+def test_what_ruff_finds_in_a_patch_is_in_the_next_request(house: House, agent: Agent, shape: str) -> None:
+    """R21, R73, R81: Codex writes files with apply_patch, which it offers to the models that it knows so."""
+    install(house, "ruff")
+    catalog = house.relay.home / "Alice" / "models.json"
+    catalog.write_text(json.dumps({"models": [PATCHING]}))
+    patches = (f"*** Begin Patch\n*** Add File: {name}\n+{line}\n*** End Patch\n" for name, line in FILES)
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^begin", *(Step(calls=(Call("apply_patch", patch),)) for patch in patches), "I see."),
+        rules=[recipe(house, "linter-feedback", shape)],
+        arguments=(*agent.free, "-c", f"model_catalog_json={json.dumps(str(catalog))}"),
+    )
+    alice.say("begin now")
+    alice.sees("I see")
+    told = [any("bad.py:1:8: F401" in said.text for said in each.turn.said) for each in alice.model.requests]
+    assert told == [False, True, True]
+    assert alice.model.count("F401") == 1
+
+
+@pytest.mark.agents("codex")
 def test_a_rules_exit_code_2_after_a_tool_is_in_the_next_request(house: House, agent: Agent) -> None:
-    """R15, R73: what ruff writes on standard error reaches the model. (It is offered no apply_patch.)"""
+    """R15, R73: what ruff writes on standard error reaches the model."""
     command = f"{shlex.quote(RUFF)} check --isolated --output-format=concise bad.py >&2 || exit 2"
     hooks: Hooks = {"PostToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": command}]}]}
     alice = begin(house, agent, hooks, Step(calls=(Shell("echo 'import os' > bad.py"),)), "I see.")
