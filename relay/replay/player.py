@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from relay.recording import Happening
 from relay.replay.film import Film
 from relay.replay.search import Hit, hits
 from relay.replay.tape import Tape
@@ -88,7 +89,7 @@ class Player:
                 self._waited += left
                 return
             left -= max(0.0, wait)
-            played += self._step()
+            played += len(event.data) if (event := self._step()) else 0
 
     def go(self, time: float) -> None:
         """Go to `time`, at most to the end."""
@@ -110,21 +111,21 @@ class Player:
     def _gap(self, upcoming: float) -> float:
         return min(upcoming - self._from, self.idle)
 
-    def _step(self) -> int:
+    def _step(self) -> Happening | None:
         event = self.film.step()
-        if event is None:
-            return 0
-        self._from, self._waited = max(event.time, self._from), 0.0
-        return len(event.data)
+        if event is not None:
+            self._from, self._waited = max(event.time, self._from), 0.0
+        return event
 
     # What the keys do.
 
     def _pause(self) -> None:
         self.paused = not self.paused
 
-    def _frame(self) -> None:
+    def _next_output(self) -> None:
         self.paused = True
-        self._step()
+        while (event := self._step()) is not None and event.kind != "o":
+            pass
 
     def _faster(self) -> None:
         self.speed = min(self.speed * 2, FASTEST)
@@ -201,7 +202,7 @@ class Player:
 
 _KEYS: dict[str, Callable[[Player], None]] = {
     " ": Player._pause,
-    ".": Player._frame,
+    ".": Player._next_output,
     "+": Player._faster,
     "=": Player._faster,
     "-": Player._slower,

@@ -12,6 +12,7 @@ from support import Relay
 from terminal.emulator import Emulator
 
 Replay = Callable[..., Emulator]
+Shell = Callable[..., Emulator]
 
 
 @pytest.fixture
@@ -23,6 +24,25 @@ def replay(relay: Relay) -> Iterator[Replay]:
         argv = [sys.executable, "-m", "relay", "replay", *map(str, arguments)]
         opened.append(Emulator(argv, relay.environment, cwd=relay.home, **options))
         return opened[-1]
+
+    yield open_
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def shell(relay: Relay) -> Iterator[Shell]:
+    """An interactive bash with job control, in which `relay` is a function."""
+    opened: list[Emulator] = []
+
+    def open_(**options: Any) -> Emulator:
+        environment = {**relay.environment, "PS1": "shell> ", "HISTFILE": ""}
+        argv = ["bash", "--norc", "--noprofile", "-i"]
+        opened.append(e := Emulator(argv, environment, cwd=relay.home, **options))
+        e.type(f'relay() {{ command {sys.executable} -m relay "$@"; }}\r')
+        e.type("echo rea''dy\r")
+        e.see("ready\r\n")
+        return e
 
     yield open_
     for each in opened:

@@ -86,6 +86,15 @@ def test_a_long_pause_is_shortened(play: Make) -> None:
     assert (shown(player), player.position, player.due) == ("ab", 3600.0, 1.0)
 
 
+def test_a_point_passes_over_what_shows_nothing(play: Make) -> None:
+    player = play((0.0, "o", "a"), (1.0, "r", "30x6"), (2.0, "i", "typed"), (3.0, "o", "b"))
+    player.advance(0.0)
+    player.press(".")
+    assert (shown(player), player.position) == ("ab", 3.0)
+    player.press(".")
+    assert player.ended
+
+
 def test_space_pauses_and_a_point_goes_one_step(play: Make) -> None:
     player = play(*said("a", "b", "c"))
     player.advance(0.0)

@@ -9,9 +9,9 @@ import signal
 import pytest
 
 from relay.replay.stage import ENTER, LEAVE, names
-from replay.conftest import Replay
+from replay.conftest import Replay, Shell
 from replay.tapes import said, session
-from support import Relay
+from support import Relay, processes_of
 
 STILL = [(0.0, "o", "first\r\n"), (1000.0, "o", "second\r\n"), (2000.0, "o", "third\r\n")]
 """With --idle 1000 nothing of it comes by itself in a test's time."""
@@ -165,17 +165,30 @@ def test_a_recording_larger_than_the_terminal_is_cut_and_says_so(relay: Relay, r
     assert e.end() == 0
 
 
-def test_stopped_as_a_job_the_terminal_is_given_back_meanwhile(relay: Relay, replay: Replay) -> None:
+def test_stopped_as_a_job_the_terminal_is_given_back_meanwhile(relay: Relay, shell: Shell) -> None:
     session(relay.home, "Alice", *STILL)
-    e = replay("Alice", "--idle", "1000")
-    e.wait_for("first")
-    e.type("\x1a")  # no shell would continue it here, and so the kernel does not stop it
-    e.wait(lambda: e.output.count(ENTER) == 2 and e.raw(), "it goes on")
-    assert LEAVE in e.output
-    e.wait_for("first")
+    e = shell()
+    e.type("relay replay Alice --idle 1000\r")
+    e.wait(lambda: e.screen.alternate and e.shows("first"), "it plays")
+    for stop in (lambda: e.type("\x1a"), lambda: os.kill(_player(relay), signal.SIGTSTP)):
+        stop()
+        e.wait(lambda: not e.screen.alternate and e.shows("Stopped"), "the shell is back")
+        assert e.screen.cursor_visible and not e.shows("first")
+        e.type("clear; fg\r")
+        e.wait(lambda: e.screen.alternate and e.shows("first") and e.raw(), "it plays again")
     e.type("q")
+    e.wait(lambda: not e.screen.alternate, "the shell is back")
+    e.type("stty -a; echo do''ne\r")
+    e.wait_for("done")
+    assert e.shows(" echo ") and e.shows(" icanon ")
+    e.type("exit\r")
     assert e.end() == 0
-    assert e.restored()
+
+
+def _player(relay: Relay) -> int:
+    """The process that plays."""
+    (pid,) = [pid for pid, command in processes_of(relay.home).items() if "relay replay" in command]
+    return pid
 
 
 def test_a_running_session_is_played_up_to_now(relay: Relay, replay: Replay) -> None:
