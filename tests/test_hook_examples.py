@@ -357,6 +357,19 @@ def test_a_rule_written_for_claude_code_and_its_flat_twin_give_the_same_verdict(
     assert not any("hooks" in rule for rules in twin["hooks"].values() for rule in rules)
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_an_event_of_which_nothing_is_told_is_no_error(project: Project, recipe: str) -> None:
+    """R45: fields that a script looks for may be missing."""
+    event, _ = CASES[recipe][0]
+    assert project.fire(recipe, event, {"tool_name": "Bash"})["outcome"] == "allow"
+    assert project.fire(recipe, event, {"tool_name": "Write", "tool_input": {}})["outcome"] == "allow"
+
+
+def test_every_recipe_is_explained() -> None:
+    page = (ROOT / "examples" / "README.md").read_text()
+    assert [recipe for recipe in RECIPES if f"**{recipe}/**" not in page] == []
+
+
 def test_every_script_can_be_run_and_gives_up_in_time() -> None:
     """R45: executable, with a timeout of its own; what a prompt or a tool call waits for in single digits."""
     for recipe in RECIPES:
