@@ -112,16 +112,22 @@ def sweep(folder: Path, *, days: float, total: int, now: float | None = None) ->
     """
     now = time.time() if now is None else now
     found = recordings(folder)
-    running = {(part.team, part.session) for part in found if part.in_use}
     size = sum(part.size for part in found)
-    removed = 0
+    excess: list[Stored] = []
     for part in found:
-        old = now - _changed(part.path) > days * _DAY
-        if (old or size > total) and (part.team, part.session) not in running:
+        if now - _changed(part.path) > days * _DAY or size > total:
             size -= part.size
-            part.remove()
-            removed += 1
-    return removed
+            excess.append(part)
+    doomed = {_session(part) for part in excess}
+    running = {key for part in found if (key := _session(part)) in doomed and part.in_use}
+    gone = [part for part in excess if _session(part) not in running]
+    for part in gone:
+        part.remove()
+    return len(gone)
+
+
+def _session(part: Stored) -> tuple[str, str]:
+    return part.team, part.session
 
 
 def latest(folder: Path, team: str, name: str) -> Iterator[Stored]:

@@ -85,6 +85,12 @@ class Veil:
         self._before = (self._before + page.text[: page.index(end)])[-CONTEXT:]
         return self._let_go(shown, end)
 
+    def skip(self) -> None:
+        """Forget the events that are held back; what comes is still read as going on from there."""
+        raw = "".join(event.data for event in self._events if event.kind == "o")
+        self._before = (self._before + Page.of_terminal(raw).text)[-CONTEXT:]
+        self._events, self.held = [], 0
+
     def _secrets(self, page: Page) -> list[Span]:
         """Where in the page's text secrets are, in order. The redactor learns what they are."""
         offset = len(self._before)

@@ -79,6 +79,9 @@ class Writer:
             self._cast.flush()
         except OSError:
             self.close()
+            for each in (path, events_of(path)):
+                with suppress(OSError):
+                    each.unlink()  # nobody could read it
             raise
 
     @property

@@ -10,10 +10,12 @@ the first text with an anchor.  The text may be hostile: no expression looks fur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from relay.redact.anchors import anchors_in
+from relay.redact.likely import is_likely
 
 SEGMENT, OVERLAP = 4096, 512
 """Characters that expressions see at once, and how many of them the next ones see again.
@@ -26,6 +28,9 @@ MIN_KNOWN = 8
 
 MAX_KNOWN = 128
 """Values that are remembered; the oldest is forgotten."""
+
+
+_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|CREDENTIALS?)(?:_|\Z)", re.IGNORECASE)
 
 
 class Secret(NamedTuple):
@@ -89,6 +94,11 @@ class Redactor:
                     end += 1
                 yield Secret(start, end, kind)
                 start = text.find(value[:enough], end)
+
+
+def known_in(env: Mapping[str, str]) -> list[str]:
+    """The values of an environment that are secret, by the names of their variables."""
+    return [value for name, value in env.items() if _NAME.search(name) and is_likely(value, 8, quoted=True)]
 
 
 _stateless = Redactor()

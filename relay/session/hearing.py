@@ -3,6 +3,7 @@
 OutputPump ─┬→ lines ──────→ Turns, the event `output`
             ├→ directives ─→ Runner, one after another for each kind ─→ results
             ├→ output, typing, quiet ─→ Injector, AgentState
+            ├→ output, sizes ─→ Recorder
             └→ terminals that come and go ─→ Terminals
 """
 
@@ -29,6 +30,7 @@ from relay.journal import Journal, preview
 from relay.readers.line import Line
 from relay.session.mail import Mail
 from relay.session.pump import OutputPump
+from relay.session.recorder import Recorder
 from relay.session.setup import Setup
 from relay.session.state import AgentState
 from relay.session.terminals import Terminals
@@ -61,6 +63,7 @@ class Subject(Protocol):
     mail: Mail
     workers: Workers
     journal: Journal
+    recorder: Recorder
     started: asyncio.Event
 
     def apply(self, result: HookResult, source: str = "") -> None: ...
@@ -127,6 +130,7 @@ class Hearing:
         session = self._session
         session.state.suspended = False
         session.injector.output(data)
+        session.recorder.output(data)
         if self.records.feed(data, time.monotonic()):
             session.state.look()
 
@@ -137,6 +141,12 @@ class Hearing:
         if (b"\r" in data or b"\n" in data) and session.state.name != Readiness.PROMPTING:
             session.turns.submitted(by_person=True)
             session.mail.person_spoke()
+
+    def on_resized(self, columns: int, rows: int) -> None:
+        self._session.recorder.resized(columns, rows)
+
+    def on_gap(self, size: int) -> None:
+        self._session.recorder.gap(size)
 
     def on_screen_changed(self) -> None:
         self._session.terminals.screen_changed()

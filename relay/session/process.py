@@ -47,6 +47,7 @@ from relay.journal import Journal, preview
 from relay.memory.store import MemoryStore
 from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
+from relay.redact import Redactor, known_in
 from relay.rules.book import RuleBook
 from relay.session import lesson, notification
 from relay.session.absent import NoBus, NoMemory
@@ -63,6 +64,7 @@ from relay.session.mail import Mail
 from relay.session.native import Bridge, NativeHooks
 from relay.session.port import SessionPort
 from relay.session.pump import OutputPump
+from relay.session.recorder import Recorded, Recorder, recorder
 from relay.session.requests import Requests
 from relay.session.ruling import Ruling
 from relay.session.setup import Setup
@@ -119,7 +121,10 @@ class Session:
         self._begun = False
         self._look_again: asyncio.TimerHandle | None = None
 
-        self.journal = Journal(started.home.journal, self.id, claim.name, self._journal_failed)
+        self._redactor = Redactor(known_in(started.env))
+        self.journal = Journal(
+            started.home.journal, self.id, claim.name, self._journal_failed, redactor=self._redactor
+        )
         self.setup = setup = Setup.load(started.options, started.home, Path.cwd())
         self.settings = setup.settings
         self._notices = [
@@ -139,6 +144,8 @@ class Session:
         )
         if self.reader.unavailable is not None:
             self._notices.append(f"{self.reader.unavailable} Only what the agent prints as lines is read.")
+        self.recorder = self._recorder(started)
+        self.journal.listener = self.recorder.entry
         grammar = Grammar(setup.registry.knows, prefix=setup.prefix, decoration=setup.decoration)
         self.hearing = Hearing(self)
         self.pump = OutputPump(forwarder, pty, self.reader, grammar, self.hearing)
@@ -232,6 +239,31 @@ class Session:
             tell_agent=self.notify_agent,
             tell_person=self.tell_person,
             tell_held=self._on_held,
+        )
+
+    def _recorder(self, started: Started) -> Recorder:
+        """For `relay replay`: it sees what the terminal shows, and never what the person types."""
+
+        def repaint() -> bytes | None:
+            screen = self.reader.screen
+            if screen is None:
+                return b""
+            return screen.repaint() if screen.ground else None
+
+        return recorder(
+            started.home.recordings,
+            self.settings,
+            Recorded(
+                self.claim.team,
+                self.claim.name,
+                self.id,
+                started.options.command,
+                started.env,
+                started.size,
+            ),
+            redactor=self._redactor,
+            repaint=repaint,
+            tell=lambda text: self.tell_person(text) if self._begun else self._notices.append(text),
         )
 
     def _alert(self) -> Alert:
@@ -424,6 +456,7 @@ class Session:
         if left := self.workers.waiting:
             self.tell_person(f"{count(left, 'directive')} of {self.claim.name}'s last words came to nothing.")
         self.pump.stop()
+        self.recorder.close()
 
     async def _hear_out(self) -> None:
         """Read what is left of the agent's output, and act on it."""
