@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
 
+from native.hooked import Claude
 from relay import audit
 from relay.audit import AuditLog, Entry
 from relay.hooks.result import Level
@@ -248,3 +250,71 @@ def test_an_agent_sees_what_was_given_to_itself_only(relay: Relay, tmp_path: Pat
     own = Agent(relay, tmp_path, LISTENING + "relay audit --json; relay audit --to Bob")
     assert "for Bob" not in own.out and "[]" in own.out
     assert own.code == 1 and "sees only what was given to itself" in own.err + own.out
+
+
+TWO = """
+from relay import HookResult, on
+
+@on("tool_post")
+def ruff(event):
+    return HookResult("inject_context", "line 42 is too long", user_message="1 finding")
+
+@on("tool_post")
+def mypy(event):
+    return "line 7 returns nothing, says mypy " + "x" * int(event.tool_input.get("more", 0))
+"""
+
+
+def test_two_hooks_of_one_event_come_in_one_reply_and_each_is_in_the_audit(relay: Relay) -> None:
+    """R73, R78, R75: in the same turn, under a heading each, with what was asked for and what was given."""
+    claude = Claude(relay).wrap(cwd=project(relay, TWO))
+    claude.fire("SessionStart", source="startup")
+    claude.fire("UserPromptSubmit", prompt="do it")
+    (reply,) = claude.fire("PostToolUse", tool_name="Bash", tool_input={}, tool_response="x")
+    given = str(json.loads(reply["stdout"])["hookSpecificOutput"]["additionalContext"])
+    found = re.search(
+        r"\[relay (\w{4}) hooks\]\n2 hooks say this, each under its name:\n\n"
+        r"\[relay \1\] From ruff[^\n]* on \w+, \d\d:\d\d:\d\d:\nline 42 is too long\n\n"
+        r"\[relay \1\] From mypy[^\n]* on \w+, \d\d:\d\d:\d\d:\nline 7 returns nothing[^\n]*\n\[/relay \1\]",
+        given,
+    )
+    assert found, given
+    assert "1 finding" not in given  # R79
+    assert [e["level"] for e in claude.events("notice") if "1 finding" in e["text"]] == ["info"]
+    wait_until(lambda: [e for e in entries(relay) if e["kind"] == "hook"][1:])
+    hooks = [e for e in entries(relay) if e["kind"] == "hook"]
+    assert [e["hook_name"].split()[0] for e in hooks] == ["ruff", "mypy"]
+    assert {(e["route"], e["injection_role"], e["delivered_role"], e["result"]) for e in hooks} == {
+        ("native", "system", "system", "injected")
+    }
+    assert {e["hook_event"] for e in hooks} <= {"tool_post", "PostToolUse"}
+
+
+def test_a_turn_of_an_agent_with_hooks_has_a_budget_of_its_own(relay: Relay) -> None:
+    """R76, R77: over it the person is told once, and again in the next turn; the agent gets all of it."""
+    settings(relay, "injection_budget = 100\n")
+    claude = Claude(relay).wrap(cwd=project(relay, TWO))
+    claude.fire("SessionStart", source="startup")
+
+    def work(*more: int) -> list[bool]:
+        claude.fire("UserPromptSubmit", prompt="do it")
+        before = len(hooks())
+        for length in more:
+            (reply,) = claude.fire(
+                "PostToolUse", tool_name="Bash", tool_input={"more": length}, tool_response="x"
+            )
+            assert "x" * length in reply["stdout"]
+        wait_until(lambda: len(hooks()) == before + 2 * len(more))
+        claude.fire("Stop", last_assistant_message="Done.")
+        return [entry["over_budget"] for entry in hooks()[before:]]
+
+    def hooks() -> list[dict[str, Any]]:
+        return [entry for entry in entries(relay) if entry["kind"] == "hook"]
+
+    def warnings() -> int:
+        return len([e for e in claude.events("notice") if "hooks have injected" in e["text"]])
+
+    assert work(0) == [False, False] and warnings() == 0
+    assert work(400, 400) == [False, True, True, True] and warnings() == 1
+    assert work(0) == [False, False] and warnings() == 1
+    assert work(400) == [False, True] and warnings() == 2
