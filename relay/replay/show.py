@@ -5,6 +5,7 @@ keys ──→ Player ──→ frame(): picture of the film + panel of the time
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -123,7 +124,8 @@ def status(player: Player, title: str, columns: int, rows: int) -> str:
 
 def _panel(player: Player, rows: int, columns: int) -> list[str]:
     """The last moments until now, the newest at the bottom."""
-    moments = player.timeline.until(player.position, max(0, rows - 1))
+    now = math.inf if player.ended else player.position  # a session's last entries come after its output
+    moments = player.timeline.until(now, max(0, rows - 1))
     lines = [
         clip(visible(f"{clock_time(each.at):>8}  {each.kind:<16} {each.text}"), columns) for each in moments
     ]

@@ -55,10 +55,7 @@ class Part:
 
 
 class Tape:
-    """One recording. Several parts follow one another in time.
-
-    A part whose times go on where those of the part before ended keeps them; one that counts anew from zero
-    is put behind it.
+    """One recording. Several parts follow one another; the times in each count from its own beginning.
 
     skipped: lines passed over so far because they are no events.
     """
@@ -68,7 +65,7 @@ class Tape:
         self.parts: tuple[Part, ...] = ()
         self.skipped = 0
         for path in paths:
-            self.parts += (_part(path, self.parts[-1].end if self.parts else None),)
+            self.parts += (_part(path, self.parts[-1].end if self.parts else 0.0),)
 
     @property
     def columns(self) -> int:
@@ -194,24 +191,11 @@ def _time(time: float, start: float, before: float) -> float:
     return max(value, before) if math.isfinite(value) and value <= LONGEST else before
 
 
-def _part(path: Path, before: float | None) -> Part:
-    """Read the header and both ends of a part that follows on one which ended at `before` seconds, if any."""
+def _part(path: Path, start: float) -> Part:
+    """Read the header and both ends of a part that begins `start` seconds after the first one."""
     with _open(path) as stream:
         header = _header(path, _line(stream) or b"")
-        first = next((event for line in iter(lambda: _line(stream), None) if (event := parse(line))), None)
-        start = 0.0
-        if first is not None and before is None and _goes_on(header):
-            start = -first.time  # the parts before it were thrown away
-        elif first is not None and before is not None and first.time < before:
-            start = before
-        end = _last(stream, start, before or 0.0)
-        return Part(path, header["width"], header["height"], header, start, end)
-
-
-def _goes_on(header: dict[str, Any]) -> bool:
-    """Whether a part is, by its header, not the first one of its session."""
-    about = header.get("relay")
-    return isinstance(about, dict) and about.get("part", 1) != 1
+        return Part(path, header["width"], header["height"], header, start, _last(stream, start))
 
 
 def _header(path: Path, line: bytes) -> dict[str, Any]:
@@ -241,15 +225,15 @@ def _fits(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 < number < _MAX_SIZE
 
 
-def _last(stream: IO[bytes], start: float, before: float) -> float:
-    """The time of the last event in a part; `before` if it has none."""
+def _last(stream: IO[bytes], start: float) -> float:
+    """The time of the last event in a part, `start` if it has none."""
     length = stream.seek(0, os.SEEK_END)
     tail = _TAIL
     while True:
         stream.seek(max(0, length - tail))
         times = [event.time for line in stream.read(tail).split(b"\n") if (event := parse(line, start))]
         if times or tail >= min(length, MAX_LINE):
-            return max([before, *times])
+            return max([start, *times])
         tail *= 8
 
 

@@ -34,19 +34,17 @@ _FIELDS = {
     "session_end": ("code",),
     "state": ("state", "prompt", "reason"),
     "hook": ("hook", "tool"),
-    "hook_fired": ("hook_name", "outcome", "matched_rule_count", "output_preview"),
-    "injection": ("source", "hook", "text", "state"),
+    "hook_fired": ("hook_name", "outcome", "matched_rule_count"),
+    "injection": ("source", "hook_event", "result", "detail"),
     "message_sent": ("to", "body"),
     "message_received": ("sender", "body"),
     "message_outcome": ("to", "state", "body"),
     "denied": ("tool", "reason"),
     "allowed": ("tool", "input", "rule"),
-    "notice": ("text",),
+    "notice": ("text", "source"),
     "escalated": ("kind", "lines"),
 }
-"""By event: the fields that come first, without their names. Those of `hook_fired` come whole, named."""
-
-_WHOLE = frozenset({"hook_fired"})
+"""By event: the fields that tell most, which stand without their names. Those of a hook's rules follow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +135,24 @@ def _text(entry: dict[str, Any]) -> str:
         return one_line(f"@{entry.get('namespace')}:{entry.get('target')} {entry.get('body', '')}", WIDTH)
     first = _FIELDS.get(event, ())
     words = [_shown(entry[name]) for name in first if not _is_empty(entry.get(name))]
-    if not first or event in _WHOLE:
-        rest = (name for name in entry if name not in _BASIC and name not in first)
+    if event == "hook_fired":
+        words += _rules(entry.get("rules"))
+    elif not first:
+        rest = (name for name in entry if name not in _BASIC)
         words += [f"{name}={_shown(entry[name])}" for name in rest if not _is_empty(entry[name])]
     return one_line(" · ".join(words), WIDTH)
+
+
+def _rules(rules: object) -> list[str]:
+    """What each rule that ran did: its name, its exit code unless that is 0, and what it printed."""
+    found = []
+    for rule in rules if isinstance(rules, list) else []:
+        if isinstance(rule, dict):
+            code = rule.get("exit_code")
+            parts = [f"exit {code}" if code else None, rule.get("problem"), rule.get("output_preview")]
+            said = ", ".join(_shown(part).strip() for part in parts if not _is_empty(part))
+            found.append(f"{_shown(rule.get('name'))}: {said}" if said else _shown(rule.get("name")))
+    return found
 
 
 def _is_empty(value: object) -> bool:

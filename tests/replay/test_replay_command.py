@@ -22,7 +22,7 @@ FIRED = {
     "hook_name": "PreToolUse",
     "outcome": "block",
     "matched_rule_count": 1,
-    "output_preview": "no rm -rf \x1b[31mhere",
+    "rules": [{"name": "guard", "exit_code": 2, "output_preview": "no rm -rf \x1b[31mhere"}],
     "at": 1.25,
 }
 SENT = {"event": "message_sent", "name": "Alice", "to": "Bob", "body": "done\nnow", "at": 0.5}
@@ -134,7 +134,7 @@ def test_events_are_a_table_with_times(relay: Relay) -> None:
     table = relay("replay", "Alice", "--events").stdout.splitlines()
     assert [line.split(None, 2) for line in table] == [
         ["0.500", "message_sent", "Bob · done now"],
-        ["1.250", "hook_fired", "PreToolUse · block · 1 · no rm -rf ␛[31mhere"],
+        ["1.250", "hook_fired", "PreToolUse · block · 1 · guard: exit 2, no rm -rf ␛[31mhere"],
     ]
     first, second = lines_of(relay("replay", "Alice", "--events", "--json").stdout)
     assert (first["at"], first["kind"]) == (0.5, "message_sent")
@@ -160,7 +160,7 @@ def test_events_of_a_recording_that_has_none_or_damaged_ones(relay: Relay) -> No
 
 def test_events_of_several_parts_keep_their_times(relay: Relay) -> None:
     session(relay.home, "Alice", *said("a", "b"), entries=[SENT])
-    session(relay.home, "Alice", (2.0, "o", "c"), (3.0, "o", "d"), part=2, entries=[{**FIRED, "at": 2.5}])
+    session(relay.home, "Alice", (0.0, "o", "c"), (3.0, "o", "d"), part=2, entries=[{**FIRED, "at": 1.5}])
     found = lines_of(relay("replay", "Alice", "--events", "--json").stdout)
     assert [each["at"] for each in found] == [0.5, 2.5]
 
@@ -206,7 +206,7 @@ def test_the_screen_at_a_time(relay: Relay) -> None:
 def test_export_joins_the_parts_and_marks_the_events(relay: Relay) -> None:
     more = {"env": {"TERM": "xterm", "SHELL": "/bin/sh", "SECRET": "x"}, "timestamp": BEGAN, "title": "Alice"}
     session(relay.home, "Alice", *said("a", "b"), (1.0, "i", "typed"), entries=[SENT, FIRED], **more)
-    session(relay.home, "Alice", (2.0, "o", "\udcff"), b'[3.0, "o", "cut', part=2, columns=50)
+    session(relay.home, "Alice", (1.0, "o", "\udcff"), b'[3.0, "o", "cut', part=2, columns=50)
     out = relay.home / "out.cast"
     assert relay("replay", "Alice", "--export", out).stdout == ""
     made = recording.read(out)
@@ -216,7 +216,7 @@ def test_export_joins_the_parts_and_marks_the_events(relay: Relay) -> None:
         (0.5, "m", "message_sent: Bob · done now"),
         (1.0, "o", "b\r\n"),
         (1.0, "r", "50x8"),
-        (1.25, "m", "hook_fired: PreToolUse · block · 1 · no rm -rf ␛[31mhere"),
+        (1.25, "m", "hook_fired: PreToolUse · block · 1 · guard: exit 2, no rm -rf ␛[31mhere"),
         (2.0, "o", "\udcff"),
     ]
     header = json.loads(out.read_text().splitlines()[0])

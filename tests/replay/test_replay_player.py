@@ -19,7 +19,7 @@ Make = Callable[..., Player]
 
 ENTRIES = (
     {"event": "directive", "namespace": "relay", "target": "Bob", "body": "hi", "at": 2.0, "name": "Alice"},
-    {"event": "injection", "source": "Bob", "text": "hello \x1b]0;x\x07", "at": 6.5, "name": "Alice"},
+    {"event": "injection", "source": "hello \x1b]0;x\x07", "result": "injected", "at": 6.5, "name": "Alice"},
 )
 
 
@@ -179,8 +179,12 @@ def test_at_a_high_speed_keys_are_heard_in_between(play: Make) -> None:
 
 def test_the_time_line_is_shown_beside_the_screen_at_its_times(play: Make) -> None:
     """R42: what hooks did is in the archive, and is shown."""
+    rules = [
+        {"name": "lint", "exit_code": 2, "output_preview": "3 errors\n"},
+        {"name": "log", "exit_code": 0},
+    ]
     fired = {"event": "hook_fired", "hook_name": "Stop", "outcome": "block", "matched_rule_count": 2}
-    fired |= {"output_preview": "lint: 3 errors", "at": 1.0, "name": "Alice", "duration_ms": 12}
+    fired |= {"rules": rules, "at": 1.0, "name": "Alice"}
     player = play(*said(*"abcdefgh"), entries=(fired, *ENTRIES))
     lines, _ = frame(player, "Alice", 60, 20, events=True)
     assert not any("directive" in line for line in lines)
@@ -189,8 +193,16 @@ def test_the_time_line_is_shown_beside_the_screen_at_its_times(play: Make) -> No
     assert len(lines) == 20
     text = "\n".join(lines)
     assert "0:02  directive        @relay:Bob hi" in text
-    assert "0:01  hook_fired       Stop · block · 2 · lint: 3 errors · duration_ms=12" in text
+    assert "0:01  hook_fired       Stop · block · 2 · lint: exit 2, 3 errors · log" in text
     assert "hello ␛]0;x␇" in text and "\x1b]" not in text
+
+
+def test_at_the_end_the_panel_has_what_came_after_the_last_output(play: Make) -> None:
+    entries = ({"event": "session_end", "code": 0, "at": 9.0},)
+    player = play(*said("a", "b"), entries=entries)
+    assert not any("session_end" in line for line in frame(player, "Alice", 60, 20, events=True)[0])
+    player.press("]")
+    assert any("session_end" in line for line in frame(player, "Alice", 60, 20, events=True)[0])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 2), (3, 1), (2, 3), (200, 100)])
