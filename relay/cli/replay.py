@@ -103,7 +103,7 @@ def _show(tape: Tape, title: str, args: argparse.Namespace) -> int:
     if args.events:
         return _events(tape, as_json=args.json)
     if args.json:
-        raise UsageError("--json prints a list, or with --events, --search or --screen what they find.")
+        raise UsageError("--json goes with the list (no NAME), or with --events, --search or --screen.")
     for line in transcript.lines(tape):
         print(visible(line))
     return 0

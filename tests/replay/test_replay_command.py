@@ -248,6 +248,12 @@ def test_export_replaces_a_file_only_by_force_and_never_the_recording(relay: Rel
     assert "No such file" in nowhere.stderr
 
 
+def test_json_of_nothing_in_particular_is_refused(relay: Relay) -> None:
+    session(relay.home, "Alice", *said("a"))
+    refused = relay("replay", "Alice", "--json", check=False)
+    assert refused.returncode == 2 and "--json goes with" in refused.stderr
+
+
 def test_damaged_lines_are_counted_aloud(relay: Relay) -> None:
     session(relay.home, "Alice", *said("a"), b"junk", b"more junk", (2.0, "o", "b"))
     run = relay("replay", "Alice")
