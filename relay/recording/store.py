@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 CAST, EVENTS = ".cast", ".events.jsonl"
@@ -112,22 +113,23 @@ def sweep(folder: Path, *, days: float, total: int, now: float | None = None) ->
     """
     now = time.time() if now is None else now
     found = recordings(folder)
-    size = sum(part.size for part in found)
-    excess: list[Stored] = []
+    sessions: dict[tuple[str, str], list[Stored]] = {}
     for part in found:
-        if now - _changed(part.path) > days * _DAY or size > total:
+        sessions.setdefault((part.team, part.session), []).append(part)
+
+    @cache
+    def runs(session: tuple[str, str]) -> bool:
+        return any(part.in_use for part in sessions[session])
+
+    size = sum(part.size for part in found)
+    removed = 0
+    for part in found:
+        old = now - _changed(part.path) > days * _DAY
+        if (old or size > total) and not runs((part.team, part.session)):
             size -= part.size
-            excess.append(part)
-    doomed = {_session(part) for part in excess}
-    running = {key for part in found if (key := _session(part)) in doomed and part.in_use}
-    gone = [part for part in excess if _session(part) not in running]
-    for part in gone:
-        part.remove()
-    return len(gone)
-
-
-def _session(part: Stored) -> tuple[str, str]:
-    return part.team, part.session
+            part.remove()
+            removed += 1
+    return removed
 
 
 def latest(folder: Path, team: str, name: str) -> Iterator[Stored]:

@@ -1,0 +1,259 @@
+"""Sessions are recorded: what the terminal shows, without secrets, whatever the disk and the agent do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from puppet import Puppet, ps, settings
+
+from relay import recording
+from relay.journal import Journal
+from relay.recording import store
+from relay.redact import Redactor
+from relay.session.recorder import BURST, RATE, DiskRecorder, Recorded
+from relay.settings import Settings
+from support import Relay, wait_until
+
+# Put together from parts: this file holds no secret.
+TOKEN = "gh" + "p_" + "a7Qz" * 9
+PASSWORD = "hun" + "ter2-deep"
+FROM_ENV = "Qz9" + "mellon-friend7"
+
+
+def parts(relay: Relay, name: str) -> list[store.Stored]:
+    return list(store.latest(relay.home / "state" / "recordings", "default", name))
+
+
+def shown(relay: Relay, name: str) -> str:
+    """All that the recording of `name` shows so far."""
+    return "".join(e.data for p in parts(relay, name) for e in recording.read(p.path).events if e.kind == "o")
+
+
+def files_with(folder: Path, secret: str) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+
+
+def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
+    """R44: what a fake agent prints is in no file; the journal's entries are beside the recording."""
+    ann = Puppet(relay, "Ann").wrap(env={"DEPLOY_TOKEN": FROM_ENV, "TERM": "xterm-256color"})
+    ann.say(f"first {TOKEN[:20]}", end="")
+    ann.say(f"{TOKEN[20:]} \x1b[1mbold\x1b[0m DB_PASSWORD={PASSWORD} and {FROM_ENV}, done")
+    ann.say(f"@relay:Nobody use {TOKEN} and {FROM_ENV}")
+    wait_until(lambda: ann.events("directive"))
+    ann.exit()
+    wait_until(ann.ended)
+    wait_until(lambda: not ps(relay))
+    stars = "*" * len(TOKEN)
+    assert f"first {stars} \x1b[1mbold\x1b[0m DB_PASSWORD={'*' * len(PASSWORD)}" in shown(relay, "Ann")
+    [part] = parts(relay, "Ann")
+    read = recording.read(part.path)
+    assert read.title.startswith("Ann: ") and read.note == ""
+    entries = [json.loads(line) for line in part.events.read_text().splitlines()]
+    assert [e["event"] for e in entries][:: len(entries) - 1] == ["session_start", "session_end"]
+    assert all(0 <= entry["at"] < 60 for entry in entries)
+    journal = [{k: v for k, v in e.items() if k != "at"} for e in entries]
+    assert journal == ann.events()
+    state = relay.home / "state"
+    for secret in (TOKEN, PASSWORD, FROM_ENV):
+        left = [p for p in files_with(state, secret) if "ledger" not in p.name and "broker" not in p.parts]
+        assert not left  # messages are delivered as they are: the ledger and the broker hold them
+    assert part.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_the_person_types_is_not_recorded(relay: Relay) -> None:
+    """R44: but what the terminal echoes is, as everything that it shows."""
+    ann = Puppet(relay, "Ann").wrap()
+    relay("send", "Ann", "a message")
+    ann.hears("a message")
+    ann.exit()
+    wait_until(lambda: not ps(relay))
+    [part] = parts(relay, "Ann")
+    assert {event.kind for event in recording.read(part.path).events} <= {"o", "r"}
+
+
+def test_nothing_is_recorded_where_the_settings_say_so(relay: Relay) -> None:
+    settings(relay, 'record = "never"\n')
+    ann = Puppet(relay, "Ann").wrap("--ready", "hello\n")
+    ann.exit()
+    wait_until(lambda: not ps(relay))
+    assert not (relay.home / "state" / "recordings").exists()
+
+
+def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) -> None:
+    ann = Puppet(relay, "Ann").wrap()
+    ann.say("A line of the log.\n" * 40)
+    wait_until(lambda: parts(relay, "Ann") and "A line" in shown(relay, "Ann"))
+    assert parts(relay, "Ann")[0].in_use
+    os.kill(ps(relay)[0]["pid"], signal.SIGKILL)
+    wait_until(lambda: not parts(relay, "Ann")[0].in_use)
+    assert "A line of the log." in shown(relay, "Ann")
+
+
+class Session:
+    """A recorder with a clock and a screen of the test's own; used on a running loop."""
+
+    def __init__(self, folder: Path, **changed: object) -> None:
+        self.now = 100.0
+        self.screen: bytes | None = b"\x1b[Hthe screen"
+        self.told: list[str] = []
+        self.folder = folder / "recordings"
+        self.journal = Journal(folder / "events.jsonl", "0123456789", "Ann")
+        self.recorder = DiskRecorder(
+            self.folder,
+            Settings(**changed),  # type: ignore[arg-type]
+            Recorded("default", "Ann", "0123456789", ["claude"], {"TERM": "xterm"}, (80, 24)),
+            redactor=Redactor(),
+            repaint=lambda: self.screen,
+            tell=self.told.append,
+            clock=lambda: self.now,
+        )
+        self.journal.listener = self.recorder.entry
+
+    def say(self, text: str, seconds: float = 0.0) -> None:
+        self.now += seconds
+        self.recorder.output(text.encode("utf-8", "surrogateescape"))
+
+    def parts(self) -> list[store.Stored]:
+        return list(store.latest(self.folder, "default", "Ann"))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Let the loop and the clock go on until `condition()` is true."""
+        async with asyncio.timeout(20):
+            while not condition():
+                self.now += 0.1
+                await asyncio.sleep(0.01)
+
+    def events(self) -> list[tuple[str, str]]:
+        return [(e.kind, e.data) for part in self.parts() for e in recording.read(part.path).events]
+
+
+def run(work: Callable[[Session], Awaitable[None]], folder: Path, **changed: object) -> Session:
+    """Let `work` tell a recorder things, on a loop; the recorder is closed then."""
+
+    async def on_a_loop() -> Session:
+        session = Session(folder, **changed)
+        await work(session)
+        session.recorder.close()
+        return session
+
+    return asyncio.run(on_a_loop())
+
+
+def test_sizes_and_broken_characters(tmp_path: Path) -> None:
+    async def work(session: Session) -> None:
+        session.say("日本\r\n", 1)
+        for byte in "語".encode():
+            session.recorder.output(bytes([byte]))
+        session.recorder.output(b"\xff\xfe")
+        session.recorder.resized(100, 30)
+        session.recorder.resized(100, 30)
+        session.say("wide", 1)
+
+    session = run(work, tmp_path)
+    [part] = session.parts()
+    events = recording.read(part.path).events
+    output = b"".join(event.bytes for event in events if event.kind == "o")
+    assert output == "日本\r\n語".encode() + b"\xff\xfewide"
+    assert [(e.time, e.size) for e in events if e.kind == "r"] == [(1, (100, 30))]
+    assert events[-1].data == "wide"
+
+
+def test_a_flood_is_left_out_and_the_screen_is_right_again(tmp_path: Path) -> None:
+    async def work(session: Session) -> None:
+        session.say("before\r\n")
+        for _ in range(100):
+            session.say("y\r\n" * 20_000, 0.01)
+        session.screen = None  # in the middle of a sequence: not now
+        session.say("\x1b[3", 60)
+        session.screen = f"\x1b[Hafter the flood {TOKEN}".encode()
+        session.say("1m", 1)
+        session.say(" more", 1)
+
+    session = run(work, tmp_path)
+    events = session.events()
+    [(at, marker)] = [(n, data) for n, (kind, data) in enumerate(events) if kind == "m"]
+    assert marker.endswith("MB left out") and 4 < float(marker.split()[0]) < 6
+    assert sum(len(data) for _, data in events[:at]) <= BURST + RATE
+    after = "".join(data for _, data in events[at + 1 :])
+    assert after == f"\x18\x1b[!p\x1b[?1049l\x1b[Hafter the flood {'*' * len(TOKEN)} more"
+
+
+def test_a_gap_is_left_out_too(tmp_path: Path) -> None:
+    async def work(session: Session) -> None:
+        session.say("before")
+        session.recorder.gap(123_456)
+
+    kinds = [(kind, data) for kind, data in run(work, tmp_path).events()]
+    assert ("m", "123 kB left out") in kinds and "the screen" in kinds[-1][1]
+
+
+def test_a_large_recording_goes_on_in_another_file(tmp_path: Path) -> None:
+    """The last two stay; each begins with the screen, and plays alone."""
+
+    async def work(session: Session) -> None:
+        for part in (2, 3, 4):
+            for number in range(12):
+                session.journal.write("step", number=number)
+                session.say(f"{number:04}" * 25_000, 1)
+            await session.until(lambda part=part: [p for p in session.parts() if p.part == part])  # type: ignore[misc]
+
+    session = run(work, tmp_path, record_megabytes=1)
+    assert [part.part for part in session.parts()] == [3, 4]
+    for part in session.parts():
+        read = recording.read(part.path)
+        assert 0 < part.path.stat().st_size < 1_400_000
+        assert read.events[0].data.endswith("the screen") and read.events[0].time < 11
+    entries = [json.loads(line) for line in session.parts()[0].events.read_text().splitlines()]
+    assert [entry["number"] for entry in entries] == list(range(12))
+    assert all(0 <= entry["at"] < 30 for entry in entries)
+    assert len(list(session.folder.rglob("*"))) == 1 + 4
+
+
+def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the recording goes on with the screen when there is room again."""
+    real = os.write
+
+    async def work(session: Session) -> None:
+        session.say("x" * 600)
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", lambda fd, data: real(fd, data[:3]))
+            await session.until(lambda: session.told)
+            session.say("lost")
+            for _ in range(3):
+                session.say("lost", 31)
+        session.say("in the screen already", 31)
+        session.say("and on")
+
+    session = run(work, tmp_path)
+    assert len(session.told) == 1
+    assert "No space left" in session.told[0] and "record" in session.told[0]
+    assert [part.part for part in session.parts()] == [1, 2]
+    assert session.events()[-2:] == [("o", "\x18\x1b[!p\x1b[?1049l\x1b[Hthe screen"), ("o", "and on")]
+
+
+def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "recordings").write_text("in the way")
+
+    async def work(session: Session) -> None:
+        session.say("hello")
+
+    session = run(work, tmp_path)
+    assert len(session.told) == 1 and "the session is not recorded" in session.told[0]
+
+
+def test_old_recordings_go_when_a_session_starts(tmp_path: Path) -> None:
+    old = store.path_of(tmp_path / "recordings", "default", "Old", "abc", 1_000_000_000.0)
+    old.parent.mkdir(parents=True)
+    old.write_text("{}\n")
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+
+    async def work(session: Session) -> None:
+        await session.until(lambda: not old.exists())
+
+    run(work, tmp_path)
