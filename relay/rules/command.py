@@ -19,9 +19,12 @@ import errno
 import fcntl
 import os
 import secrets
+import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,9 +114,29 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """Takes a millisecond, in which nothing else of Python's runs: the new process borrows our memory."""
     stdin, stdout, stderr = streams
-    return subprocess.Popen(
-        argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
-    )
+    with _heeding_signals():
+        return subprocess.Popen(
+            argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
+        )
+
+
+@contextmanager
+def _heeding_signals() -> Iterator[None]:
+    """A process that is started here ignores no signals because relay does: what is ignored stays so in what
+    is executed, what is handled does not. Tests of the person's that a rule runs may need them."""
+    main = threading.current_thread() is threading.main_thread()
+    ignored = [each for each in _IGNORED if main and signal.getsignal(each) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+
+_IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
+"""What a session ignores (relay.session.launch)."""
 
 
 def _not_started(program: str, cwd: Path, error: Exception) -> Output:

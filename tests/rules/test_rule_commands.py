@@ -110,6 +110,24 @@ def test_it_has_only_its_three_streams() -> None:
     assert json.loads(out.stdout)[:4] in ([0, 1, 2, 3], [0, 1, 2])
 
 
+def test_it_heeds_the_signals_that_relay_ignores() -> None:
+    """R15: tests that a rule runs may need them."""
+    program = (
+        "import asyncio, os, signal\n"
+        "from pathlib import Path\n"
+        "from relay.rules import command\n"
+        "numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)\n"
+        "for number in numbers: signal.signal(number, signal.SIG_IGN)\n"
+        "run = command.run('grep SigIgn /proc/self/status', b'', cwd=Path('/'), env=os.environ, timeout=9)\n"
+        "print(asyncio.run(run).stdout.decode())\n"
+        "assert all(signal.getsignal(number) is signal.SIG_IGN for number in numbers)"
+    )
+    if sys.platform != "linux":
+        pytest.skip("reads the dispositions of signals in /proc")
+    out = run([sys.executable, "-c", program], cwd=Path.cwd())
+    assert (out.exit_code, out.stdout.split()) == (0, [b"SigIgn:", b"0" * 16]), out.stderr.decode()
+
+
 # What it prints.
 
 
