@@ -253,7 +253,7 @@ def _label(injection: Injection) -> str:
 def _provenance(injection: Injection) -> str:
     """Which hook, at which event, when: `ruff on PostToolUse, 14:03:07`; what is not known is left out."""
     said = _word(injection.source) or "hook"
-    if injection.event:
+    if injection.event and "(on " not in said:  # a handler's name says its event by itself
         said += f" on {_word(injection.event)}"
     return f"{said}, {time.strftime('%H:%M:%S', time.localtime(injection.time))}" if injection.time else said
 
