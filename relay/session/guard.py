@@ -20,9 +20,7 @@ from relay.session.caller import Caller, ancestors, caller
 if TYPE_CHECKING:
     from relay.session.control import Request
 
-ALLOWED = frozenset(
-    {"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"}
-)
+ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
 """Operations that a descendant of an agent may ask for."""
 
 OWN = frozenset({"hook"})
