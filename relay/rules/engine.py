@@ -140,9 +140,13 @@ class Engine:
         if left <= 0:
             why = f"It had no turn: the rules before it took the {self._deadline:g} s that an event has."
             return Ran(rule, problem=why)
+        try:
+            told = payloads.of(rule.shape)
+        except RecursionError:
+            return Ran(rule, problem="What it is to read is nested too deeply to be written as JSON.")
         output = await command.run(
             rule.command if rule.args is None else (rule.command, *rule.args),
-            payloads.of(rule.shape),
+            told,
             cwd=self._where(payloads.event),
             env=self._env,
             timeout=min(rule.timeout, left),

@@ -161,6 +161,15 @@ def test_a_bad_rule_takes_no_other_down(tmp_path: Path) -> None:
     assert decide(fired.results).reason == "no"
 
 
+def test_an_event_that_no_json_can_hold_is_a_problem(tmp_path: Path) -> None:
+    """R15: a tool's input is what an agent makes it."""
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    ran = fire(tmp_path, [rule("PreToolUse")], event("PreToolUse", tool_input={"a": deep})).ran[0]
+    assert (ran.exit_code, "nested" in ran.problem) == (None, True)
+
+
 # Rules that change a tool's input.
 
 
