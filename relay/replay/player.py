@@ -12,7 +12,7 @@ from relay.recording import Happening
 from relay.replay.film import Film
 from relay.replay.search import Hit, hits
 from relay.replay.tape import Tape
-from relay.replay.timeline import Timeline
+from relay.replay.timeline import Moment, Timeline
 from relay.text import count, one_line
 
 JUMP = 5.0
@@ -145,12 +145,12 @@ class Player:
     def _next_moment(self) -> None:
         self._to(self.timeline.after(self.position + _MOMENT), "later")
 
-    def _to(self, moment: object, which: str) -> None:
-        at = getattr(moment, "at", None)
-        if at is None:
+    def _to(self, moment: Moment | None, which: str) -> None:
+        if moment is None:
             self.message = f"no {which} event"
         else:
-            self.go(at)
+            self.go(moment.at)
+            self.message = moment.label
 
     def _begin_search(self) -> None:
         self.typing = ""

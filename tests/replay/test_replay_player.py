@@ -128,6 +128,9 @@ def test_brackets_go_to_events(play: Make) -> None:
         player.press(key)
         assert player.position == position
     assert player.message == "no earlier event"
+    player.go(0.0)
+    player.press("]")
+    assert player.message == "directive: @relay:Bob hi"
 
 
 def test_search_goes_to_each_appearance(play: Make) -> None:
