@@ -19,15 +19,14 @@ from relay.directives.directive import Directive
 from relay.directives.grammar import unescape
 from relay.hooks import events
 from relay.hooks.context import MAX_OUTPUT, Context
-from relay.hooks.result import HookResult
 from relay.hooks.runner import Runner
 from relay.injection import waiting
-from relay.injection.injection import Injection
 from relay.injection.queue import Injector
 from relay.injection.readiness import SCREEN_QUIET, Readiness
 from relay.injection.waiting import Wait
 from relay.journal import Journal, preview
 from relay.readers.line import Line
+from relay.session.giving import Giving
 from relay.session.mail import Mail
 from relay.session.pump import OutputPump
 from relay.session.recorder import Recorder
@@ -63,12 +62,11 @@ class Subject(Protocol):
     mail: Mail
     workers: Workers
     journal: Journal
+    giving: Giving
     recorder: Recorder
     started: asyncio.Event
 
-    def apply(self, result: HookResult, source: str = "") -> None: ...
     async def fired(self, event: events.Event) -> None: ...
-    def notify_agent(self, text: str, *, wakes: bool = True) -> Injection: ...
     def tell_person(self, text: str) -> None: ...
 
 
@@ -121,10 +119,10 @@ class Hearing:
         )
         outcome = await session.runner.dispatch(directive, session.context)
         for result in outcome.results:
-            session.apply(result, source=f"@{directive.namespace}:{directive.target}")
+            session.giving.apply(result, source=f"@{directive.namespace}:{directive.target}")
         for error in outcome.errors:
             session.journal.write("directive_failed", namespace=directive.namespace, error=error)
-            session.notify_agent(error)
+            session.giving.notice(error)
 
     def on_output(self, data: bytes) -> None:
         session = self._session

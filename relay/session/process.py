@@ -14,14 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,21 +28,19 @@ from pathlib import Path
 from relay import names
 from relay.audit import AuditLog
 from relay.bus.courier import Courier
-from relay.bus.message import Message, Priority
+from relay.bus.message import Message
 from relay.detection.evidence import Evidence
 from relay.directives.grammar import Grammar
 from relay.errors import MessageRefused, RelayError
 from relay.home import Home
 from relay.hooks import config_file, events
 from relay.hooks.context import MAX_MESSAGES, Context, MemoryService
-from relay.hooks.problem import Problem
-from relay.hooks.result import HookResult, Level
+from relay.hooks.result import Level
 from relay.hooks.runner import Runner
-from relay.hooks.services import Member
-from relay.injection.injection import Injection, Kind, Outcome
+from relay.injection.injection import Injection, Outcome
 from relay.injection.queue import Injector
 from relay.injection.readiness import Verdict
-from relay.journal import Journal, preview
+from relay.journal import Journal
 from relay.memory.store import MemoryStore
 from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
@@ -58,6 +55,7 @@ from relay.session.budget import Budget
 from relay.session.bus import Bus
 from relay.session.control import ControlServer
 from relay.session.escalation import Escalation
+from relay.session.giving import Giving
 from relay.session.hearing import Hearing
 from relay.session.limits import limits_of
 from relay.session.mail import Mail
@@ -67,6 +65,7 @@ from relay.session.pump import OutputPump
 from relay.session.recorder import Recorded, Recorder, recorder
 from relay.session.requests import Requests
 from relay.session.ruling import Ruling
+from relay.session.services import SessionServices
 from relay.session.setup import Setup
 from relay.session.started import Started
 from relay.session.state import AgentState, Change
@@ -132,8 +131,12 @@ class Session:
             *([started.bridge_note] if started.bridge_note else []),
         ]  # told as soon as there is a terminal to tell them on
         self.workers = Workers(self._tasks, self.tell_person)
+        self.services = SessionServices(self)
         self.runner = Runner(
-            setup.registry, report=self.report, note=self._printed, timeout=setup.settings.handler_seconds
+            setup.registry,
+            report=self.services.report,
+            note=self.services.printed,
+            timeout=setup.settings.handler_seconds,
         )
         self.reader = AutoReader(
             *started.size,
@@ -173,6 +176,7 @@ class Session:
             prefix=setup.prefix,
             idle=setup.settings.idle_seconds,
         )
+        self.giving = Giving(self.injector, self.tell_person)
         if started.piped:
             self.injector.hold("its input is not a terminal of its own, so nothing is typed into it")
         self.state = AgentState(
@@ -225,7 +229,7 @@ class Session:
             working_dir=setup.directory,
             env=dict(started.env),
             task=started.options.task or None,
-            services=self,
+            services=self.services,
             memory=MemoryService(self._memory, setup.memory),
             output=self.hearing.lines,
             messages=self._messages,
@@ -236,7 +240,7 @@ class Session:
             self._messages,
             self.journal,
             fire=self.fire,
-            tell_agent=self.notify_agent,
+            tell_agent=self.giving.notice,
             tell_person=self.tell_person,
             tell_held=self._on_held,
         )
@@ -342,7 +346,7 @@ class Session:
 
     def lesson(self) -> str:
         """What the agent is told of relay when it joins."""
-        others = [member.name for member in self.roster() if member.online is not False]
+        others = [member.name for member in self.services.roster() if member.online is not False]
         return lesson.compose(
             self.setup.lesson,
             name=self.claim.name,
@@ -496,15 +500,7 @@ class Session:
 
     async def fired(self, event: events.Event, *, wake: bool = True) -> None:
         for result in await self.runner.fire(event, self.context):
-            self.apply(result if wake else replace(result, wake=False), event=event.name)
-
-    def apply(self, result: HookResult, source: str = "", *, event: str = "", place: str = "") -> None:
-        """Do what a handler or a rule answered to `event`.
-
-        The agent knows the answer by `source`, else by the handler's name; `place`: a rule's file and line.
-        """
-        self.show(result)
-        self.inject_result(result, source, event=event, place=place)
+            self.giving.apply(result if wake else replace(result, wake=False), event=event.name)
 
     def _watch_idle(self) -> None:
         """Fire `idle` once for each quiet period."""
@@ -527,56 +523,6 @@ class Session:
 
     # What is typed into the agent.
 
-    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection:
-        """Queue `text` for the agent."""
-        return self._submit(Injection(secrets.token_hex(8), text, source, kind, wakes, time=time.time()))
-
-    def _submit(self, injection: Injection) -> Injection:
-        self.injector.submit(injection)
-        return injection
-
-    def inject_result(
-        self,
-        result: HookResult,
-        source: str = "",
-        *,
-        event: str = "",
-        place: str = "",
-        wakes: bool | None = None,
-    ) -> None:
-        """Queue the text of `result`, if it has one; as in `apply`. wakes: in place of its own word."""
-        if injection := self.injection(result, source, event=event, place=place, wakes=wakes):
-            self._submit(injection)
-
-    def injection(
-        self,
-        result: HookResult,
-        source: str = "",
-        *,
-        event: str = "",
-        place: str = "",
-        wakes: bool | None = None,
-    ) -> Injection | None:
-        """The text of `result`, as `inject_result` queues it; None where it has none."""
-        if result.context_injection is None:
-            return None
-        return Injection(
-            id=secrets.token_hex(8),
-            text=result.context_injection,
-            source=source or result.source,
-            kind="hook",
-            wakes=result.wake if wakes is None else wakes,
-            event=event,
-            role=result.context_injection_role,
-            place=place,
-            quiet=result.suppress_output,
-            time=time.time(),
-            remark=result.user_message or "",
-        )
-
-    def notify_agent(self, text: str, *, wakes: bool = True) -> Injection:
-        return self.give(text, "relay", "notice", wakes=wakes)
-
     def _on_typing(self, injection: Injection) -> None:
         self.mail.typing(injection)
         self.turns.submitted(by_person=False)
@@ -587,11 +533,6 @@ class Session:
         self.mail.typed(injection, outcome)
 
     # What the person is told.
-
-    def show(self, result: HookResult) -> None:
-        """Tell the person what `result` has for them, if anything."""
-        if result.user_message is not None:
-            self.tell_person(result.user_message, level=result.user_message_level, source=result.source)
 
     def tell_person(self, text: str, *, level: Level = "info", source: str = "") -> None:
         """Show one line to the person, now if that spoils no screen, and keep it in the journal.
@@ -613,40 +554,3 @@ class Session:
         """Not with `tell_person`, which writes into the journal."""
         _log.error(text)
         self.terminals.tell(text)
-
-    def _printed(self, handler: str, text: str) -> None:
-        self.journal.write("handler_printed", handler=handler, text=preview(text))
-
-    # What handlers ask for (hooks.Services).
-
-    def inject(self, text: str, source: str) -> None:
-        self.inject_result(HookResult.inject(text, source=source))
-
-    async def send(
-        self,
-        to: str,
-        body: str,
-        *,
-        thread: str | None = None,
-        reply_to: str | None = None,
-        priority: Priority = Priority.NORMAL,
-        ttl: float | None = None,
-    ) -> Sequence[Message]:
-        return self.mail.send(to, body, thread=thread, reply_to=reply_to, priority=priority, ttl=ttl)
-
-    async def outcomes(self, messages: Sequence[Message], seconds: float) -> Sequence[Message]:
-        return await self.mail.outcomes(messages, seconds)
-
-    def roster(self) -> Sequence[Member]:
-        absent = False if self.courier.informed else None
-        return [
-            Member(each.name, each.online or absent)
-            for each in self.courier.roster()
-            if not names.same(each.name, self.claim.name)
-        ]
-
-    def report(self, problem: Problem) -> None:
-        self.journal.write(
-            "handler_problem", handler=problem.handler, kind=problem.kind, problem=str(problem)
-        )
-        self.terminals.tell(str(problem))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
 from relay import names
 from relay.bus.courier import Courier
-from relay.bus.message import Message, Priority
+from relay.bus.message import Priority
 from relay.detection.state import PromptKind
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
-from relay.hooks.services import Member
 from relay.injection.queue import Injector
 from relay.journal import Journal
 from relay.native.event import NativeEvent, parse
@@ -27,6 +26,7 @@ from relay.session.claim import Claim
 from relay.session.control import Answer, Request
 from relay.session.mail import Mail
 from relay.session.ruling import Ruling
+from relay.session.services import SessionServices
 from relay.session.setup import Setup
 from relay.session.state import AgentState
 from relay.session.terminals import TerminalClient, Terminals
@@ -57,6 +57,7 @@ class Subject(Protocol):
     answers: Answers
     mail: Mail
     ruling: Ruling
+    services: SessionServices
 
     @property
     def courier(self) -> Courier | NoBus: ...
@@ -67,17 +68,6 @@ class Subject(Protocol):
     @property
     def patience(self) -> float: ...
     def stop(self) -> None: ...
-    async def send(
-        self,
-        to: str,
-        body: str,
-        *,
-        thread: str | None = None,
-        reply_to: str | None = None,
-        priority: Priority = Priority.NORMAL,
-        ttl: float | None = None,
-    ) -> Sequence[Message]: ...
-    def roster(self) -> Sequence[Member]: ...
 
 
 class Requests:
@@ -173,7 +163,7 @@ class Requests:
             raise UsageError("the thread of a message, and the id of what it answers, are words.")
         if priority not in set(Priority) or not isinstance(ttl, int | float | None):
             raise UsageError("a message is urgent, normal or low, and expires after a number of seconds.")
-        sent = await self._session.send(
+        sent = await self._session.services.send(
             to, body, thread=thread, reply_to=reply_to, priority=Priority(priority), ttl=ttl
         )
         return {"messages": [message.public() for message in sent]}
@@ -201,7 +191,7 @@ class Requests:
         return self._session.ruling.reload().public()
 
     async def _on_roster(self, _: Request) -> Answer:
-        return {"members": [{"name": m.name, "online": m.online} for m in self._session.roster()]}
+        return {"members": [{"name": m.name, "online": m.online} for m in self._session.services.roster()]}
 
     async def _on_stop(self, _: Request) -> Answer:
         self._session.stop()

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from relay.hooks.result import HookResult
 from relay.journal import Journal, preview
 from relay.rules import aggregate
 from relay.rules.book import RuleBook
@@ -23,6 +22,7 @@ from relay.rules.engine import Engine
 from relay.rules.event import RuleEvent
 from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
+from relay.session.giving import Giving
 
 DERIVED = frozenset({"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop"})
 """Events that the session tells of where the agent's own hooks do not (docs/RULES.md says how well)."""
@@ -33,8 +33,8 @@ class Subject(Protocol):
 
     id: str
     journal: Journal
+    giving: Giving
 
-    def show(self, result: HookResult) -> None: ...
     def tell_person(self, text: str) -> None: ...
 
 
@@ -78,7 +78,7 @@ class Ruling:
         for ran in fired.ran:
             self._complain(ran)
         for result in fired.results:
-            self._session.show(result)
+            self._session.giving.show(result)
         return fired
 
     def has(self, name: str) -> bool:

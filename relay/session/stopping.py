@@ -15,11 +15,11 @@ from typing import Protocol
 
 from relay.hooks import events
 from relay.hooks.context import Context
-from relay.hooks.result import HookResult
 from relay.hooks.runner import Runner
 from relay.injection import waiting
-from relay.injection.injection import Injection, Kind
+from relay.injection.injection import Injection
 from relay.injection.waiting import Wait
+from relay.session.giving import Giving
 from relay.session.pump import OutputPump
 from relay.session.work import Workers
 from relay.settings import Settings
@@ -52,9 +52,8 @@ class Subject(Protocol):
     settings: Settings
     workers: Workers
     exited: asyncio.Future[int]
+    giving: Giving
 
-    def apply(self, result: HookResult) -> None: ...
-    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection: ...
     @property
     def hearing(self) -> Waits: ...
 
@@ -104,7 +103,7 @@ class Stopping:
             async with asyncio.timeout(session.settings.closing_seconds):
                 for result in results:
                     if result.context_injection is None:
-                        session.apply(result)
+                        session.giving.apply(result)
                     else:
                         await self._close_with(result.context_injection, result.source)
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
@@ -118,7 +117,7 @@ class Stopping:
     async def _close_with(self, prompt: str, source: str) -> None:
         """Give the agent a closing prompt, and wait until it has acted on it."""
         session, typed = self._session, asyncio.Event()
-        self._closing[session.give(prompt, source, "closing").id] = typed.set
+        self._closing[session.giving.give(prompt, source, "closing").id] = typed.set
         await typed.wait()
         offset, began = session.pump.offset, time.monotonic()
         while not session.exited.done():

@@ -20,7 +20,7 @@ from relay.hooks import events
 from relay.hooks.context import Context
 from relay.hooks.result import HookResult, decide, injected
 from relay.hooks.runner import Runner
-from relay.injection.injection import Injection, Kind
+from relay.injection.injection import Injection
 from relay.injection.queue import Injector
 from relay.injection.readiness import Readiness, Verdict
 from relay.journal import Journal, preview
@@ -33,6 +33,7 @@ from relay.rules.fired import Fired
 from relay.session.budget import Budget
 from relay.session.continuation import GO_ON, Ending
 from relay.session.drawn_turn import DrawnTurn
+from relay.session.giving import Giving
 from relay.session.native import Bridge, NativeHooks
 from relay.session.pump import OutputPump
 from relay.session.replies import prompt_fields, stop_fields, stop_outcome
@@ -60,26 +61,13 @@ class Subject(Protocol):
     journal: Journal
     ruling: Ruling
     budget: Budget
+    giving: Giving
     state: AgentState
     workers: Workers
 
     def lesson(self) -> str: ...
     @property
     def hearing(self) -> Hears: ...
-    def give(self, text: str, source: str, kind: Kind, *, wakes: bool = True) -> Injection: ...
-    def inject_result(
-        self,
-        result: HookResult,
-        source: str = "",
-        *,
-        event: str = "",
-        place: str = "",
-        wakes: bool | None = None,
-    ) -> None: ...
-    def injection(
-        self, result: HookResult, source: str = "", *, event: str = "", place: str = ""
-    ) -> Injection | None: ...
-    def show(self, result: HookResult) -> None: ...
     def tell_person(self, text: str) -> None: ...
 
 
@@ -147,7 +135,7 @@ class Turns:
         if marker := aggregate.user_prompt_submit(fired).marker:
             raise MessageRefused(marker)
         texts = (
-            self._session.injection(result, event=fired.event.name, place=ran.rule.place)
+            self._session.giving.injection(result, event=fired.event.name, place=ran.rule.place)
             for ran in fired.ran
             for result in ran.results
         )
@@ -252,7 +240,7 @@ class Turns:
     def _teach(self) -> None:
         lesson = self.native.lesson()
         if lesson is not None:
-            self._session.give(lesson, "relay", "notice")
+            self._session.giving.notice(lesson)
 
     # What the hooks tell (native.Host).
 
@@ -297,7 +285,7 @@ class Turns:
             return []
         results = await runner.fire(event, self._session.context)
         for result in results:
-            self._session.show(result)
+            self._session.giving.show(result)
         return results
 
     async def fire(self, event: RuleEvent | None) -> Fired:
@@ -318,7 +306,7 @@ class Turns:
             raise
 
     def inject(self, result: HookResult, *, event: str, place: str = "", wakes: bool | None = None) -> None:
-        self._session.inject_result(result, event=event, place=place, wakes=wakes)
+        self._session.giving.inject(result, event=event, place=place, wakes=wakes)
 
     def tell_person(self, text: str) -> None:
         self._session.tell_person(text)
