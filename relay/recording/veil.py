@@ -37,9 +37,9 @@ _CLIPBOARD = "52;"
 """OSC 52 puts something on the clipboard, in base64: nobody would find a secret in it, so it is left out."""
 
 _COVERED = re.compile(r"[^\s\x00-\x1f\x7f]")
-_BREAK = re.compile(
-    r"(?<=[^\s│┃|])[ \t]{0,300}[│┃|]?[ \t]{0,8}(?:\r{0,3}\n|\r)[ \t]{0,8}[│┃|>]?[ \t]{0,8}(?=[^\s│┃|])"
-)
+_ROW = re.compile(r"[^\r\n]*")
+_BREAK = re.compile(r"[\r\n]{1,4}[ \t]{0,8}[│┃|>]?[ \t]{0,8}(?=[^\s│┃|])")
+_FRAME = " \t│┃|"
 _LAST_WORD = re.compile(rf"\S{{1,{HOLD}}}\Z")
 
 Span = tuple[int, int]
@@ -112,11 +112,16 @@ class Veil:
     def _wrapped(self, text: str, page: Page, offset: int) -> list[Span]:
         """Parts of secrets that go over the end of a row, which the program itself has wrapped."""
 
-        def full(end: int) -> bool:
-            start = max(text.rfind("\n", 0, end), text.rfind("\r", 0, end)) + 1
-            return page.columns.get(start - offset, 0) + end - start >= self._columns - FRAME
-
-        breaks = [each.span() for each in _BREAK.finditer(text) if full(each.start())]
+        least = self._columns - FRAME
+        breaks: list[Span] = []
+        for match in _ROW.finditer(text):
+            start, end = match.span()
+            indent = page.columns.get(start - offset, 0)
+            if indent + end - start < least or (after := _BREAK.match(text, end)) is None:
+                continue
+            end = start + len(match[0].rstrip(_FRAME))
+            if indent + end - start >= least:
+                breaks.append((end, after.end()))
         if not breaks:
             return []
         rows = Page.without(text, breaks)

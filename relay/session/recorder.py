@@ -32,7 +32,7 @@ from relay.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-RATE, BURST = 256 * 1024, 1024 * 1024
+RATE, BURST = 256 * 1024, 512 * 1024
 """Bytes of output a second that are recorded in the long run, and at once."""
 
 FLOOD = 1 << 14
@@ -41,7 +41,7 @@ FLOOD = 1 << 14
 SLICE, BREATH = 1 << 15, 0.01
 """Bytes that are worked on before everything else has its turn, and seconds that it has."""
 
-CALM, PATIENCE = 0.2, 1.0
+CALM, PATIENCE = 0.2, 3.0
 """Seconds without much output after which a flood is over, and seconds for which its end is waited for."""
 
 FLUSH = 1.0
