@@ -15,7 +15,7 @@ from typing import Any
 
 from relay import journal
 from relay.recording.store import events_of
-from relay.replay.tape import LONGEST, Part, Tape, markers
+from relay.replay.tape import LONGEST, MAX_LINE, Part, Tape, markers
 from relay.text import one_line
 
 MOST = 100_000
@@ -101,7 +101,7 @@ def _moments(part: Part) -> Iterator[Moment]:
     yield from (Moment(each.time, MARKER, one_line(each.data, WIDTH), {}) for each in markers(part))
     try:
         with open(events_of(part.path), encoding="utf-8", errors="replace") as lines:
-            for line in lines:
+            while line := lines.readline(MAX_LINE):  # of a longer one no piece is an entry
                 entry = _entry(line)
                 at = None if entry is None else _seconds(entry.get("at"))
                 if entry is not None and at is not None:
