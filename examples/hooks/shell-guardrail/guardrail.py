@@ -30,19 +30,26 @@ RUNNERS = {"sudo": "ugpCDhRTU", "doas": "uC", "env": "uC", "nice": "n", "timeout
 RUNNERS |= dict.fromkeys(("command", "exec", "nohup", "time", "setsid", "builtin", "stdbuf", "ionice"), "")
 
 HELD = re.compile("\ue000(\\d+)\ue001")  # stands for the n-th $(...), `...` or <(...)
-HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*\n)(.*?)^[ \t]*\2[ \t]*$", re.DOTALL | re.MULTILINE)
+HEREDOC = re.compile(r"<<-?[ \t]*['\"]?(\w+)")
 ASSIGNMENT = re.compile(r"\w+=")
-BOMB = re.compile(r"(\S+)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}")
+BOMB = re.compile(r"(:|\b\w{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}")
+LONGEST = 128 * 1024  # Linux gives no program a longer argument, and reading it has to be done in time
 
 
 def find_harm(text, cwd, deep=0):
     """Why the command line `text` must not run in the directory `cwd`; "" if nothing is known against it."""
+    if not text.strip():
+        return ""
     if deep > 8:
         return "it is nested too deeply to be read"
+    if len(text) > LONGEST:
+        return "it is too long to be read; write a script, and run that"
     if BOMB.search(text):
         return "it is a fork bomb"
-    bodies = [match[4] for match in HEREDOC.finditer(text)]
-    text, inner = hold_substitutions(HEREDOC.sub(r"<< \2 \3", text))
+    text, bodies = take_heredocs(text.replace("\ue000", ""))
+    text, inner = hold_substitutions(text)
+    if len(inner) > 500:
+        return "it has too many parts to be read; write a script, and run that"
     for each in inner:
         if why := find_harm(each, cwd, deep + 1):
             return why
@@ -51,12 +58,14 @@ def find_harm(text, cwd, deep=0):
         for words in pipeline:
             program, arguments = unwrapped(words)
             code = read_as_code(program, arguments)
-            held = HELD.findall(" ".join(code))
+            held = HELD.findall(" ".join([program, *code]))
             if (fed and code == ["-"]) or any(downloads(inner[int(number)]) for number in held):
-                return f"{program} would run what was just downloaded, unread; save it and look at it first"
+                who = "the shell" if HELD.search(program) else program
+                return f"{who} would run what was just downloaded, unread; save it and look at it first"
             given = bodies if code == ["-"] and "<<" in arguments else [each for each in code if each != "-"]
             for each in given:
-                if why := find_harm(each, cwd, deep + 1):
+                whole = HELD.sub(lambda match: f"$({inner[int(match[1])]})", each)
+                if why := find_harm(whole, cwd, deep + 1):
                     return why
             if why := known(program, arguments, cwd):
                 return why
@@ -147,6 +156,22 @@ def split(text):
         return list(lexer)
     except ValueError:  # a quote that is never closed
         return split(re.sub("['\"]", " ", text.rstrip("\\")))
+
+
+def take_heredocs(text):
+    """`text` without the bodies of its here-documents, and those."""
+    lines = text.split("\n")
+    last = {line.strip(): number for number, line in enumerate(lines)}  # where a body can end at the latest
+    kept, bodies, at = [], [], 0
+    while at < len(lines):
+        kept.append(lines[at])
+        for word in HEREDOC.findall(lines[at]):
+            if last.get(word, -1) > at:
+                end = next(n for n in range(at + 1, len(lines)) if lines[n].strip() == word)
+                bodies.append("\n".join(lines[at + 1 : end]))
+                at = end
+        at += 1
+    return "\n".join(kept), bodies
 
 
 def hold_substitutions(text):
