@@ -66,6 +66,30 @@ def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
     assert part.path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("capture", ["preview", "full"])
+def test_what_rules_print_is_kept_beside_the_recording(capture: str, relay: Relay) -> None:
+    """R42, R43, R44: head and tail of it, or all of it; never a secret."""
+    settings(relay, f'hook_output = "{capture}"\n')
+    printed = f"head {TOKEN} {'x' * 2000} {FROM_ENV} tail"
+    command = f"echo '{printed}'"
+    rule = {"hooks": {"SessionStart": [{"type": "command", "command": command}]}}
+    (relay.home / "config" / "hooks.json").write_text(json.dumps(rule))
+    ann = Puppet(relay, "Ann").wrap(env={"DEPLOY_TOKEN": FROM_ENV})
+    wait_until(lambda: ann.events("hook_fired"), message=ann.log)
+    ann.exit()
+    wait_until(lambda: not ps(relay))
+    [part] = parts(relay, "Ann")
+    entries = [json.loads(line) for line in part.events.read_text().splitlines()]
+    [fired] = [entry for entry in entries if entry["event"] == "hook_fired"]
+    [shown] = [rule["output_preview"] for rule in fired["rules"]]
+    assert shown.startswith("head [secret: github-token] xxx") and shown.endswith(
+        "xxx [secret: known] tail\n"
+    )
+    assert (len(shown) > 2000) == (capture == "full")
+    for secret in (TOKEN, FROM_ENV):
+        assert not files_with(relay.home / "state", secret)
+
+
 def test_what_the_person_types_is_not_recorded(relay: Relay) -> None:
     """R44: but what the terminal echoes is, as everything that it shows."""
     ann = Puppet(relay, "Ann").wrap()
