@@ -164,6 +164,7 @@ class Session:
                 claim.team,
                 full=self.settings.hook_output == "full",
                 trouble=self._journal_failed,
+                redactor=self._redactor,
             ),
             self.budget,
             self.tell_person,
