@@ -383,6 +383,32 @@ def test_rules_are_asked_once_and_the_agent_looked_at_afterwards(tmp_path: Path)
     asyncio.run(main())
 
 
+def test_what_rules_were_asked_about_together_may_be_less_by_then(tmp_path: Path) -> None:
+    """R38, R78: one that is withdrawn while the agent is not ready is not typed with the others."""
+
+    async def main() -> None:
+        async with running(PASTES, tmp_path) as agent:
+            asked: list[str] = []
+
+            async def on_prompt(injections: Sequence[Injection]) -> Sequence[Injection]:
+                asked.extend(each.id for each in injections)
+                agent.press(b"half a line")
+                return []
+
+            agent.injector.on_prompt = on_prompt
+            for name in ("ruff", "mypy", "pytest"):
+                _hook(agent, name)
+            await agent.until(lambda: asked)
+            agent.injector.withdraw("mypy")
+            agent.press(b"\x15\r")
+            agent.rest()
+            assert await agent.ended(3)
+            assert _results(agent) == {"mypy": "withdrawn", "ruff": "injected", "pytest": "injected"}
+            assert asked == ["ruff", "mypy", "pytest"]
+
+    asyncio.run(main())
+
+
 def test_rules_that_never_answer_hold_nothing_up_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
