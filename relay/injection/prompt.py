@@ -6,6 +6,7 @@ the first that waits ─→ together ─→ on_prompt: contexts, or a refusal �
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ from relay.injection import body
 from relay.injection.backlog import Backlog
 from relay.injection.body import Style
 from relay.injection.injection import Injection, Outcome, Result
+
+_log = logging.getLogger(__name__)
 
 MAX_TOGETHER = 32 * 1024
 """Bytes of UTF-8 of the texts of hooks that are typed as one."""
@@ -89,6 +92,8 @@ class Prompts:
                 if self._waiting.remove(each.id) is not None:
                     self._on_outcome(each, Outcome(Result.REJECTED, str(error)))
             return
+        except Exception:  # noqa: BLE001 (logged with its traceback; what waits does not wait for ever)
+            _log.exception("what rules say to a prompt is not known; it is typed without")
         finally:
             self.asking = False
         fitting = []

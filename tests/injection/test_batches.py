@@ -429,6 +429,25 @@ def test_rules_that_never_answer_hold_nothing_up_for_ever(
     asyncio.run(main())
 
 
+def test_a_fault_where_rules_are_asked_is_logged_and_holds_nothing_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R80"""
+
+    async def main() -> None:
+        async with running(PASTES, tmp_path) as agent:
+
+            async def on_prompt(injections: Sequence[Injection]) -> Sequence[Injection]:
+                raise ZeroDivisionError("a fault of ours")
+
+            agent.injector.on_prompt = on_prompt
+            agent.submit("hello", id="message")
+            assert await agent.ended() == ["injected"]
+
+    asyncio.run(main())
+    assert "a fault of ours" in caplog.text
+
+
 def test_a_session_that_ends_while_rules_are_asked_types_nothing(tmp_path: Path) -> None:
     """R38"""
 
