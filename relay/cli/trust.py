@@ -1,8 +1,8 @@
 """Trust a project's relay.config.py and hooks.json (or another file), so that relay runs what they say.
 
-Shows each file and trusts it as it is now: after any change it has to be trusted again. Without FILE they are the
-relay.config.py and the hooks.json of this folder or of the project around it. Modules that a file imports, and
-programs that it starts, are not covered by this. A wrapped agent may not do it.
+Shows each file and trusts it as it is now: after any change it has to be trusted again. Without FILE they are
+the relay.config.py and the hooks.json of this folder or of the project around it. Modules that a file
+imports, and programs that it starts, are not covered by this. A wrapped agent may not do it.
 
   relay trust
   relay trust ./hooks.json

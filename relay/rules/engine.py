@@ -59,7 +59,7 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
-        self._env = {**env, "CLAUDE_PROJECT_DIR": str(directory)}
+        self._env = env
         self._report = report
         self._deadline = deadline
         self._clock = clock
@@ -148,10 +148,14 @@ class Engine:
             rule.command if rule.args is None else (rule.command, *rule.args),
             told,
             cwd=self._where(payloads.event),
-            env=self._env,
+            env={**self._env, "CLAUDE_PROJECT_DIR": str(self._project(rule))},
             timeout=min(rule.timeout, left),
         )
         return verdict.judge(rule, output)
+
+    def _project(self, rule: Rule) -> Path:
+        """The folder that a rule's scripts are found from: its file's, where that is the project's."""
+        return rule.path.parent if rule.origin == "project" else self._directory
 
     def _where(self, event: RuleEvent) -> Path:
         cwd = event.data.get("cwd")

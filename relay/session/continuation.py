@@ -37,16 +37,18 @@ class Ending:
 
     continuations: how often in a row it was; most: how often it may be.
     runaway:       messages that the agent sent in this turn are held by the runaway guard.
+    halted:        a rule or a handler has stopped this turn.
     """
 
     continuations: int
     most: int
     runaway: bool = False
+    halted: bool = False
 
     @property
     def capped(self) -> bool:
         """Whether there may be no more until somebody submits a prompt."""
-        return self.runaway or self.continuations >= self.most
+        return self.runaway or self.halted or self.continuations >= self.most
 
     @property
     def at_max_iter(self) -> bool:
@@ -103,7 +105,8 @@ class Continuation:
     @property
     def ending(self) -> Ending:
         """How the turn ends that is about to end."""
-        return Ending(self._turn.continuations, self.most, self._turn.runaway)
+        turn = self._turn
+        return Ending(turn.continuations, self.most, turn.runaway, bool(turn.halted))
 
     def refuse(self, texts: list[str]) -> None:
         """What the handlers wanted the agent to go on with is not given; the person hears of it once."""

@@ -142,6 +142,8 @@ class Replies:
         return self._with_context(event, messages=messages)
 
     async def _tool_pre(self, event: NativeEvent) -> Answered:
+        if self._turn.halted:
+            return self._reply(event, Reply(deny=self._turn.halted))
         fired = await self._host.fire(from_native(event))
         changed = decide(fired.results).updated_input
         results = await self._host.ask(
@@ -158,21 +160,28 @@ class Replies:
             self._journal.write(
                 "denied", tool=event.tool_name, action=decision.action, reason=preview(decision.reason)
             )
-        elif decision.allowed and "allow" in carries(event.agent, event.name):
-            self._journal.write("allowed", tool=event.tool_name, input=preview(str(event.tool_input)))
-            self._turn.allowed(event)
+            if decision.action == "halt":
+                self._turn.halted = decision.reason
+        elif decision.allowed:
+            self._allow(replace(event, tool_input=decision.updated_input or event.tool_input))
         return self._with_context(event, reply=_reply_of(decision))
 
     async def _permission(self, event: NativeEvent) -> Answered:
-        """Spare the person what they have allowed in advance. A plan or a question is never such a thing."""
+        """Spare the person what they, or a rule, have allowed. A plan or a question is never such a thing."""
         if prompt_kind(event.tool_name) is not None:
             return Answered("")
+        if self._turn.allows(event):
+            return self._reply(event, Reply(allow=True))
         rule = self._policy.allows(event.tool_name, event.tool_input)
         if rule is None:
             return Answered("")
-        self._journal.write("allowed", tool=event.tool_name, input=preview(str(event.tool_input)), rule=rule)
-        self._turn.allowed(event)
+        self._allow(event, rule)
         return self._reply(event, Reply(allow=True))
+
+    def _allow(self, event: NativeEvent, rule: str | None = None) -> None:
+        """Nobody is asked about this call; `rule`: of the person's settings, which said so."""
+        self._journal.write("allowed", tool=event.tool_name, input=preview(str(event.tool_input)), rule=rule)
+        self._turn.allow(event)
 
     async def _tool_post(self, event: NativeEvent) -> Answered:
         fired = await self._host.fire(from_native(event))
@@ -189,8 +198,12 @@ class Replies:
         self._queue(event, fired, results)
         self._host.note(fired, tool=event.tool_name)
         decision = decide([*fired.results, *results])
-        halt = decision.reason if decision.action == "halt" else None
-        return self._with_context(event, reply=Reply(halt=halt))
+        if decision.action != "halt":
+            return self._with_context(event)
+        self._turn.halted = decision.reason
+        if "halt" not in carries(event.agent, event.name):
+            self._host.inject(HookResult.inject(decision.reason, source="relay"), event=event.event)
+        return self._with_context(event, reply=Reply(halt=decision.reason))
 
     async def _stop(self, event: NativeEvent) -> Answered:
         going, ending = self._continuation, self._continuation.ending
@@ -198,7 +211,7 @@ class Replies:
         results = await self._host.ask(self.agent_end(event, success=True))
         every = [*fired.results, *results]
         decision = decide(every)
-        halted = decision.action == "halt"
+        halted = decision.action == "halt" or ending.halted
         wanted = not halted and (bool(injected(every)) or any(each.force_continue for each in every))
         self._host.note(fired, stop_outcome(fired, ending), **stop_fields(fired, ending))
         if wanted and ending.capped:
@@ -214,7 +227,7 @@ class Replies:
             self._turn.end()
             if wanted and not ending.capped:
                 self._turn.will_go_on((injected(every) or [GO_ON])[-1])
-            return self._reply(event, Reply(halt=decision.reason if halted else None))
+            return self._reply(event, Reply(halt=decision.reason if decision.action == "halt" else None))
         text = self._injector.render_native(taken)
         answered = self._reply(event, Reply(go_on=text), taken, role="user")
         return replace(answered, settle=going.begin(text, answered.settle))
@@ -255,8 +268,9 @@ class Replies:
         """Answer `reply` with the lesson and what waits for the agent, its `messages` too, where the reply
         can carry it."""
         reply = reply or Reply()
-        refuses = reply.deny is not None or reply.halt is not None
-        if "context" not in carries(event.agent, event.name) or event.agent_id or refuses:
+        carried = carries(event.agent, event.name)
+        refuses = reply.deny is not None or (reply.halt is not None and "halt" in carried)
+        if "context" not in carried or event.agent_id or refuses:
             return self._reply(event, reply)  # a subagent's reply would reach the subagent
         lesson = self.lesson()
         taken = self._injector.take(ROOM - (len(lesson.encode()) if lesson else 0), messages=messages)

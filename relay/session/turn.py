@@ -48,6 +48,7 @@ class Turn:
     messages:      what was said in it: {"role": "user" or "assistant", "content": TEXT}, in order.
     continuations: how often in a row relay has had the agent go on with a turn that it had ended.
     runaway:       messages that the agent sent in it are held; until the next prompt.
+    halted:        why a rule or a handler has stopped it: no tool is called any more, until the next prompt.
     """
 
     def __init__(self, clock: Callable[[], float], on_begin: Callable[[], None] = lambda: None) -> None:
@@ -57,7 +58,9 @@ class Turn:
         self.messages: list[dict[str, str]] = []
         self.continuations = 0
         self.runaway = False
+        self.halted = ""
         self._clock = clock
+        self._allowed: set[str] = set()  # calls of tools that a rule has allowed
         self._continued = ""
         self._asking: dict[str, tuple[PromptKind, str, float]] = {}  # with when it was told
         self._state: Literal["working", "ready", "failed"] | None = None
@@ -82,6 +85,7 @@ class Turn:
                 # The tools that ask by themselves need a permission, too; it is the same dialog.
                 self._ask(_key(event), prompt_kind(event.tool_name) or PromptKind.PERMISSION, event.tool_name)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
+                self._allowed.discard(_key(event))
                 self._asking.pop(_key(event), None)
                 self._asking.pop(NativeName.NOTIFICATION, None)
                 self._work()
@@ -99,9 +103,14 @@ class Turn:
                 self._asking.clear()
                 self._state = None
 
-    def allowed(self, event: NativeEvent) -> None:
-        """What `event` asks permission for was allowed in advance: nobody is asked."""
+    def allow(self, event: NativeEvent) -> None:
+        """The call of a tool that `event` tells of is allowed: nobody is asked."""
+        self._allowed.add(_key(event))
         self._asking.pop(_key(event), None)
+
+    def allows(self, event: NativeEvent) -> bool:
+        """Whether a call that needs permission was allowed (`allow`) and has not been made yet."""
+        return _key(event) in self._allowed
 
     def say(self, text: str) -> None:
         """Note a text of the agent's."""
@@ -139,6 +148,7 @@ class Turn:
         return Evidence("hooks", self._state, None, self._detail, now - self._since)
 
     def _begin(self, prompt: str) -> None:
+        self._allowed.clear()
         if not self.active:  # a prompt typed meanwhile joins the turn
             self.began = self._clock()
             self.messages.clear()
@@ -147,6 +157,7 @@ class Turn:
                 self.on_begin()
             self.continuations = 0
             self.runaway = False
+            self.halted = ""
             self._note("user", prompt)
         self._asking.clear()
         self._work()

@@ -73,9 +73,11 @@ class Puppet:
         return self.heard
 
     def texts(self) -> list[tuple[str, str]]:
-        """What was given to it on one line each, in order: (from whom, what)."""
+        """What was given to it on one line each, in order: (from whom, what); not when."""
         return re.findall(
-            r"^\[relay \w{4} (?:from )?([^\]]*)\] (.*) \[/relay \w{4}\]$", self.heard, re.MULTILINE
+            r"^\[relay \w{4} (?:from )?([^\]]*?)(?:, [\d:]{8})?\] (.*) \[/relay \w{4}\]$",
+            self.heard,
+            re.MULTILINE,
         )
 
     def events(self, event: str = "") -> list[Entry]:

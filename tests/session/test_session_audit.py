@@ -274,8 +274,8 @@ def test_two_hooks_of_one_event_come_in_one_reply_and_each_is_in_the_audit(relay
     given = str(json.loads(reply["stdout"])["hookSpecificOutput"]["additionalContext"])
     found = re.search(
         r"\[relay (\w{4}) hooks\]\n2 hooks say this, each under its name:\n\n"
-        r"\[relay \1\] From ruff[^\n]* on \w+, \d\d:\d\d:\d\d:\nline 42 is too long\n\n"
-        r"\[relay \1\] From mypy[^\n]* on \w+, \d\d:\d\d:\d\d:\nline 7 returns nothing[^\n]*\n\[/relay \1\]",
+        r"\[relay \1\] From ruff[^\n]*, \d\d:\d\d:\d\d:\nline 42 is too long\n\n"
+        r"\[relay \1\] From mypy[^\n]*, \d\d:\d\d:\d\d:\nline 7 returns nothing[^\n]*\n\[/relay \1\]",
         given,
     )
     assert found, given

@@ -359,3 +359,63 @@ def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_pa
     claude.fire("UserPromptSubmit", prompt="again", transcript_path=str(transcript.path))
     claude.fire("Stop", last_assistant_message="x", transcript_path=str(transcript.path))
     assert fired(claude, 2)[-1]["turn_end_reason"] == "final_response"
+
+
+def test_a_turn_that_was_stopped_calls_no_further_tool(relay: Relay) -> None:
+    """R15: no agent can be stopped before a tool; it is denied that one, and all until the next prompt."""
+    stop = prints({"continue": False, "stopReason": "that is enough"})
+    rules(
+        relay,
+        PreToolUse={"matcher": "Bash", "hooks": [{"type": "command", "command": stop}]},
+        Stop=prints({"force_continue": True, "follow_up_message": "more"}),
+    )
+    claude = begun(Claude(relay).wrap())
+    claude.fire("UserPromptSubmit", prompt="do it")
+    (bash,) = claude.fire("PreToolUse", **BASH)
+    (read,) = claude.fire("PreToolUse", tool_name="Read", tool_input={})
+    for call in (bash, read):
+        assert specific(call)["permissionDecision"] == "deny"
+        assert specific(call)["permissionDecisionReason"] == "that is enough"
+    (stopped,) = claude.fire("Stop", last_assistant_message="x")
+    assert answer(stopped).get("decision") != "block"
+    assert fired(claude, 2)[-1]["outcome"] == "reentry_capped"
+    claude.fire("UserPromptSubmit", prompt="again")
+    assert not claude.fire("PreToolUse", tool_name="Read", tool_input={})[0]["stdout"]
+
+
+def test_a_turn_that_was_stopped_after_a_failed_tool_is_told_why(relay: Relay) -> None:
+    """R37: the agent takes no `continue: false` there."""
+    rules(relay, PostToolUseFailure=prints({"continue": False, "stopReason": "the disk is full"}))
+    claude = begun(Claude(relay).wrap())
+    claude.fire("UserPromptSubmit", prompt="do it")
+    (call,) = claude.fire("PostToolUseFailure", **BASH, error="no space")
+    assert "the disk is full" in specific(call)["additionalContext"]
+    assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
+
+
+def test_a_call_that_a_rule_has_allowed_is_not_asked_for(relay: Relay) -> None:
+    """Codex asks in spite of the word to its first hook."""
+    rules(relay, PreToolUse=prints({"decision": "approve", "reason": "known"}))
+    claude = begun(Claude(relay).wrap())
+    claude.fire("UserPromptSubmit", prompt="do it")
+    claude.fire("PreToolUse", **BASH)
+    (asked,) = claude.fire("PermissionRequest", **BASH)
+    assert specific(asked)["decision"] == {"behavior": "allow"}
+    (other,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input={"command": "other"})
+    assert not other["stdout"]
+    claude.fire("PostToolUse", **BASH)
+    assert not claude.fire("PermissionRequest", **BASH)[0]["stdout"]
+
+
+def test_a_projects_scripts_are_found_from_its_subfolders(relay: Relay, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / ".git").mkdir()
+    (project / "guard.sh").write_text("echo from the project >&2\nexit 2\n")
+    file = project / "hooks.json"
+    command = 'sh "$CLAUDE_PROJECT_DIR"/guard.sh'
+    file.write_text(json.dumps({"hooks": {"PreToolUse": [{"type": "command", "command": command}]}}))
+    relay("trust", file)
+    claude = begun(Claude(relay).wrap(cwd=project / "src"))
+    (call,) = claude.fire("PreToolUse", **BASH)
+    assert specific(call)["permissionDecisionReason"] == "from the project"
