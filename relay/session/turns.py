@@ -150,7 +150,10 @@ class Turns:
     def submitted(self, *, by_person: bool) -> None:
         """Something was submitted in the agent's terminal."""
         self._begin_turns()
-        if self._drawn.submitted(by_person=by_person) and not self.native.alive:
+        begins = self._drawn.submitted(by_person=by_person)
+        if not self._session.setup.profile.states:  # nothing shows where a plain program's turn ends
+            begins = begins or by_person
+        if begins and not self.native.alive:
             self.on_turn()
 
     def said(self, lines: list[str]) -> None:

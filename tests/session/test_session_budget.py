@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pexpect
 import pytest
 
 from relay.session.budget import Budget, tokens
 from session.puppet import Puppet, project, settings
+from session.test_session_person import Terminals
 from support import Relay, wait_until
 
 LOUD = """
@@ -75,3 +77,32 @@ def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
 
     wait_until(lambda: len(entries()) == 3, message=lambda: str(entries()))
     assert entries() == [(25, False), (10, False), (11, True)]
+
+
+def test_what_the_person_says_to_a_plain_program_begins_a_turn(relay: Relay) -> None:
+    """R77: where nothing shows the end of one."""
+    settings(relay, "injection_budget = 10\n")
+    terminals = Terminals(relay)
+    try:
+        alice, person = terminals("Alice", cwd=project(relay, LOUD))
+
+        def lint(length: int) -> None:
+            alice.say(f"@lint:all {length}")
+            alice.hears(f"] {'x' * length} [")
+
+        def warnings() -> list[str]:
+            return [e["text"] for e in alice.events("notice") if "hooks have injected" in e["text"]]
+
+        lint(44)
+        lint(45)
+        wait_until(lambda: len(warnings()) == 1)
+        person.sendline("go on")
+        alice.hears("go on")
+        lint(48)
+        wait_until(lambda: len(warnings()) == 2, message=lambda: str(warnings()))
+        assert "about 12 tokens" in warnings()[1]
+        alice.exit()
+        person.expect(pexpect.EOF)
+    finally:
+        for opened in terminals.opened:
+            opened.close(force=True)
