@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.redact import find, redact
+from relay.redact import OVERLAP, SEGMENT, Redactor, find, redact
 
 # ruff: noqa: E501 (lines of logs)
 # Keys are put together here, from parts, so that no scanner takes this file for a leak.
@@ -167,6 +167,7 @@ ORDINARY = {
     "pip": f"aiohttp==3.9.1 --hash=sha256:{SHA256}",
     "pip download": "Downloading detect_secrets-1.5.0-py3-none-any.whl (120 kB) ━━━━ 120.3/120.3 kB 8.5 MB/s",
     "docker": f"python@sha256:{SHA256}\n => exporting layers 0.3s\n => writing image sha256:{SHA256}",
+    "genes": "ATTGTTACCATTTTCCCGGGAAATTTACGT",
     "base64 image": "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 8).decode(),
     "traceback": "Traceback (most recent call last):\n  File \"/app/token.py\", line 12, in get_token\nKeyError: 'password'",
     "path": "/home/me/.config/app/secret_keys/key-2024.pem and ./tokens/token1.json",
@@ -208,6 +209,35 @@ def test_ordinary_logs_stay_as_they_are(name: str) -> None:
     """R44"""
     text = ORDINARY[name]
     assert redact(text) == text, [text[s.start : s.end] for s in find(text)]
+
+
+@pytest.mark.parametrize(
+    "name", ["github classic", "square", "password json", "postgres url", "jwt", "bearer"]
+)
+def test_secrets_anywhere_in_a_long_line(name: str) -> None:
+    """R44: the line is looked at in segments, and a secret may be in two of them."""
+    line, secret, kind = KEYS[name]
+    for at in range(SEGMENT - OVERLAP - 200, SEGMENT + 200, 7):
+        assert redact("." * at + f" {line} " + "." * 5000).count(f"[secret: {kind}]") == 1
+        assert secret not in redact("." * at + f" {line} " + "." * 5000)
+
+
+def test_keys_longer_than_their_format_are_taken_whole() -> None:
+    """R44: services make their keys longer now and then."""
+    key = "sq0" + "csp-" + drawn(43)
+    assert redact(f"{key}{drawn(20)} end") == "[secret: square-token] end"
+
+
+def test_known_values_are_remembered_though_others_come() -> None:
+    """R44: one that is typed character by character is known once, not a hundred times."""
+    redactor = Redactor(["first-value-9"])
+    long = drawn(300)
+    for length in range(8, 300):
+        redactor.learn(long[:length], "token")
+    assert redactor.redact(f"first-value-9 and {long}") == f"[secret: known] and [secret: token]{long[299:]}"
+    for number in range(1000):
+        redactor.learn(f"{number:012}", "token")
+    assert redactor.redact("first-value-9 000000000999") == "first-value-9 [secret: token]"
 
 
 def test_our_own_sources_stay_as_they_are() -> None:

@@ -68,6 +68,8 @@ def test_a_secret_that_the_program_has_wrapped(at: int) -> None:
         assert SEQUENCE.sub("", written) == SEQUENCE.sub("", row).replace(head, "*" * at).replace(
             tail, "*" * len(tail)
         )
+    apart = f"\x1b[1;1H{TOKEN}\x1b[9;1Hnext"  # not one under the other
+    assert through(apart, columns=200).endswith("*\x1b[9;1Hnext")
     short = f"{head}\r\n{tail}"  # not at the end of a row: two things
     assert through(short, columns=200).endswith(tail)
 
@@ -79,6 +81,7 @@ def test_known_values_are_covered_wherever_they_come() -> None:
     )
     assert PASSWORD not in written and written.endswith(f"it is {'*' * len(PASSWORD)}.")
     assert through("say s3same opens, now", known=("s3same opens",)) == "say ****** *****, now"
+    assert through("it begins with s3same op", known=("s3same opens",)) == "it begins with ****** **"
     cut = through(f"{KEY}\r\n", FILLER * 20, f"key {KEY[: len(KEY) * 3 // 4]} ...")
     assert cut.endswith(f"key {'*' * (len(KEY) * 3 // 4)} ...")
 
