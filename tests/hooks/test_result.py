@@ -44,7 +44,7 @@ def test_short_forms_mean_a_hook_result(returned, meant):
         ({"stop": "yes"}, r"stop is 'yes' \(str\); use True or False"),
         (
             {"action": "explode"},
-            r"action is 'explode' \(str\); use one of 'continue', 'allow', 'modify', 'inject_context', 'ask', ",
+            r"action is 'explode' \(str\); use one of 'continue', 'allow', 'modify', 'inject_context', 'ask'",
         ),
         ({"action": "inject_context"}, "needs the text as context_injection"),
         ({"context_injection": "text"}, "context_injection needs action='inject_context'"),
