@@ -240,6 +240,16 @@ def test_known_values_are_remembered_though_others_come() -> None:
     assert redactor.redact("first-value-9 000000000999") == "first-value-9 [secret: token]"
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    ["a", "password=", "://x:", "eyJ", "sk-ant-", "aws key '", "xoxb-1-", "-----BEGIN PRIVATE KEY-----"],
+)
+def test_a_megabyte_on_one_line_takes_linear_time(hostile: str) -> None:
+    """R44: what takes quadratic time does not end within the test's time."""
+    text = hostile * ((1 << 20) // len(hostile))
+    assert len(redact(text)) <= len(text)
+
+
 def test_our_own_sources_stay_as_they_are() -> None:
     """R44: code that talks of tokens and passwords all the time."""
     found = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay import recording
 from relay.recording.page import Page
 from relay.recording.veil import HOLD, MAX_HOLD, Event, Veil
 from relay.redact import Redactor
@@ -176,6 +178,17 @@ def test_nothing_but_secrets_changes(pieces: list[str], quiet: bool) -> None:
     assert len(written) == len(text)
     assert all(a == b or b == "*" for a, b in zip(text, written, strict=True))
     assert TOKEN not in Page.of_terminal(written).text
+
+
+RECORDINGS = sorted((Path(__file__).parent.parent / "recordings").rglob("*.cast"))
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_what_real_agents_draw_stays_as_it_is(path: Path) -> None:
+    """R44: recordings of real agents, in which there is no secret."""
+    read = recording.read(path)
+    drawn = [event.data for event in read.events if event.kind == "o"]
+    assert through(*drawn, columns=read.columns) == "".join(drawn)
 
 
 def test_hostile_output_is_taken_in_linear_time() -> None:
