@@ -81,11 +81,13 @@ class Turn:
                     self._ask(_key(event), kind, event.tool_name)
                 else:
                     self._work()
+            case NativeName.PERMISSION if self.allows(event):
+                self._work()
             case NativeName.PERMISSION:
                 # The tools that ask by themselves need a permission, too; it is the same dialog.
                 self._ask(_key(event), prompt_kind(event.tool_name) or PromptKind.PERMISSION, event.tool_name)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
-                self._allowed.discard(_key(event))
+                self._allowed.discard(_call(event))
                 self._asking.pop(_key(event), None)
                 self._asking.pop(NativeName.NOTIFICATION, None)
                 self._work()
@@ -105,12 +107,12 @@ class Turn:
 
     def allow(self, event: NativeEvent) -> None:
         """The call of a tool that `event` tells of is allowed: nobody is asked."""
-        self._allowed.add(_key(event))
+        self._allowed.add(_call(event))
         self._asking.pop(_key(event), None)
 
     def allows(self, event: NativeEvent) -> bool:
         """Whether a call that needs permission was allowed (`allow`) and has not been made yet."""
-        return _key(event) in self._allowed
+        return _call(event) in self._allowed
 
     def say(self, text: str) -> None:
         """Note a text of the agent's."""
@@ -183,6 +185,12 @@ class Turn:
     def _note(self, role: str, text: str) -> None:
         if text and len(self.messages) < MAX_TEXTS:
             self.messages.append({"role": role, "content": text})
+
+
+def _call(event: NativeEvent) -> str:
+    """A call of a tool by what it does: Codex says what for with the request for permission only."""
+    doing = {name: value for name, value in event.tool_input.items() if name != "description"}
+    return f"{event.tool_name} {json.dumps(doing, sort_keys=True, default=str)}"
 
 
 def _key(event: NativeEvent) -> str:
