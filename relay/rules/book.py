@@ -71,7 +71,8 @@ class RuleBook:
         return rule.id not in self.disabled
 
     def select(self, event: RuleEvent, tell: Callable[[str], None] = _log.warning) -> list[Rule]:
-        """The rules to run for `event`, in firing order; of those that do the same work the first.
+        """The rules to run for `event`, in firing order; of those that do the same work the first. One in the
+        background decides nothing, and so stands for none that is waited for.
 
         A rule whose matcher cannot decide is among them: one that guards something must not be got around
         with a long text. `tell` is told of that, once for each rule. Only in such cases does matching take
@@ -79,10 +80,11 @@ class RuleBook:
         """
         chosen: dict[object, Rule] = {}
         for rule in self.rules:
-            if rule.event != event.name or not self.enabled(rule) or rule.work in chosen:
+            work = (rule.work, rule.background)
+            if rule.event != event.name or not self.enabled(rule) or work in chosen:
                 continue
             if self._matches(rule, event, tell):
-                chosen[rule.work] = rule
+                chosen[work] = rule
         return list(chosen.values())
 
     def _matches(self, rule: Rule, event: RuleEvent, tell: Callable[[str], None]) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -139,11 +140,11 @@ class Engine:
         left = due - self._clock()
         if left <= 0:
             why = f"It had no turn: the rules before it took the {self._deadline:g} s that an event has."
-            return Ran(rule, problem=why)
+            return verdict.unasked(rule, why)
         try:
             told = payloads.of(rule.shape)
         except RecursionError:
-            return Ran(rule, problem="What it is to read is nested too deeply to be written as JSON.")
+            return verdict.unasked(rule, "What it is to read is nested too deeply to be written as JSON.")
         output = await command.run(
             rule.command if rule.args is None else (rule.command, *rule.args),
             told,
@@ -158,8 +159,13 @@ class Engine:
         return rule.path.parent if rule.origin == "project" else self._directory
 
     def _where(self, event: RuleEvent) -> Path:
+        """The agent's directory, or the project's where nothing can be run in that: an agent goes where it
+        likes, and must not get around a rule by it."""
         cwd = event.data.get("cwd")
-        return Path(cwd) if isinstance(cwd, str) and cwd and Path(cwd).is_dir() else self._directory
+        if not isinstance(cwd, str):
+            return self._directory
+        runs = os.path.isdir(cwd) and os.access(cwd, os.X_OK)  # noqa: PTH112 (Path's raises if it may not look)
+        return Path(cwd) if runs else self._directory
 
     def _start(self, rule: Rule, payloads: _Payloads) -> None:
         async def one() -> None:

@@ -71,6 +71,15 @@ def prompted(rule: Rule) -> Ran:
     return Ran(rule, attachments=tuple(answer.attachments), results=tuple(answer.results))
 
 
+def unasked(rule: Rule, why: str) -> Ran:
+    """What a rule comes to that could not be asked at all: of a tool call it may be the guard, so that is
+    denied; everything else goes on."""
+    answer = _Answer(rule)
+    if rule.event == "PreToolUse":
+        answer.block(f"{rule.name} could not be asked. {why}")
+    return Ran(rule, problem=why, attachments=tuple(answer.attachments), results=tuple(answer.results))
+
+
 class _Answer:
     """One command's answer, as it is read."""
 

@@ -187,6 +187,14 @@ def test_equal_work_is_done_once(person: Home, project: Path) -> None:
         assert [rule.timeout for rule in found] == timeouts
 
 
+def test_a_rule_in_the_background_stands_for_no_guard(person: Home, project: Path) -> None:
+    """R14: it decides nothing, whatever its command would have decided."""
+    write(project / "a.json", "guard", event="PreToolUse", **{"async": True})
+    write(project / "b.json", "guard", event="PreToolUse")
+    found = RuleBook.of(person, sorted(project.glob("*.json"))).select(RuleEvent("PreToolUse"))
+    assert [rule.background for rule in found] == [True, False]
+
+
 def test_a_rule_that_is_switched_off_is_not_selected(person: Home, project: Path) -> None:
     path = write(project / "a.json", "one", "two", "two")
     one, two, again = RuleBook.of(person, [path]).rules

@@ -161,13 +161,29 @@ def test_a_bad_rule_takes_no_other_down(tmp_path: Path) -> None:
     assert decide(fired.results).reason == "no"
 
 
-def test_an_event_that_no_json_can_hold_is_a_problem(tmp_path: Path) -> None:
-    """R15: a tool's input is what an agent makes it."""
+@pytest.mark.parametrize("name", ["PreToolUse", "PostToolUse"])
+def test_an_event_that_no_json_can_hold_is_a_problem(tmp_path: Path, name: str) -> None:
+    """R15: a tool's input is what an agent makes it; what a guard cannot be told of is denied."""
     deep: list[object] = []
     for _ in range(5000):
         deep = [deep]
-    ran = fire(tmp_path, [rule("PreToolUse")], event("PreToolUse", tool_input={"a": deep})).ran[0]
-    assert (ran.exit_code, "nested" in ran.problem) == (None, True)
+    fired = fire(tmp_path, [rule(name)], event(name, tool_input={"a": deep}))
+    assert (fired.ran[0].exit_code, "nested" in fired.ran[0].problem) == (None, True)
+    assert decide(fired.results).refused == (name == "PreToolUse")
+
+
+@pytest.mark.parametrize("where", ["gone", "closed", "closed/inner", "long" * 5000, "nul\0"])
+def test_an_agent_escapes_no_guard_by_where_it_goes(tmp_path: Path, where: str) -> None:
+    """R15: where nothing can be run, rules are run in the project's folder."""
+    inner = tmp_path / "closed" / "inner"
+    inner.mkdir(parents=True)
+    inner.parent.chmod(0)
+    what = event("PreToolUse", cwd=str(tmp_path / where))
+    try:
+        fired = asyncio.run(engine(tmp_path).run([rule("PreToolUse", "exit 2")], what))
+    finally:
+        inner.parent.chmod(0o700)
+    assert decide(fired.results).action == "deny"
 
 
 # Rules that change a tool's input.
@@ -245,13 +261,14 @@ def test_a_rule_that_the_changed_input_alone_is_for_is_asked(tmp_path: Path) -> 
 
 
 def test_the_rules_of_an_event_share_its_time(tmp_path: Path) -> None:
-    """R13: a rule that gets no turn says so; a slow one is ended."""
+    """R13: a rule that gets no turn says so, and is not got around with that; a slow one is ended."""
     seconds = iter([0.0, 0.0, 84.9, 85.0])
     rules = [rule("PreToolUse", "true"), rule("PreToolUse", "sleep 60"), rule("PreToolUse", "exit 2")]
     fired = fire(tmp_path, rules, call("ls"), clock=lambda: next(seconds))
     assert [bool(ran.problem) for ran in fired.ran] == [False, True, True]
     assert "0.1 s" in fired.ran[1].problem
     assert "no turn" in fired.ran[2].problem
+    assert decide(fired.results).action == "deny"
 
 
 def test_a_slow_rule_leaves_the_event_loop_alone(tmp_path: Path) -> None:
