@@ -24,26 +24,33 @@ Outcome = Literal["allow", "block", "continue"]
 
 
 @dataclass(frozen=True, slots=True)
-class UserPromptSubmitResult:
-    """Whether a prompt is submitted, and with what before it.
+class Aggregate:
+    """What the results of all events have in common.
 
-    blocking_error:       why it is not; any rule can say so.
-    prevent_continuation: a rule stops the turn, for `stop_reason`.
-    messages:             every attachment.
+    blocking_error:  why it must not happen; any rule can say so.
+    stop_reason:     why a rule ends the turn, whatever the others say.
+    suppress_output: the contexts are not shown to the person.
+    messages:        every attachment.
     """
 
     blocking_error: str | None = None
-    prevent_continuation: bool = False
     stop_reason: str | None = None
     additional_contexts: tuple[str, ...] = ()
-    messages: tuple[Attachment, ...] = ()
     suppress_output: bool = False
     system_message: str | None = None
+    messages: tuple[Attachment, ...] = ()
     matched_rule_count: int = 0
 
     def public(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UserPromptSubmitResult(Aggregate):
+    """Whether a prompt is submitted, and with what before it. prevent_continuation: a rule stops the turn."""
+
+    prevent_continuation: bool = False
 
     @property
     def marker(self) -> str | None:
@@ -56,32 +63,16 @@ class UserPromptSubmitResult:
 
 
 @dataclass(frozen=True, slots=True)
-class StopHookResult:
-    """Whether the turn ends.
+class StopHookResult(Aggregate):
+    """Whether the turn ends. force_continue: it does not; the agent goes on with `follow_up_message`, as its
+    next user turn, and with the contexts."""
 
-    force_continue:    it does not: the agent goes on with `follow_up_message`, as its next user turn, and
-                       with the contexts.
-    stop_reason:       why a rule has it end, whatever the others say.
-    suppress_output:   the contexts are not shown to the person.
-    """
-
-    blocking_error: str | None = None
     force_continue: bool = False
     follow_up_message: str | None = None
-    additional_contexts: tuple[str, ...] = ()
-    stop_reason: str | None = None
-    suppress_output: bool = False
-    system_message: str | None = None
-    messages: tuple[Attachment, ...] = ()
-    matched_rule_count: int = 0
-
-    def public(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Aggregate):
     """What happens around a tool call; of the other events what their rules told.
 
     action, reason, updated_input: as relay.hooks.result.Decision has them.
@@ -90,70 +81,45 @@ class ToolResult:
     action: Action = "continue"
     reason: str = ""
     updated_input: dict[str, Any] | None = None
-    blocking_error: str | None = None
     prevent_continuation: bool = False
-    stop_reason: str | None = None
-    additional_contexts: tuple[str, ...] = ()
-    suppress_output: bool = False
-    system_message: str | None = None
-    messages: tuple[Attachment, ...] = ()
-    matched_rule_count: int = 0
-
-    def public(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def user_prompt_submit(fired: Fired) -> UserPromptSubmitResult:
     """What rules of UserPromptSubmit come to."""
-    halts = _halts(fired)
-    return UserPromptSubmitResult(
-        blocking_error=_blocking_error(fired),
-        prevent_continuation=bool(halts),
-        stop_reason=_stop_reason(halts),
-        additional_contexts=_contexts(fired),
-        messages=_messages(fired),
-        suppress_output=_suppressed(fired),
-        system_message=_system_message(fired),
-        matched_rule_count=fired.matched_rule_count,
-    )
+    return UserPromptSubmitResult(**_common(fired), prevent_continuation=bool(_halts(fired)))
 
 
 def stop(fired: Fired) -> StopHookResult:
     """What rules of Stop come to: one that ends the turn outranks those that go on with it."""
-    halts = _halts(fired)
-    going_on = [] if halts else [result for result in fired.results if result.force_continue]
+    going_on = [] if _halts(fired) else [result for result in fired.results if result.force_continue]
     follow_ups = injected(each for each in going_on if each.context_injection_role == "user")
     return StopHookResult(
-        blocking_error=_blocking_error(fired),
-        force_continue=bool(going_on),
-        follow_up_message="\n".join(follow_ups) or None,
-        additional_contexts=_contexts(fired),
-        stop_reason=_stop_reason(halts),
-        suppress_output=_suppressed(fired),
-        system_message=_system_message(fired),
-        messages=_messages(fired),
-        matched_rule_count=fired.matched_rule_count,
+        **_common(fired), force_continue=bool(going_on), follow_up_message="\n".join(follow_ups) or None
     )
 
 
 def tool(fired: Fired) -> ToolResult:
     """What rules of any other event come to."""
-    halts = _halts(fired)
     decision = decide(fired.results)
     return ToolResult(
+        **_common(fired),
         action=decision.action,
         reason=decision.reason,
         updated_input=None if decision.updated_input is None else dict(decision.updated_input),
-        blocking_error=_blocking_error(fired),
-        prevent_continuation=bool(halts),
-        stop_reason=_stop_reason(halts),
-        additional_contexts=_contexts(fired),
-        suppress_output=_suppressed(fired),
-        system_message=_system_message(fired),
-        messages=_messages(fired),
-        matched_rule_count=fired.matched_rule_count,
+        prevent_continuation=bool(_halts(fired)),
     )
+
+
+def _common(fired: Fired) -> dict[str, Any]:
+    return {
+        "blocking_error": _blocking_error(fired),
+        "stop_reason": _stop_reason(_halts(fired)),
+        "additional_contexts": _contexts(fired),
+        "suppress_output": _suppressed(fired),
+        "system_message": _system_message(fired),
+        "messages": _messages(fired),
+        "matched_rule_count": fired.matched_rule_count,
+    }
 
 
 def aggregate(fired: Fired) -> UserPromptSubmitResult | StopHookResult | ToolResult:
