@@ -142,8 +142,9 @@ class Replies:
         return self._with_context(event, messages=messages)
 
     async def _tool_pre(self, event: NativeEvent) -> Answered:
-        if self._turn.halted:
-            return self._reply(event, Reply(deny=self._turn.halted))
+        why = self._turn.halted
+        if why:
+            return self._reply(event, Reply(deny=why))
         fired = await self._host.fire(from_native(event))
         changed = decide(fired.results).updated_input
         results = await self._host.ask(
@@ -156,19 +157,27 @@ class Replies:
         self._queue(event, fired, results)
         self._host.note(fired, tool=event.tool_name)
         decision = decide([*fired.results, *results])
+        why = self._turn.halted  # by what was said meanwhile of another call
+        if why:
+            return self._reply(event, Reply(deny=why))
+        given = event.tool_input if decision.updated_input is None else decision.updated_input
+        called = replace(event, tool_input=given)
         if decision.refused:
             self._journal.write(
                 "denied", tool=event.tool_name, action=decision.action, reason=preview(decision.reason)
             )
             if decision.action == "halt":
                 self._turn.halted = decision.reason
+            elif decision.action == "ask":
+                self._turn.reserve(called)
         elif decision.allowed:
-            self._allow(replace(event, tool_input=decision.updated_input or event.tool_input))
+            self._allow(called)
         return self._with_context(event, reply=_reply_of(decision))
 
     async def _permission(self, event: NativeEvent) -> Answered:
-        """Spare the person what they, or a rule, have allowed. A plan or a question is never such a thing."""
-        if prompt_kind(event.tool_name) is not None:
+        """Spare the person what they, or a rule, have allowed. That is never a plan, a question, or what a rule
+        has asked them about."""
+        if prompt_kind(event.tool_name) is not None or self._turn.reserves(event):
             return Answered("")
         if self._turn.allows(event):
             return self._reply(event, Reply(allow=True))

@@ -61,6 +61,7 @@ class Turn:
         self.halted = ""
         self._clock = clock
         self._allowed: set[str] = set()  # calls of tools that a rule has allowed
+        self._reserved: set[str] = set()  # those that a rule has left to the person
         self._continued = ""
         self._asking: dict[str, tuple[PromptKind, str, float]] = {}  # with when it was told
         self._state: Literal["working", "ready", "failed"] | None = None
@@ -77,6 +78,7 @@ class Turn:
             case NativeName.PROMPT_SUBMIT:  # Qwen tells so of each tool's result
                 self._work()
             case NativeName.TOOL_PRE:
+                self._forget(event)
                 if kind := prompt_kind(event.tool_name):
                     self._ask(_key(event), kind, event.tool_name)
                 else:
@@ -87,7 +89,7 @@ class Turn:
                 # The tools that ask by themselves need a permission, too; it is the same dialog.
                 self._ask(_key(event), prompt_kind(event.tool_name) or PromptKind.PERMISSION, event.tool_name)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
-                self._allowed.discard(_call(event))
+                self._forget(event)
                 self._asking.pop(_key(event), None)
                 self._asking.pop(NativeName.NOTIFICATION, None)
                 self._work()
@@ -113,6 +115,19 @@ class Turn:
     def allows(self, event: NativeEvent) -> bool:
         """Whether a call that needs permission was allowed (`allow`) and has not been made yet."""
         return _call(event) in self._allowed
+
+    def reserve(self, event: NativeEvent) -> None:
+        """Nobody but the person is to allow the call of a tool that `event` tells of."""
+        self._reserved.add(_call(event))
+
+    def reserves(self, event: NativeEvent) -> bool:
+        """Whether a call that needs permission is the person's to allow (`reserve`)."""
+        return _call(event) in self._reserved
+
+    def _forget(self, event: NativeEvent) -> None:
+        """What was said of an equal call before does not hold for a new one."""
+        self._allowed.discard(_call(event))
+        self._reserved.discard(_call(event))
 
     def say(self, text: str) -> None:
         """Note a text of the agent's."""
@@ -152,9 +167,12 @@ class Turn:
     def _begin(self, prompt: str) -> None:
         self._allowed.clear()
         if not self.active:  # a prompt typed meanwhile joins the turn
+            self._reserved.clear()
             self.began = self._clock()
             self.messages.clear()
-        if not self._continued or self._continued not in prompt:  # some agents submit what they go on with
+        if self._continued and self._continued in prompt:  # some agents submit what they go on with
+            self._continued = ""
+        else:
             if not self.active:
                 self.on_begin()
             self.continuations = 0
@@ -170,6 +188,7 @@ class Turn:
 
     def _over(self, state: Literal["ready", "failed"], detail: str) -> None:
         self.active = False
+        self._continued = ""  # it was read; the same words may come as the person's own
         self._asking.clear()
         self._set(state, detail)
 

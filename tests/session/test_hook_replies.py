@@ -231,3 +231,28 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
         assert not turn.active
 
     played(tmp_path, play)
+
+
+def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -> None:
+    """R15: agents call tools beside one another."""
+
+    async def play(session: Any, agent: PtyAgent) -> None:
+        async def ask(event: events.Event) -> list[HookResult]:
+            match event:
+                case events.ToolPre(tool_name="Slow"):
+                    began.set()
+                    await session.answers.wait()
+                case events.ToolPre():
+                    return [HookResult("halt", reason="enough")]
+            return []
+
+        session.ask, session.inject = ask, lambda *_, **__: None
+        began = asyncio.Event()
+        slow = asyncio.create_task(session.called("PreToolUse", tool_name="Slow", tool_input={}))
+        await began.wait()
+        await session.called("PreToolUse", tool_name="Bash", tool_input={})
+        session.answers.set()
+        said = json.loads(await slow)["hookSpecificOutput"]
+        assert (said["permissionDecision"], said["permissionDecisionReason"]) == ("deny", "enough")
+
+    played(tmp_path, play)

@@ -407,6 +407,25 @@ def test_a_call_that_a_rule_has_allowed_is_not_asked_for(relay: Relay) -> None:
     assert not claude.fire("PermissionRequest", **BASH)[0]["stdout"]
 
 
+def test_what_a_rule_asks_the_person_about_nobody_else_allows(relay: Relay, tmp_path: Path) -> None:
+    """R15: to ask is stronger than to allow, by settings or by the rule's word on an equal call before."""
+    settings(relay, 'allow = ["Bash"]\n')
+    mark = tmp_path / "mark"
+    once, then = (
+        prints({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": word}})
+        for word in ("allow", "ask")
+    )
+    rules(relay, PreToolUse=f"if [ -e {mark} ]; then {then}; else {once}; touch {mark}; fi")
+    claude = begun(Claude(relay).wrap())
+    claude.fire("UserPromptSubmit", prompt="do it")
+    assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "allow"
+    assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "ask"
+    assert not claude.fire("PermissionRequest", **BASH)[0]["stdout"]
+    claude.fire("PostToolUse", **BASH)
+    (other,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input={"command": "other"})
+    assert specific(other)["decision"] == {"behavior": "allow"}
+
+
 def test_a_projects_scripts_are_found_from_its_subfolders(relay: Relay, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)

@@ -144,6 +144,19 @@ def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -
     assert turn.continuations == 0
 
 
+def test_what_it_went_on_with_is_the_persons_word_afterwards(turn: Turn) -> None:
+    """R28: a person who says just that has begun anew."""
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    for submits in (True, False):
+        turn.go_on("Go on.")
+        turn.halted = "enough"
+        if submits:
+            tell(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")
+        turn.end()
+        tell(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")
+        assert (turn.continuations, turn.halted) == (0, "")
+
+
 CAPTURED = Path(__file__).parent.parent / "native" / "payloads" / "claude"
 
 
