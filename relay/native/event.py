@@ -152,11 +152,7 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
     raw = _object(payload)
     if raw is None:
         return None
-    event = event or str(raw.get("hook_event_name", ""))
-    found = next(
-        ((own, name) for own, name in EVENTS.get(agent, {}).items() if event.lower() in (own.lower(), name)),
-        None,
-    )
+    found = known(agent, event or str(raw.get("hook_event_name", "")))
     if found is None:
         return None
     own, name = found
@@ -172,6 +168,14 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
         stop_hook_active=raw.get("stop_hook_active") is True,
         raw=raw,
         **texts,
+    )
+
+
+def known(agent: str, event: str) -> tuple[str, NativeName] | None:
+    """The agent's own name of `event`, as `parse` takes it, and ours; None for one that nobody knows."""
+    return next(
+        ((own, name) for own, name in EVENTS.get(agent, {}).items() if event.lower() in (own.lower(), name)),
+        None,
     )
 
 

@@ -175,8 +175,8 @@ class Replies:
         return self._with_context(event, reply=_reply_of(decision))
 
     async def _permission(self, event: NativeEvent) -> Answered:
-        """Spare the person what they, or a rule, have allowed. That is never a plan, a question, or what a rule
-        has asked them about."""
+        """Spare the person what they, or a rule, have allowed: never a plan, a question, or what a rule has
+        asked them about."""
         if prompt_kind(event.tool_name) is not None or self._turn.reserves(event):
             return Answered("")
         if self._turn.allows(event):

@@ -15,8 +15,8 @@ from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.injection.queue import Injector
 from relay.journal import Journal
-from relay.native.event import NativeEvent, parse
-from relay.native.reply import Answered, Fate
+from relay.native.event import NativeEvent, NativeName, known, parse
+from relay.native.reply import Answered, Fate, Reply, render
 from relay.readers.auto import AutoReader
 from relay.session import guard
 from relay.session.absent import NoBus
@@ -32,6 +32,9 @@ from relay.session.state import AgentState
 from relay.session.terminals import TerminalClient, Terminals
 from relay.terminal.lend import Lent
 from relay.terminal.pty import Pty
+
+UNREAD = "What the tool is called with is nested too deeply for rules to look at. Call it with less."
+"""What an agent is told of a call that no rule could be asked about."""
 
 
 class Hooked(Protocol):
@@ -216,14 +219,24 @@ class Requests:
         with suppress(OSError):  # a client that gave up, too, has told what its agent does
             await connection.write(b" ")  # JSON allows it before the answer: somebody is there
         kind = str(fields.get("agent") or self._session.setup.profile.native.hooks)
-        event = parse(kind, str(fields.get("event", "")), str(fields.get("payload", "")))
-        if event is None:
-            return {"stdout": "", "code": 0}
-        decide = fields.get("decide") is True
-        answered = await self._session.native.hook(event, decide=decide)
+        name, decide = str(fields.get("event", "")), fields.get("decide") is True
+        try:
+            event = parse(kind, name, str(fields.get("payload", "")))
+            answered = await self._session.native.hook(event, decide=decide) if event else None
+        except RecursionError:  # what can be read may still be nested too deeply to be written
+            answered = None
+        if answered is None:
+            return {"stdout": self._unread(kind, name) if decide else "", "code": 0}
         connection.settled(Fate.UNKNOWN)  # of an earlier event, whose client was answered and never said more
         connection.settle = answered.settle
         return {"stdout": answered.stdout if decide else "", "code": 0}
+
+    def _unread(self, kind: str, event: str) -> str:
+        """What an event is answered that cannot be read: rules are not got around with such a tool call."""
+        own, name = known(kind, event) or ("", None)
+        if name is not NativeName.TOOL_PRE or not self._session.ruling.has("PreToolUse"):
+            return ""
+        return render(NativeEvent(name, kind, event=own), Reply(deny=UNREAD))
 
     async def _on_hook_printed(self, request: Request) -> Answer:
         """The client has given the agent what it was answered."""

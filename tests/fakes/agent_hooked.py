@@ -4,7 +4,7 @@
 
 FOLDER/arguments   its own arguments, as JSON
 FOLDER/pulled      what to do; it is removed once it was read:
-                       {"fire": EVENT, "payload": {...}} calls the hooks
+                       {"fire": EVENT, "payload": {...}} calls the hooks; a text is what they read as it is
                        {"print": TEXT}, {"exit": CODE}
 FOLDER/strings     a datagram socket: each datagram has it do that
 FOLDER/called      one JSON line for each call: {"event", "command", "stdout", "stderr", "code"}
@@ -30,8 +30,11 @@ def matches(matcher: str, tool: str) -> bool:
     return matcher in {"", "*"} or bool(re.fullmatch(matcher, tool))
 
 
-def fire(event: str, payload: dict[str, object]) -> None:
-    data = json.dumps({"hook_event_name": event, **payload}).encode()
+def fire(event: str, payload: dict[str, object] | str) -> None:
+    if isinstance(payload, str):
+        data, payload = payload.encode(), {}
+    else:
+        data = json.dumps({"hook_event_name": event, **payload}).encode()
     for group in settings.get("hooks", {}).get(event, []):
         if not matches(group.get("matcher", ""), str(payload.get("tool_name", ""))):
             continue

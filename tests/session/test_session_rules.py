@@ -426,6 +426,16 @@ def test_what_a_rule_asks_the_person_about_nobody_else_allows(relay: Relay, tmp_
     assert specific(other)["decision"] == {"behavior": "allow"}
 
 
+def test_a_call_that_cannot_be_read_gets_around_no_rule(relay: Relay) -> None:
+    """R36: a tool's input is what the agent makes it, such as lists within one another."""
+    rules(relay, PreToolUse="exit 2")
+    claude = begun(Claude(relay).wrap())
+    for depth in (900, *range(940, 1000, 6), 5000):
+        payload = '{"tool_name": "Bash", "tool_input": {"x": ' + "[" * depth + "]" * depth + "}}"
+        assert specific(claude.fire("PreToolUse", raw=payload)[0])["permissionDecision"] == "deny", depth
+    assert not claude.fire("PostToolUse", raw=payload)[0]["stdout"]
+
+
 def test_a_projects_scripts_are_found_from_its_subfolders(relay: Relay, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
