@@ -132,7 +132,7 @@ class Replies:
             return self._with_context(event, messages=messages)
         ours = self._injector.submitted(event.prompt)
         fired = await self._host.fire(None if ours else from_native(event))  # of ours, before it was typed
-        results = await self._host.ask(events.PromptSubmit(prompt=event.prompt))
+        results = await self._ask_about(fired, events.PromptSubmit(prompt=event.prompt))
         self._host.note(fired, **prompt_fields(fired))
         decision = decide([*fired.results, *results])
         if decision.refused:
@@ -147,12 +147,13 @@ class Replies:
             return self._reply(event, Reply(deny=why))
         fired = await self._host.fire(from_native(event))
         changed = decide(fired.results).updated_input
-        results = await self._host.ask(
+        results = await self._ask_about(
+            fired,
             events.ToolPre(
                 event.tool_name,
                 event.tool_input if changed is None else changed,
                 event.tool_use_id or None,
-            )
+            ),
         )
         self._queue(event, fired, results)
         self._host.note(fired, tool=event.tool_name)
@@ -255,6 +256,11 @@ class Replies:
         return Answered("")
 
     # What they share.
+
+    async def _ask_about(self, fired: Fired, event: events.Event) -> list[HookResult]:
+        """What handlers say to what is about to happen. They are not asked where rules have refused it: while
+        a slow one thought, the agent would give up waiting, and do it."""
+        return [] if decide(fired.results).action in {"deny", "halt"} else await self._host.ask(event)
 
     def _queue(
         self,

@@ -23,7 +23,8 @@ from relay.native.event import NativeEvent, NativeName
 from relay.native.texts import Said
 from relay.policy import Policy
 from relay.rules.event import RuleEvent
-from relay.rules.fired import Fired
+from relay.rules.fired import Fired, Ran
+from relay.rules.rule import Rule
 from relay.session.control import ControlServer
 from relay.session.native import Bridge, NativeHooks
 from relay.session.requests import Requests
@@ -254,5 +255,21 @@ def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -
         session.answers.set()
         said = json.loads(await slow)["hookSpecificOutput"]
         assert (said["permissionDecision"], said["permissionDecisionReason"]) == ("deny", "enough")
+
+    played(tmp_path, play)
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
+def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> None:
+    """R24, R36: an agent waits for so long, and then does it."""
+    guard = Rule("1", "guard", event, "command", "flat", tmp_path / "hooks.json", 1, command="exit 2")
+
+    async def play(session: Any, agent: PtyAgent) -> None:
+        async def fire(event: RuleEvent) -> Fired:
+            return Fired(event, (Ran(guard, results=(HookResult("deny", reason="never"),)),))
+
+        session.fire, session.inject = fire, lambda *_, **__: None
+        assert "never" in await session.called(event, tool_name="Bash", tool_input={}, prompt="do it")
+        assert not session.asked
 
     played(tmp_path, play)

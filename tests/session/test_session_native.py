@@ -175,7 +175,7 @@ def test_a_call_that_the_person_allowed_needs_no_dialog(relay: Relay) -> None:
     assert answer(asked)["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
     (noted,) = claude.events("allowed")
     assert (noted["tool"], noted["rule"]) == ("Bash", "Bash(git status)")
-    assert claude.events("state")[-1]["state"] == "working"
+    wait_until(lambda: claude.events("state")[-1]["state"] == "working")  # once the answer is on its way
     for tool, tool_input in (("Bash", {"command": "git push"}), ("ExitPlanMode", {"plan": "x"})):
         (asked,) = claude.fire("PermissionRequest", tool_name=tool, tool_input=tool_input)
         assert not asked["stdout"]
