@@ -27,7 +27,7 @@ from relay.errors import BrokerError
 SETTLE_SECONDS = 0.2
 """A broker of several nodes may bring later what was sent first."""
 
-ANSWER_SECONDS = 5.0
+ANSWER_SECONDS = 15.0
 _WILL_SECONDS = 0.5  # for a broker to notice that a connection broke
 _MAIL_SECONDS = 2.0  # for what was published to arrive
 
