@@ -32,6 +32,9 @@ DEADLINE = 85.0
 AT_ONCE = 8
 """Commands that run at the same time, of one event's observers or in the background."""
 
+WAITING = 64
+"""Rules in the background that run or wait; one more is not started: they may come faster than they end."""
+
 Select = Callable[[RuleEvent], Sequence[Rule]]
 
 _log = logging.getLogger(__name__)
@@ -168,6 +171,11 @@ class Engine:
         return Path(cwd) if runs else self._directory
 
     def _start(self, rule: Rule, payloads: _Payloads) -> None:
+        if len(self._background) >= WAITING:
+            why = f"It was not started: {WAITING} rules in the background have not ended yet."
+            self._report(Ran(rule, problem=why))
+            return
+
         async def one() -> None:
             async with self._room:
                 self._report(await self._one(rule, payloads))

@@ -155,10 +155,12 @@ class Replies:
                 event.tool_use_id or None,
             ),
         )
-        self._queue(event, fired, results)
         self._host.note(fired, tool=event.tool_name)
         decision = decide([*fired.results, *results])
         why = self._turn.halted  # by what was said meanwhile of another call
+        if decision.action == "halt":
+            self._turn.halted = why or decision.reason
+        self._queue(event, fired, results, wakes=False if self._turn.halted else None)
         if why:
             return self._reply(event, Reply(deny=why))
         given = event.tool_input if decision.updated_input is None else decision.updated_input
@@ -167,9 +169,7 @@ class Replies:
             self._journal.write(
                 "denied", tool=event.tool_name, action=decision.action, reason=preview(decision.reason)
             )
-            if decision.action == "halt":
-                self._turn.halted = decision.reason
-            elif decision.action == "ask":
+            if decision.action == "ask":
                 self._turn.reserve(called)
         elif decision.allowed:
             self._allow(called)
@@ -205,14 +205,17 @@ class Replies:
                 tool_use_id=event.tool_use_id or None,
             )
         )
-        self._queue(event, fired, results)
         self._host.note(fired, tool=event.tool_name)
         decision = decide([*fired.results, *results])
+        if decision.action == "halt":
+            self._turn.halted = decision.reason
+        # What a turn is told that was stopped begins no other.
+        self._queue(event, fired, results, wakes=False if self._turn.halted else None)
         if decision.action != "halt":
             return self._with_context(event)
-        self._turn.halted = decision.reason
         if "halt" not in carries(event.agent, event.name):
-            self._host.inject(HookResult.inject(decision.reason, source="relay"), event=event.event)
+            why = HookResult.inject(decision.reason, source="relay")
+            self._host.inject(why, event=event.event, wakes=False)
         return self._with_context(event, reply=Reply(halt=decision.reason))
 
     async def _stop(self, event: NativeEvent) -> Answered:

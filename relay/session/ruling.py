@@ -28,6 +28,10 @@ DERIVED = frozenset({"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop"})
 """Events that the session tells of where the agent's own hooks do not (docs/RULES.md says how well)."""
 
 
+TOLD = 5
+"""Different problems of one rule that the person is told of; each may quote what a command printed."""
+
+
 class Subject(Protocol):
     """The session, as far as its rules need it."""
 
@@ -62,7 +66,7 @@ class Ruling:
         self._directory = directory
         self._load = load
         self._full = full
-        self._told: set[tuple[str, str]] = set()
+        self._told: dict[str, set[str]] = {}  # problems by their rule
 
     async def fire(self, event: RuleEvent | None) -> Fired:
         """Run the rules for `event`; what they tell the person is told. None: it is no event of rules."""
@@ -153,7 +157,8 @@ class Ruling:
         return shown
 
     def _complain(self, ran: Ran) -> None:
-        """Tell the person what is wrong with a rule, once each."""
-        if ran.problem and (ran.rule.id, ran.problem) not in self._told:
-            self._told.add((ran.rule.id, ran.problem))
+        """Tell the person what is wrong with a rule, once each; the journal has all of it."""
+        told = self._told.setdefault(ran.rule.id, set())
+        if ran.problem and ran.problem not in told and len(told) < TOLD:
+            told.add(ran.problem)
             self._session.tell_person(f"{ran.rule.place}: {ran.rule.name} at {ran.rule.event}: {ran.problem}")

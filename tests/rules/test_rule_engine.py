@@ -14,7 +14,7 @@ import pytest
 from written import event, rule
 
 from relay.hooks.result import decide, injected
-from relay.rules.engine import AT_ONCE, Engine
+from relay.rules.engine import AT_ONCE, WAITING, Engine
 from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
@@ -325,6 +325,22 @@ def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
     fired = asyncio.run(body())
     assert (fired.matched_rule_count, fired.results) == (1, [])
     assert reported[0].exit_code == 2
+
+
+def test_rules_in_the_background_pile_up_to_a_bound(tmp_path: Path) -> None:
+    """R15: a session may last for weeks."""
+    reports: list[Ran] = []
+
+    async def main() -> None:
+        rules = engine(tmp_path, report=reports.append)
+        hangs = rule("PostToolUse", "sleep 60", background=True)
+        for _ in range(WAITING + 1):
+            await rules.run([hangs], call("ls"))
+        assert [ran.problem for ran in reports] and "not started" in reports[0].problem
+        await rules.close()
+
+    asyncio.run(main())
+    assert len(reports) == 1
 
 
 def test_to_close_ends_what_runs_in_the_background(tmp_path: Path) -> None:

@@ -273,3 +273,25 @@ def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> N
         assert not session.asked
 
     played(tmp_path, play)
+
+
+@pytest.mark.parametrize(("stops", "wakes"), [(True, False), (False, None)])
+@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse", "PostToolUseFailure"])
+def test_what_a_stopped_turn_is_told_begins_no_other(
+    tmp_path: Path, event: str, stops: bool, wakes: bool | None
+) -> None:
+    """R15, R73: else relay would type it, and the agent would go on."""
+    told = []
+
+    async def play(session: Any, agent: PtyAgent) -> None:
+        async def ask(event: events.Event) -> list[HookResult]:
+            return [HookResult.inject("line 3 is bad"), *([HookResult("halt", reason="enough")] * stops)]
+
+        def inject(result: HookResult, *, event: str, place: str = "", wakes: bool | None = None) -> None:
+            told.append(wakes)
+
+        session.ask, session.inject = ask, inject
+        await session.called(event, tool_name="Bash", tool_input={})
+
+    played(tmp_path, play)
+    assert told and set(told) == {wakes}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from native.hooked import Claude, Json
+from relay.session.ruling import TOLD
 from session.puppet import Puppet, events, settings
 from session.transcript import Transcript
 from support import Relay, wait_until
@@ -434,6 +435,16 @@ def test_a_call_that_cannot_be_read_gets_around_no_rule(relay: Relay) -> None:
         payload = '{"tool_name": "Bash", "tool_input": {"x": ' + "[" * depth + "]" * depth + "}}"
         assert specific(claude.fire("PreToolUse", raw=payload)[0])["permissionDecision"] == "deny", depth
     assert not claude.fire("PostToolUse", raw=payload)[0]["stdout"]
+
+
+def test_a_rule_whose_every_problem_is_another_is_told_of_for_a_while(relay: Relay) -> None:
+    """R80: what it prints may hold the time, say; the journal has it each time."""
+    rules(relay, PostToolUse="echo $$ >&2; exit 1")
+    claude = begun(Claude(relay).wrap())
+    for _ in range(TOLD + 2):
+        claude.fire("PostToolUse", **BASH)
+    assert len({entry["rules"][0]["problem"] for entry in fired(claude, TOLD + 2)}) == TOLD + 2
+    assert len([entry for entry in claude.events("notice") if "exit code 1" in entry["text"]]) == TOLD
 
 
 def test_a_projects_scripts_are_found_from_its_subfolders(relay: Relay, tmp_path: Path) -> None:
