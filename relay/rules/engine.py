@@ -148,6 +148,8 @@ class Engine:
             told = payloads.of(rule.shape)
         except RecursionError:
             return verdict.unasked(rule, "What it is to read is nested too deeply to be written as JSON.")
+        except ValueError:
+            return verdict.unasked(rule, "What it is to read holds a number that JSON does not have.")
         output = await command.run(
             rule.command if rule.args is None else (rule.command, *rule.args),
             told,

@@ -102,6 +102,9 @@ class _Answer:
         values = self._values(text, cut=output.cut)
         if output.exit_code == BLOCKS:
             self._exit_2(values or [], output)
+        elif values == [] and output.cut and self._event == "PreToolUse":
+            # A reason that quotes a tool's input is as long as the agent has made that.
+            self.block(f"What {self._rule.name} says of it is too long to be read.")
         for value in values or []:
             self._value(value, blocks=output.exit_code == BLOCKS)
         if output.exit_code not in (0, BLOCKS):

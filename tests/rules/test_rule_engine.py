@@ -161,6 +161,13 @@ def test_a_bad_rule_takes_no_other_down(tmp_path: Path) -> None:
     assert decide(fired.results).reason == "no"
 
 
+def test_a_number_that_no_json_can_hold_gets_around_no_guard(tmp_path: Path) -> None:
+    """R15: Python reads 1e999, and would write what nothing else reads."""
+    what = event("PreToolUse", tool_input=json.loads('{"command": "rm", "timeout": 1e999}'))
+    fired = fire(tmp_path, [rule("PreToolUse", guard("rm"))], what)
+    assert "number" in decide(fired.results).reason
+
+
 @pytest.mark.parametrize("name", ["PreToolUse", "PostToolUse"])
 def test_an_event_that_no_json_can_hold_is_a_problem(tmp_path: Path, name: str) -> None:
     """R15: a tool's input is what an agent makes it; what a guard cannot be told of is denied."""

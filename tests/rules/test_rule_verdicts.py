@@ -34,6 +34,16 @@ def told(ran: Ran) -> list[str | None]:
     return [each.user_message for each in ran.results if each.user_message]
 
 
+@pytest.mark.parametrize(("name", "refused"), [("PreToolUse", True), ("PostToolUse", False)])
+def test_a_verdict_that_is_too_long_lets_no_call_through(name: str, refused: bool) -> None:
+    """R15: a guard's reason may quote what the agent wants to write."""
+    ran = judge(
+        rule(name, name="guard"), Output(0, b'{"decision": "block", "reason": "' + b"x" * 99, cut=True)
+    )
+    assert "longer" in ran.problem
+    assert decide(ran.results).refused == refused
+
+
 # Exit codes.
 
 
