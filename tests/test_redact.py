@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.redact import OVERLAP, SEGMENT, Redactor, find, redact
+from relay.redact import MAX_KNOWN, OVERLAP, SEGMENT, Redactor, find, redact
 
 # ruff: noqa: E501 (lines of logs)
 # Keys are put together here, from parts, so that no scanner takes this file for a leak.
@@ -226,6 +226,15 @@ def test_keys_longer_than_their_format_are_taken_whole() -> None:
     """R44: services make their keys longer now and then."""
     key = "sq0" + "csp-" + drawn(43)
     assert redact(f"{key}{drawn(20)} end") == "[secret: square-token] end"
+
+
+def test_values_that_were_given_are_never_forgotten() -> None:
+    """R44: else an agent could print keys of its own until relay wrote the person's down."""
+    redactor = Redactor(["swordfish-77"])
+    for number in range(MAX_KNOWN + 1):
+        redactor.learn(f"{number:012}", "token")
+    redactor.learn("swordfish-77" + "x" * 40, "token")
+    assert redactor.redact("it is swordfish-77.") == "it is [secret: known]."
 
 
 def test_known_values_are_remembered_though_others_come() -> None:

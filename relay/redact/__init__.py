@@ -28,7 +28,7 @@ MIN_KNOWN = 8
 """Characters of a value that is looked for by itself; shorter ones would be found in ordinary words."""
 
 MAX_KNOWN = 128
-"""Values that are remembered; the oldest is forgotten."""
+"""Values that are remembered beside those given; the oldest is forgotten."""
 
 
 _NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|CREDENTIALS?)(?:_|\Z)", re.IGNORECASE)
@@ -45,22 +45,23 @@ class Secret(NamedTuple):
 class Redactor:
     """Finds secrets by their formats, and those values that it has been told or has found before.
 
-    known: values that are secret whatever they look like.
+    known: values that are secret whatever they look like; no output makes it forget them.
     """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        self._known: dict[str, str] = {}
-        for value in known:
-            self.learn(value, "known")
+        self._given = frozenset(value for value in known if len(value) >= MIN_KNOWN)
+        self._known = dict.fromkeys(self._given, "known")  # and what was learnt
 
     def learn(self, value: str, kind: str) -> bool:
         """From now on `value`, and what begins like it, is a secret wherever it comes. Is that news?"""
         if len(value) < MIN_KNOWN or value in self._known:
             return False
-        for shorter in [known for known in self._known if value.startswith(known)]:
+        learnt = [known for known in self._known if known not in self._given]
+        for shorter in [known for known in learnt if value.startswith(known)]:
             del self._known[shorter]  # it was seen before it was complete
-        if len(self._known) >= MAX_KNOWN:
-            del self._known[next(iter(self._known))]
+            learnt.remove(shorter)
+        if len(learnt) >= MAX_KNOWN:
+            del self._known[learnt[0]]
         self._known[value] = kind
         return True
 
