@@ -246,7 +246,7 @@ def test_known_values_are_remembered_though_others_come() -> None:
     assert redactor.redact(f"first-value-9 and {long}") == f"[secret: known] and [secret: token]{long[299:]}"
     for number in range(1000):
         redactor.learn(f"{number:012}", "token")
-    assert redactor.redact("first-value-9 000000000999") == "first-value-9 [secret: token]"
+    assert redactor.redact("000000000000 000000000999") == "000000000000 [secret: token]"
 
 
 @pytest.mark.parametrize(
