@@ -245,8 +245,25 @@ def test_known_values_are_remembered_though_others_come() -> None:
         redactor.learn(long[:length], "token")
     assert redactor.redact(f"first-value-9 and {long}") == f"[secret: known] and [secret: token]{long[299:]}"
     for number in range(1000):
-        redactor.learn(f"{number:012}", "token")
-    assert redactor.redact("000000000000 000000000999") == "000000000000 [secret: token]"
+        redactor.learn(f"{number:03} and {number:03}", "token")
+    assert redactor.redact("000 and 000, 999 and 999") == "000 and 000, [secret: token]"
+
+
+def test_of_known_values_that_begin_alike_each_is_taken_out_as_far_as_it_goes() -> None:
+    """R44: the text may end in the middle of one."""
+    redactor = Redactor(["swordfish-77", "swordfish-78-and-more", "swordfish", "swordfi#"])
+    for text in ("swordfish-77", "swordfish-78-and-mo", "swordfish", "swordfi#", "swordfis"):
+        assert redactor.redact(f"({text})") == "([secret: known])", text
+    assert redactor.redact("swordfiz swordfish-79") == "swordfiz [secret: known]9"
+
+
+def test_many_known_values_that_begin_alike_take_no_longer_than_one() -> None:
+    """R44: an agent may print such, and then a text of nothing but their beginnings; what takes a hundred times
+    as long does not end within the test's time."""
+    redactor = Redactor()
+    for number in range(MAX_KNOWN):
+        redactor.learn(f"abababab{number:05}", "token")
+    assert redactor.redact("ab" * (1 << 20)).startswith("[secret: token]")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,10 @@ take 5 to 50 MB a second, the worst lines that we know (megabytes of `secret_acc
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from os.path import commonprefix
 from typing import NamedTuple
 
 from relay.redact.anchors import anchors_in
@@ -51,6 +54,7 @@ class Redactor:
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._given = frozenset(value for value in known if len(value) >= MIN_KNOWN)
         self._known = dict.fromkeys(self._given, "known")  # and what was learnt
+        self._index()
 
     def learn(self, value: str, kind: str) -> bool:
         """From now on `value`, and what begins like it, is a secret wherever it comes. Is that news?"""
@@ -63,6 +67,7 @@ class Redactor:
         if len(learnt) >= MAX_KNOWN:
             del self._known[learnt[0]]
         self._known[value] = kind
+        self._index()
         return True
 
     def suspects(self, text: str) -> bool:
@@ -87,15 +92,28 @@ class Redactor:
 
     def _again(self, text: str) -> Iterator[Secret]:
         """Known values, and beginnings of them: two thirds, which a line's end or a cut may have left."""
-        for value, kind in self._known.items():
-            enough = max(MIN_KNOWN, len(value) * 2 // 3)
-            start = text.find(value[:enough])
+        for beginning, values in self._beginnings.items():
+            start = text.find(beginning)
             while start >= 0:
-                end = start + enough
-                while end < len(text) and end - start < len(value) and text[end] == value[end - start]:
-                    end += 1
-                yield Secret(start, end, kind)
-                start = text.find(value[:enough], end)
+                value, size = _nearest(values, text[start : start + self._longest])
+                yield Secret(start, start + size, self._known[value])
+                start = text.find(beginning, start + size)
+
+    def _index(self) -> None:
+        """Sort the values by what is looked for: an agent may have printed many that begin alike."""
+        self._beginnings: dict[str, list[str]] = {}
+        for value in sorted(self._known):
+            enough = max(MIN_KNOWN, len(value) * 2 // 3)
+            self._beginnings.setdefault(value[:enough], []).append(value)
+        self._longest = max(map(len, self._known), default=0)
+
+
+def _nearest(values: list[str], text: str) -> tuple[str, int]:
+    """Which of the sorted `values` has the longest beginning in common with `text`, and its length."""
+    place = bisect(values, text)
+    nearest = values[max(place - 1, 0) : place + 1]
+    shared = [len(commonprefix((value, text))) for value in nearest]  # noqa: RUF071 (characters are meant)
+    return max(zip(nearest, shared, strict=True), key=itemgetter(1))
 
 
 def known_in(env: Mapping[str, str]) -> list[str]:
