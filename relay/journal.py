@@ -163,6 +163,6 @@ def parse(line: str) -> dict[str, Any] | None:
     """One line as an entry, None if it is none."""
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) and "event" in entry else None

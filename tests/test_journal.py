@@ -81,6 +81,12 @@ def test_an_entry_that_was_cut_off_spoils_only_itself(
     assert len(said) == 1 and "No space left" in said[0]
 
 
+def test_a_line_that_is_no_entry_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text("\n".join(["[" * 100_000, "{", "3", '{"event": "whole"}', ""]))
+    assert [entry["event"] for entry in journal.read(path)] == ["whole"]
+
+
 def test_previews_leave_out_the_middle() -> None:
     assert journal.preview("short") == "short"
     long = journal.preview("a" * 1000 + "b" * 1000)

@@ -56,7 +56,7 @@ class Trust:
             files = json.loads(self._path.read_bytes())["files"]
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return {}  # what cannot be read trusts nothing; the next grant writes it anew
         return files if isinstance(files, dict) else {}
 

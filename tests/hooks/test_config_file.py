@@ -122,7 +122,7 @@ def test_a_changed_or_vanished_file_is_noticed(tmp_path: Path):
 
 def test_trust_that_cannot_be_read_trusts_nothing(person: Home, tmp_path: Path):
     path = write(tmp_path / "relay.config.py")
-    for damage in ("{", "[]", '{"files": []}', '{"files": {"%s": 3}}' % path):  # noqa: UP031
+    for damage in ("{", "[]", "[" * 5000, '{"files": []}', '{"files": {"%s": 3}}' % path):  # noqa: UP031
         person.trust.write_text(damage)
         assert not Trust(person).covers_file(path)
     Trust(person).grant(path, path.read_bytes())
