@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"It is treated as {answer['profile']}, and read as a program that {READS[answer['reader']]}.")
     if answer.get("bridge"):
         print(f"Its own hooks: {visible(answer['bridge'])}.")
+    if answer.get("rules"):
+        print(f"Rules of hooks.json files: {answer['rules']}.")
     if answer["waiting"]:
         why = f": {visible(answer['obstacle'])}" if answer["obstacle"] else ""
         print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be typed{why}.")

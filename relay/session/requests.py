@@ -129,6 +129,7 @@ class Requests:
             "rule": "" if verdict is None else verdict.rule,
             "lines": [] if verdict is None else list(verdict.lines),
             "bridge": self._session.native.description,
+            "rules": self._session.ruling.description,
             "profile": self._session.setup.profile.name,
             "reader": self._session.reader.kind,
             "waiting": injector.pending,

@@ -10,6 +10,7 @@ Where an agent's hooks tell of an event, they alone do; else those of DERIVED co
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from relay.rules.event import RuleEvent
 from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
 from relay.session.giving import Giving
+from relay.text import count
 
 DERIVED = frozenset({"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop"})
 """Events that the session tells of where the agent's own hooks do not (docs/RULES.md says how well)."""
@@ -66,6 +68,7 @@ class Ruling:
         self._directory = directory
         self._load = load
         self._full = full
+        self._running: list[tuple[str, float]] = []  # events, and since when (seconds of the steady clock)
         self._told: dict[str, set[str]] = {}  # problems by their rule
 
     async def fire(self, event: RuleEvent | None) -> Fired:
@@ -78,12 +81,27 @@ class Ruling:
         rules = await asyncio.to_thread(select, event)
         if not rules:
             return Fired(event)
-        fired = await self._engine.run(rules, event, select=select)
+        began = (event.name, time.monotonic())
+        self._running.append(began)
+        try:
+            fired = await self._engine.run(rules, event, select=select)
+        finally:
+            self._running.remove(began)
         for ran in fired.ran:
             self._complain(ran)
         for result in fired.results:
             self._session.giving.show(result)
         return fired
+
+    @property
+    def description(self) -> str:
+        """For a person: how many rules there are, and which are being waited for; "" where there are none."""
+        enabled = sum(map(self.book.enabled, self.book.rules))
+        if not enabled:
+            return ""
+        now = time.monotonic()
+        waited = [f"those of {name} have run for {now - began:.0f} s" for name, began in self._running]
+        return "; ".join([f"{count(enabled, 'rule')} in force", *waited])
 
     def has(self, name: str) -> bool:
         """Whether there are rules for the event `name` at all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -459,3 +460,15 @@ def test_a_projects_scripts_are_found_from_its_subfolders(relay: Relay, tmp_path
     claude = begun(Claude(relay).wrap(cwd=project / "src"))
     (call,) = claude.fire("PreToolUse", **BASH)
     assert specific(call)["permissionDecisionReason"] == "from the project"
+
+
+def test_explain_says_which_rules_keep_the_agent_waiting(relay: Relay, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    rules(relay, Notification=f"cat {shlex.quote(str(gate))}")
+    claude = begun(Claude(relay).wrap())
+    assert "1 rule in force." in relay("explain", "Ann").stdout
+    claude.fire("Notification", message="hm", notification_type="idle_prompt")
+    wait_until(lambda: "those of Notification have run for" in relay("explain", "Ann").stdout)
+    gate.write_text("")
+    wait_until(lambda: "have run for" not in relay("explain", "Ann").stdout)
