@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -472,3 +473,22 @@ def test_explain_says_which_rules_keep_the_agent_waiting(relay: Relay, tmp_path:
     wait_until(lambda: "those of Notification have run for" in relay("explain", "Ann").stdout)
     gate.write_text("")
     wait_until(lambda: "have run for" not in relay("explain", "Ann").stdout)
+
+
+def test_each_field_of_a_firing_is_documented(relay: Relay) -> None:
+    """R41, R42: the stream's table of fields."""
+    events_ = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "Stop")
+    rules(relay, **dict.fromkeys(events_, "echo hello"))
+    claude = begun(Claude(relay).wrap())
+    claude.fire("UserPromptSubmit", prompt="hi")
+    claude.fire("PreToolUse", **BASH)
+    claude.fire("PostToolUse", **BASH)
+    claude.fire("PreCompact", trigger="auto")
+    claude.fire("Stop", last_assistant_message="x")
+    page = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text()
+    table = page[page.index("| `hook_fired` |") :].partition("\n\n")[0]
+    documented = set(re.findall(r"`(\w+)`", table))
+    entries = fired(claude, len(events_))
+    assert {entry["hook_name"] for entry in entries} == set(events_)
+    for entry in entries:
+        assert {*entry, *entry["rules"][0]} <= documented
