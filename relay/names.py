@@ -53,10 +53,10 @@ def same(a: str, b: str) -> bool:
     return key(a) == key(b)
 
 
-def suggest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant by `name`, or None."""
+def suggest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """The known name that was probably meant by `name`, or None. alike: how much the two must be, of 1."""
     import difflib  # 8 ms, needed only after a mistake
 
     by_key = {key(k): k for k in known}
-    close = difflib.get_close_matches(key(name), by_key, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(key(name), by_key, n=1, cutoff=alike)
     return by_key[close[0]] if close else None

@@ -25,7 +25,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from relay.rules.fired import Fired, Ran
     from relay.rules.rule import Rule
 
-RELOAD_PATIENCE = 15.0
+PATIENCE = 15.0
 """Seconds in which a session reads its files anew."""
 
 
@@ -168,7 +168,8 @@ def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
     disabled.switch(chosen, off=off)
     for text in chosen.values():
         print(visible(f"{text} is {'off' if off else 'on'}."))
-    _reload(sessions)
+    for session, answer in _asked(sessions, "switch_rules"):
+        _say(session, answer)
     return 0
 
 
@@ -179,25 +180,33 @@ def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -
         try:
             rules += call(session.socket, {"op": "rules"})["rules"]
         except RelayError:
-            continue  # it has just ended, or is of an older relay; `_reload` tells of it
+            continue  # it has just ended, or is of an older relay; `_asked` tells of it
     return rules
 
 
 def _reload(sessions: Sequence[SessionInfo]) -> int:
     """Have `sessions` read their rules anew, and print what they answer; 1 if one does not."""
-    failed = False
-    for session in sessions:
-        try:
-            answer = call(session.socket, {"op": "reload_rules"}, RELOAD_PATIENCE)
-        except RelayError as error:
-            failed = True
-            print(f"{session.name} goes on with the rules that it had: {visible(str(error))}")
-            continue
-        on = sum(rule["enabled"] for rule in answer["rules"])
-        print(f"{session.name} has {count(on, 'rule')}.")
+    silent = len(sessions)
+    for session, answer in _asked(sessions, "reload_rules"):
+        silent -= 1
+        _say(session, answer)
         for warning in answer["warnings"]:
             print(f"    {visible(warning)}")
-    return 1 if failed else 0
+    return 1 if silent else 0
+
+
+def _asked(sessions: Sequence[SessionInfo], operation: str) -> Iterator[tuple[SessionInfo, dict[str, Any]]]:
+    """What each of `sessions` answers to `operation`; what one does not is said."""
+    for session in sessions:
+        try:
+            yield session, call(session.socket, {"op": operation}, PATIENCE)
+        except RelayError as error:
+            print(f"{session.name} goes on with the rules that it had: {visible(str(error))}")
+
+
+def _say(session: SessionInfo, answer: dict[str, Any]) -> None:
+    on = sum(rule["enabled"] for rule in answer["rules"])
+    print(f"{session.name} has {count(on, 'rule')}.")
 
 
 # trying

@@ -3,6 +3,9 @@
 CONFIG/hooks.json ─┐
 project's, trusted ├─ parse ─→ RuleBook.rules ─ select(event) ─→ the rules to run, in firing order
 --rules FILE       ─┘
+
+A session that reads its files anew keeps the rules that it has of a file which cannot be read as a whole, or
+is not trusted any more: a mistake in a file, or an agent that writes into it, must not end what guards it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +25,7 @@ from relay.hooks.trust import Trust
 from relay.rules.disabled import Disabled
 from relay.rules.event import RuleEvent
 from relay.rules.warning import RuleWarning
-from relay.text import one_line
+from relay.text import count, one_line
 
 if TYPE_CHECKING:
     from relay.rules.rule import Origin, Rule
@@ -42,12 +45,16 @@ class RuleBook:
     _told: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
-    def load(cls, home: Home, directory: Path, named: Sequence[Path] = ()) -> RuleBook:
+    def load(
+        cls, home: Home, directory: Path, named: Sequence[Path] = (), last: RuleBook | None = None
+    ) -> RuleBook:
         """The rules for an agent in `directory`: the person's own, the project's, those of the files `named`.
 
         The project's file counts only as far as it is trusted. Whatever is wrong is in `warnings`.
+
+        last: what has been in force so far. Its rules of a file stay where that file cannot be taken now.
         """
-        book = _Loading(home)
+        book = _Loading(home, last)
         own = home.config / FILE
         if os.path.lexists(own):
             book.add(own, "user")
@@ -66,6 +73,12 @@ class RuleBook:
         for path in named:
             book.add(path.absolute(), "named")
         return book.done()
+
+    def switched(self, home: Home) -> RuleBook:
+        """The same rules, with those off that are off now; no file of rules is read."""
+        others = [warning for warning in self.warnings if warning.path != home.disabled_rules]
+        ids, problem = _off(home)
+        return replace(self, disabled=ids, warnings=(*others, *problem))
 
     def enabled(self, rule: Rule) -> bool:
         return rule.id not in self.disabled
@@ -135,48 +148,75 @@ def find(directory: Path) -> Path | None:
 
 
 class _Loading:
-    """A book that is being put together."""
+    """A book that is being put together, after the `last` one if there is one."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, last: RuleBook | None = None) -> None:
         self._home = home
+        self._last = () if last is None else last.rules
         self._rules: list[Rule] = []
         self._warnings: list[RuleWarning] = []
         self._seen: list[Path] = []
 
     def add(self, path: Path, origin: Origin) -> None:
         """Read `path`, unless that file has been read, or is a project's and not trusted."""
-        from relay.rules.file import LARGEST, parse
-
         if any(_same(path, each) for each in self._seen):
             return
         self._seen.append(path)
-        try:
-            content = _read(path, LARGEST + 1)
-        except OSError as error:
-            self._warn(path, f"cannot be read: {error.strerror}. Make it a file that you can read.")
-            return
-        if origin == "project" and not Trust(self._home).covers(path, content):
-            self._warn(
-                path,
-                "is not trusted, and none of its rules is in force. Read it, then "
-                f"`relay trust {shlex.quote(str(path))}` and `relay hooks reload`.",
-            )
-            return
-        rules, warnings = parse(path, content, origin)
+        rules, warnings = self._taken(path, origin)
+        if any(warning.unread for warning in warnings) and (kept := self._kept(path, origin)):
+            rules = kept
+            warnings = [replace(each, text=f"{each.text} {_STAY}") for each in warnings]
         self._rules += rules
         self._warnings += warnings
 
-    def done(self) -> RuleBook:
-        disabled = Disabled(self._home)
-        try:
-            ids = disabled.read()
-        except HomeError as error:
-            ids = frozenset()
-            self._warn(self._home.disabled_rules, str(error))
-        return RuleBook(tuple(self._rules), tuple(self._warnings), ids)
+    def _taken(self, path: Path, origin: Origin) -> tuple[list[Rule], list[RuleWarning]]:
+        """The rules of `path` as it is now, and what is wrong with it."""
+        from relay.rules.file import LARGEST, parse
 
-    def _warn(self, path: Path, text: str) -> None:
-        self._warnings.append(RuleWarning(path, text))
+        try:
+            content = _read(path, LARGEST + 1)
+        except OSError as error:
+            text = f"cannot be read: {error.strerror}. Make it a file that you can read."
+            gone = isinstance(error, FileNotFoundError)
+            return [], [RuleWarning(path, text, unread=not gone)]
+        if origin != "project" or len(content) > LARGEST or Trust(self._home).covers(path, content):
+            return parse(path, content, origin)
+        command = f"`relay trust {shlex.quote(str(path))}` and `relay hooks reload`"
+        if kept := self._kept(path, origin):
+            return kept, [RuleWarning(path, f"is not trusted as it is now. {_STAY} Read it, then {command}.")]
+        return [], [
+            RuleWarning(path, f"is not trusted, and none of its rules is in force. Read it, then {command}.")
+        ]
+
+    def _kept(self, path: Path, origin: Origin) -> list[Rule]:
+        """What was in force in place of `path`; of a project it may be another file, farther up."""
+        if origin == "project":
+            return [rule for rule in self._last if rule.origin == origin]
+        return [rule for rule in self._last if rule.path == path]
+
+    def done(self) -> RuleBook:
+        now = {rule.path for rule in self._rules}
+        for path in dict.fromkeys(rule.path for rule in self._last if rule.path not in now):
+            lost = count(sum(rule.path == path for rule in self._last), "rule")
+            if not os.path.lexists(path):
+                why = "is gone"
+            else:
+                why = "has no rules any more" if path in self._seen else "is not the nearest any more"
+            text = f"{why}. No longer in force: {lost} that this session had loaded from it."
+            self._warnings.append(RuleWarning(path, text))
+        ids, problem = _off(self._home)
+        return RuleBook(tuple(self._rules), (*self._warnings, *problem), ids)
+
+
+_STAY = "The rules that this session has loaded from it before stay in force."
+
+
+def _off(home: Home) -> tuple[frozenset[str], list[RuleWarning]]:
+    """The ids of the rules that are switched off, and what is wrong with the file that says so."""
+    try:
+        return Disabled(home).read(), []
+    except HomeError as error:
+        return frozenset(), [RuleWarning(home.disabled_rules, str(error))]
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -48,6 +48,9 @@ _CLAUDES = frozenset(
 )
 """Claude Code's events that relay runs no rules for."""
 
+SURE = 0.8
+"""How alike two keys are if one was probably meant by the other: "mather" is, "comment" is no "command"."""
+
 _NOT_RUN = frozenset({"http", "agent", "mcp_tool"})
 _FIELDS = ("type", "command", "prompt", "matcher", "timeout", "args", "async", "name")
 _INTERPRETER = re.compile(r"(?:python[\d.]*|node|ruby|perl|bash|sh|zsh|dash|deno|bun|php|osascript)\Z")
@@ -77,20 +80,25 @@ class _File:
 
     def read(self, content: bytes) -> None:
         if len(content) > LARGEST:
-            self._warn(f"it has more than {LARGEST >> 20} MB and is not read. Write fewer or shorter rules.")
+            self._unread(
+                f"it has more than {LARGEST >> 20} MB and is not read. Write fewer or shorter rules."
+            )
             return
         try:
             root = located.parse(content.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            self._warn(f"it is not UTF-8 (byte {error.start + 1}) and is not read. Save it as UTF-8.")
+            self._unread(f"it is not UTF-8 (byte {error.start + 1}) and is not read. Save it as UTF-8.")
             return
         except json.JSONDecodeError as error:
             what = error.msg[0].lower() + error.msg[1:]
-            self._warn(f"it is not JSON: {what} (column {error.colno}). Nothing of it is read.", error.lineno)
+            self._unread(
+                f"it is not JSON: {what} (column {error.colno}). Nothing of it is read.", error.lineno
+            )
             return
         hooks = root.value.get("hooks") if isinstance(root.value, dict) else None
         if hooks is None or not isinstance(hooks.value, dict):
-            self._warn(
+            tell = self._warn if _emptied(root) else self._unread
+            tell(
                 'it has no rules: write {"hooks": {"PreToolUse": [...]}}.', hooks.line if hooks else root.line
             )
             return
@@ -219,6 +227,9 @@ class _File:
                 f"{_quoted(key)} stands here more than once, and the last one counts.", node.line, event
             )
 
+    def _unread(self, text: str, line: int = 0) -> None:
+        self.warnings.append(RuleWarning(self.path, text, line, unread=True))
+
     def _warn(self, text: str, line: int = 0, event: str = "") -> None:
         self.warnings.append(RuleWarning(self.path, text, line, event))
 
@@ -336,6 +347,16 @@ def _first_words(command: str) -> list[str]:
 
 def _basename(word: str) -> str:
     return one_line(word.rstrip("/").rpartition("/")[2] or word, 60)
+
+
+def _emptied(root: Node) -> bool:
+    """Whether a file without rules is meant so: whoever has put them in a wrong place meant to have some."""
+    if not isinstance(root.value, dict):
+        return False
+    hooks = root.value.get("hooks")
+    return not (hooks and hooks.value) and not any(
+        key in EVENTS or suggest(key, ["hooks"], SURE) for key in root.value if key != "hooks"
+    )
 
 
 def _handlers(entry: Node) -> list[Node] | None:

@@ -194,6 +194,9 @@ class Requests:
     async def _on_reload_rules(self, _: Request) -> Answer:
         return self._session.ruling.reload().public()
 
+    async def _on_switch_rules(self, _: Request) -> Answer:
+        return self._session.ruling.switch(Home.from_env()).public()
+
     async def _on_roster(self, _: Request) -> Answer:
         return {"members": [{"name": m.name, "online": m.online} for m in self._session.services.roster()]}
 

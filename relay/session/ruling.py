@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from relay.home import Home
+from relay.hooks.result import Level
 from relay.journal import Journal, preview
 from relay.rules import aggregate
 from relay.rules.book import RuleBook
@@ -41,14 +43,20 @@ class Subject(Protocol):
     journal: Journal
     giving: Giving
 
-    def tell_person(self, text: str) -> None: ...
+    def tell_person(self, text: str, *, level: Level = "info") -> None: ...
+
+
+class Load(Protocol):
+    """Reads the files, as at the session's start; see RuleBook.load about `last`."""
+
+    def __call__(self, *, last: RuleBook) -> RuleBook: ...
 
 
 class Ruling:
     """The rules of one session.
 
     env:  the environment of the agent.
-    load: reads the files, as at the session's start.
+    load: reads the files anew.
     full: what commands print is written down whole, else a preview of it.
     """
 
@@ -59,7 +67,7 @@ class Ruling:
         *,
         directory: Path,
         env: Mapping[str, str],
-        load: Callable[[], RuleBook],
+        load: Load,
         full: bool,
     ) -> None:
         self.book = rules
@@ -111,7 +119,7 @@ class Ruling:
         """On a thread: a matcher may take its time over a long text."""
 
         def tell(text: str) -> None:
-            loop.call_soon_threadsafe(partial(self._session.tell_person, text))
+            loop.call_soon_threadsafe(partial(self._session.tell_person, text, level="warning"))
 
         return self.book.select(event, tell)
 
@@ -143,11 +151,20 @@ class Ruling:
         return RuleEvent(name, {**common, **data})
 
     def reload(self) -> RuleBook:
-        """Read the files anew; what is wrong in them is in the book's warnings."""
-        self.book = self._load()
+        """Read the files anew; what is wrong in them, and what stays in force therefore, is in the book's
+        warnings."""
+        self.book = self._load(last=self.book)
         self._told.clear()
         self._session.journal.write(
             "rules_reloaded", rules=len(self.book.rules), warnings=[str(each) for each in self.book.warnings]
+        )
+        return self.book
+
+    def switch(self, home: Home) -> RuleBook:
+        """Look anew at which rules are switched off; the rules stay as they were loaded."""
+        self.book = self.book.switched(home)
+        self._session.journal.write(
+            "rules_switched", off=sum(not self.book.enabled(rule) for rule in self.book.rules)
         )
         return self.book
 
@@ -179,4 +196,5 @@ class Ruling:
         told = self._told.setdefault(ran.rule.id, set())
         if ran.problem and ran.problem not in told and len(told) < TOLD:
             told.add(ran.problem)
-            self._session.tell_person(f"{ran.rule.place}: {ran.rule.name} at {ran.rule.event}: {ran.problem}")
+            text = f"{ran.rule.place}: {ran.rule.name} at {ran.rule.event}: {ran.problem}"
+            self._session.tell_person(text, level="warning")

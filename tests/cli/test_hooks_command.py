@@ -376,16 +376,16 @@ def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, hom
     answers = {
         "rules": {"rules": [rule], "warnings": []},
         "reload_rules": {"rules": [rule], "warnings": ["x is wrong"]},
+        "switch_rules": {"rules": [rule | {"enabled": False}], "warnings": ["x is wrong"]},
     }
     with session(home, "Alice", answers) as alice, session(home, "Bob", {}):
         # A rule that only a session knows, since it was started with --rules.
         assert relay("hooks", "disable", "theirs").stdout.splitlines() == [
             "0123abcd (Stop, theirs) is off.",
-            "Alice has 1 rule.",
-            "    x is wrong",
+            "Alice has 0 rules.",
             "Bob goes on with the rules that it had: a session knows no such operation.",
         ]
-        assert alice == ["rules", "reload_rules"]
+        assert alice == ["rules", "switch_rules"]
         result = relay("hooks", "reload", check=False)
         assert result.returncode == 1
         assert result.stdout.splitlines() == [
@@ -428,13 +428,33 @@ def test_a_session_uses_what_was_switched_and_what_was_reloaded(
     assert relay("hooks", "disable", "guard").stdout.splitlines() == [
         f"{told['rules'][0]['id']} (Stop, guard) is off.",
         "Alice has 0 rules.",
-        f"    {told['warnings'][0]}",
     ]
     assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False]
     rules(path, "Stop", GUARD | {"name": "guard"}, GUARD | {"command": "two"})
+    relay("hooks", "disable", "guard", "--rules", path)  # which reads no file anew
     assert len(listed(relay, "Alice")["rules"]) == 1
     assert relay("hooks", "reload").stdout == "Alice has 1 rule.\n"
     assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False, True]
+
+
+def test_a_session_keeps_its_guards_when_their_file_cannot_be_taken(relay: Relay, tmp_path: Path) -> None:
+    """R12: switching another rule reads no file; a reload keeps what a broken or untrusted file had."""
+    project = rules(tmp_path / "hooks.json", "PreToolUse", GUARD | {"name": "guard"})
+    named = rules(tmp_path / "n.json", "Stop", GUARD | {"name": "other"})
+    relay("trust", project)
+    relay("wrap", "-d", "-n", "Alice", "--rules", named, "cat", cwd=tmp_path)
+    wait_until(lambda: listed(relay, "Alice")["rules"])
+    rules(project, "PreToolUse", GUARD | {"command": "theirs"})
+    named.write_text("{")
+    assert relay("hooks", "disable", "other").stdout.splitlines()[1:] == ["Alice has 1 rule."]
+    assert relay("hooks", "enable", "other").stdout.splitlines()[1:] == ["Alice has 2 rules."]
+    lines = relay("hooks", "reload").stdout.splitlines()
+    assert lines[0] == "Alice has 2 rules."
+    assert f"{project}: is not trusted as it is now. The rules that this session has loaded" in lines[1]
+    assert f"{named}:1: it is not JSON" in lines[2] and lines[2].endswith("stay in force.")
+    told = listed(relay, "Alice")
+    assert [rule["name"] for rule in told["rules"]] == ["guard", "other"]
+    assert len(told["warnings"]) == 2
 
 
 def test_a_session_says_the_first_of_what_is_wrong_with_rules(relay: Relay, home: Path) -> None:

@@ -235,6 +235,131 @@ def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
         Disabled(person).switch(["x"], off=True)
 
 
+def reloaded(person: Home, project: Path, last: RuleBook, *named: Path) -> tuple[list[str], str]:
+    """The commands in force after the files were read anew, and what is said."""
+    book = RuleBook.load(person, project, named, last=last)
+    return commands(book), " ".join(str(warning) for warning in book.warnings)
+
+
+STAY = "The rules that this session has loaded from it before stay in force."
+
+
+def test_a_projects_rules_stay_in_force_when_their_file_is_trusted_no_more(
+    person: Home, project: Path
+) -> None:
+    """R12: who writes into the file, such as the agent, must not end what guards it."""
+    path = write(project / "hooks.json", "guard")
+    trust(person, path)
+    last = RuleBook.load(person, project)
+    write(path, "theirs")
+    now, said = reloaded(person, project, last)
+    assert now == ["guard"]
+    assert said == (
+        f"{path}: is not trusted as it is now. {STAY} "
+        f"Read it, then `relay trust {path}` and `relay hooks reload`."
+    )
+    again = RuleBook.load(person, project, last=last)
+    assert reloaded(person, project, again) == (now, said)  # however often
+    trust(person, path)
+    assert reloaded(person, project, again) == (["theirs"], "")
+
+
+def test_a_nearer_file_that_is_not_trusted_takes_no_guard_away(person: Home, project: Path) -> None:
+    """R12"""
+    trust(person, write(project / "hooks.json", "guard"))
+    (project / "a").mkdir()
+    last = RuleBook.load(person, project / "a")
+    nearer = write(project / "a" / "hooks.json", "theirs")
+    assert reloaded(person, project / "a", last)[0] == ["guard"]
+    trust(person, nearer)
+    now, said = reloaded(person, project / "a", last)
+    assert now == ["theirs"]
+    assert f"{project / 'hooks.json'}: is not the nearest any more. No longer in force: 1 rule" in said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *('{"hooks": {"Stop": [}', "", "\xff", " " * (2 << 20), '"no"', '[{"type": "command"}]'),
+        *('{"hooks": [{"type": "command"}]}', '{"PreToolUse": []}', '{"hook": {"PreToolUse": []}}'),
+    ],
+    ids=["broken", "empty", "no UTF-8", "huge", "text", "list", "hooks is a list", "no hooks", "hook"],
+)
+@pytest.mark.parametrize("origin", ["user", "named", "project"])
+def test_the_rules_of_a_file_that_cannot_be_read_any_more_stay_in_force(
+    person: Home, project: Path, content: str, origin: str
+) -> None:
+    """R12: and so do the others, in their order."""
+    paths = {"user": person.config / "hooks.json", "project": project / "hooks.json", "named": project / "n"}
+    for each, path in paths.items():
+        write(path, each, f"{each} 2")
+    trust(person, paths["project"])
+    last = RuleBook.load(person, project, [paths["named"]])
+    paths[origin].write_text(content, "latin-1")
+    trust(person, paths["project"])
+    now, said = reloaded(person, project, last, paths["named"])
+    assert now == ["user", "user 2", "project", "project 2", "named", "named 2"]
+    assert said.startswith(str(paths[origin])) and said.endswith(STAY)
+    assert STAY not in reloaded(person, project, RuleBook(), paths["named"])[1]
+
+
+def test_a_file_that_cannot_be_opened_any_more_keeps_its_rules(person: Home, project: Path) -> None:
+    path = write(person.config / "hooks.json", "guard")
+    last = RuleBook.load(person, project)
+    path.unlink()
+    path.mkdir()
+    now, said = reloaded(person, project, last)
+    assert (now, "cannot be read" in said, STAY in said) == (["guard"], True, True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", '{"hooks": {}}', '{"hooks": null}', '{"hooks": []}', '{"hooks": {"Stop": []}}', '{"model": "x"}'],
+)
+def test_the_rules_of_a_file_that_was_emptied_are_gone_and_that_is_said(
+    person: Home, project: Path, content: str
+) -> None:
+    """R12"""
+    path = write(person.config / "hooks.json", "guard", "guard 2")
+    last = RuleBook.load(person, project)
+    path.write_text(content)
+    now, said = reloaded(person, project, last)
+    assert now == []
+    text = "has no rules any more. No longer in force: 2 rules that this session had loaded from it."
+    assert f"{path}: {text}" in said
+
+
+@pytest.mark.parametrize("origin", ["user", "named"])
+def test_the_rules_of_a_file_that_was_deleted_are_gone_and_that_is_said(
+    person: Home, project: Path, origin: str
+) -> None:
+    """R12: once."""
+    path = write(person.config / "hooks.json" if origin == "user" else project / "n", "guard")
+    named = [] if origin == "user" else [path]
+    last = RuleBook.load(person, project, named)
+    path.unlink()
+    now, said = reloaded(person, project, last, *named)
+    assert now == []
+    assert f"{path}: is gone. No longer in force: 1 rule that this session had loaded from it." in said
+    assert "is gone" not in reloaded(person, project, RuleBook(), *named)[1]
+
+
+def test_what_is_switched_off_is_looked_up_without_reading_the_files(person: Home, project: Path) -> None:
+    """R14: whatever has become of them meanwhile."""
+    path = write(person.config / "hooks.json", "one", "two")
+    book = RuleBook.load(person, project)
+    Disabled(person).switch([book.rules[0].id], off=True)
+    path.write_text("{}")
+    off = book.switched(person)
+    assert (off.rules, chosen(off), chosen(book)) == (book.rules, ["two"], ["one", "two"])
+    person.disabled_rules.write_text("x")
+    for _ in range(2):
+        off = off.switched(person)
+        assert (chosen(off), len(off.warnings)) == (["one", "two"], 1)
+    person.disabled_rules.unlink()
+    assert off.switched(person).warnings == ()
+
+
 def test_a_guard_whose_matcher_cannot_decide_runs_and_that_is_told_once(person: Home, project: Path) -> None:
     """R20: else a long text would get around it."""
     path = write(project / "a.json", "guard", event="PreToolUse", matcher={"tool_input.command": "*rm -rf*"})
