@@ -27,7 +27,7 @@ ANSWER = 90.0
 """Seconds that the session then has for its verdict: a rule may run for a minute (docs/NATIVE.md)."""
 
 MAX_PAYLOAD = 24 << 20
-"""Bytes of one event, such as a Write with the whole file in it; of a longer one nothing is said."""
+"""Bytes of one event, such as a Write with the whole file in it; of a longer one only that it was."""
 
 _FIRST = "SessionStart"
 """An agent's first event, which comes while its session is still loading."""
@@ -93,13 +93,15 @@ def _connect(path: str, *, patient: bool) -> socket:
 
 
 def _read() -> bytes:
-    """Standard input to its end; OverflowError for more than is sent on."""
-    parts, size = [], 0
+    """Standard input to its end; nothing of what is longer than MAX_PAYLOAD."""
+    parts: list[bytes] = []
+    size = 0
     while data := posix.read(0, 1 << 20):
-        parts.append(data)
         size += len(data)
         if size > MAX_PAYLOAD:
-            raise OverflowError
+            parts.clear()
+        else:
+            parts.append(data)
     return b"".join(parts)
 
 

@@ -185,7 +185,7 @@ class NativeHooks:
         """Note `event`; with `decide`, answer it. An observer is never answered."""
         if self._is_of_another(event):
             self._journal.write("hook", hook=event.name, nested=True)
-            return Answered("")
+            return await self._replies.guard(event) if decide else Answered("")
         self._heard_at = self._clock()
         # Until now the screen was heard: what stands in the transcript already was said there.
         late = not self.alive and event.name not in _BEGINS

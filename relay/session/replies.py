@@ -98,6 +98,15 @@ class Replies:
         method = _ANSWERS.get(event.name) if not event.agent_id or event.name in _TOOLS else None
         return await method(self, event) if method else Answered("")
 
+    async def guard(self, event: NativeEvent) -> Answered:
+        """What an agent is answered that ours has started: rules guard its tools, no more is said."""
+        if event.name is not NativeName.TOOL_PRE:
+            return Answered("")
+        fired = await self._host.fire(from_native(event))
+        self._host.note(fired, tool=event.tool_name)
+        decision = decide(fired.results)
+        return self._reply(event, _reply_of(decision) if decision.refused else Reply())
+
     def agent_end(self, event: NativeEvent, *, success: bool) -> events.AgentEnd:
         """The end of the turn, for handlers."""
         return events.AgentEnd(
@@ -180,6 +189,8 @@ class Replies:
         asked them about."""
         if prompt_kind(event.tool_name) is not None or self._turn.reserves(event):
             return Answered("")
+        if self._turn.halted:
+            return self._reply(event, Reply(deny=self._turn.halted))
         if self._turn.allows(event):
             return self._reply(event, Reply(allow=True))
         rule = self._policy.allows(event.tool_name, event.tool_input)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,8 +34,12 @@ from relay.session.terminals import TerminalClient, Terminals
 from relay.terminal.lend import Lent
 from relay.terminal.pty import Pty
 
-UNREAD = "What the tool is called with is nested too deeply for rules to look at. Call it with less."
+UNREAD = "What the tool is called with is too large, or nested too deeply, for rules to look at. Call it with less."
+FAULT = "The rules for this call could not be asked. The person sees why with relay events."
 """What an agent is told of a call that no rule could be asked about."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class Hooked(Protocol):
@@ -71,6 +76,7 @@ class Subject(Protocol):
     @property
     def patience(self) -> float: ...
     def stop(self) -> None: ...
+    def tell_person(self, text: str) -> None: ...
 
 
 class Requests:
@@ -229,18 +235,22 @@ class Requests:
             answered = await self._session.native.hook(event, decide=decide) if event else None
         except RecursionError:  # what can be read may still be nested too deeply to be written
             answered = None
+        except Exception:  # noqa: BLE001 (logged; the agent goes on, but not past its guards)
+            _log.exception("an event of the agent's hooks")
+            self._session.tell_person(f"{name} of the agent's hooks could not be answered: see session.log.")
+            return {"stdout": self._guarded(kind, name, FAULT) if decide else "", "code": 0}
         if answered is None:
-            return {"stdout": self._unread(kind, name) if decide else "", "code": 0}
+            return {"stdout": self._guarded(kind, name, UNREAD) if decide else "", "code": 0}
         connection.settled(Fate.UNKNOWN)  # of an earlier event, whose client was answered and never said more
         connection.settle = answered.settle
         return {"stdout": answered.stdout if decide else "", "code": 0}
 
-    def _unread(self, kind: str, event: str) -> str:
-        """What an event is answered that cannot be read: rules are not got around with such a tool call."""
+    def _guarded(self, kind: str, event: str, why: str) -> str:
+        """What an event is answered about which nobody can be asked: rules are not got around so."""
         own, name = known(kind, event) or ("", None)
         if name is not NativeName.TOOL_PRE or not self._session.ruling.has("PreToolUse"):
             return ""
-        return render(NativeEvent(name, kind, event=own), Reply(deny=UNREAD))
+        return render(NativeEvent(name, kind, event=own), Reply(deny=why))
 
     async def _on_hook_printed(self, request: Request) -> Answer:
         """The client has given the agent what it was answered."""

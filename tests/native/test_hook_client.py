@@ -203,6 +203,16 @@ def test_a_payload_of_five_megabytes_arrives(path: Path) -> None:
     assert json.loads(session.end()[0]["payload"])["tool_input"]["content"] == text
 
 
+def test_of_what_is_too_long_the_session_hears_that_it_was(path: Path) -> None:
+    """R36: no call of a tool gets around rules by its length."""
+    session = FakeSession(path, b'{"stdout": "{}"}\n')
+    assert (
+        run(path, "decide", "PreToolUse", payload=b'{"x": "' + b"a" * client.MAX_PAYLOAD + b'"}').stdout
+        == b"{}"
+    )
+    assert session.end()[0]["payload"] == ""
+
+
 def test_bytes_that_are_no_text_are_sent_as_what_can_be_read(path: Path) -> None:
     """R87"""
     session = FakeSession(path, b" ", line({"stdout": "", "code": 0}))

@@ -38,6 +38,7 @@ class Session:
 
     asked: the events whose handlers were called; they answer once `answers` is set.
     said:  what was heard.
+    rules: what rules answer to each event. fault: nobody can ask them.
     """
 
     def __init__(self, agent: PtyAgent, folder: Path) -> None:
@@ -45,6 +46,8 @@ class Session:
         self.path = str(folder / "control")
         self.asked: list[events.Event] = []
         self.said: list[str] = []
+        self.rules: list[Ran] = []
+        self.fault = False
         self.answers = asyncio.Event()
         self.journal = Journal(folder / "journal", "id", "Ann", print)
         self.native = NativeHooks(
@@ -58,7 +61,11 @@ class Session:
             lesson=lambda: LESSON,
         )
         session: Any = SimpleNamespace(
-            pty=SimpleNamespace(pid=os.getpid()), native=self.native, journal=self.journal
+            pty=SimpleNamespace(pid=os.getpid()),
+            native=self.native,
+            journal=self.journal,
+            ruling=SimpleNamespace(has=lambda name: True),
+            tell_person=self.tell_person,
         )
         self.server = ControlServer(self.path, Requests(session).answer)
 
@@ -82,7 +89,9 @@ class Session:
         raise AssertionError("no handler answers anything")
 
     async def fire(self, event: RuleEvent | None) -> Fired:
-        return Fired(event or RuleEvent(""))
+        if self.fault:
+            raise ValueError("an error of relay's own")
+        return Fired(event or RuleEvent(""), tuple(self.rules if event else ()))
 
     def note(self, fired: Fired, outcome: str = "", **fields: Any) -> None: ...
 
@@ -232,6 +241,42 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
         assert not turn.active
 
     played(tmp_path, play)
+
+
+def denying() -> Ran:
+    """A rule that denies whatever it is asked about."""
+    rule = Rule("1", "guard", "PreToolUse", "command", "flat", Path("hooks.json"), 1)
+    return Ran(rule, results=(HookResult("deny", reason="never", source="guard"),))
+
+
+def test_an_agent_that_the_agent_has_started_is_guarded_by_its_rules(tmp_path: Path) -> None:
+    """R36: a qwen in a qwen's shell calls the same hooks."""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        await session.called("SessionStart", kind="qwen", session_id="1", source="startup")
+        session.native.turn.take(NativeEvent(NativeName.PROMPT_SUBMIT, "qwen", prompt="do it"))
+        session.rules.append(denying())
+        nested: dict[str, Any] = {"kind": "qwen", "session_id": "2", "tool_name": "Bash"}
+        assert "never" in await session.called("PreToolUse", **nested)
+        assert not await session.called("PostToolUse", **nested)
+        assert not session.asked  # handlers are the agent's own
+
+    played(tmp_path, play)
+
+
+def test_a_fault_of_our_own_is_no_way_around_rules(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """R36, R80"""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        await session.called("SessionStart", source="startup")
+        session.fault = True
+        assert "could not be asked" in await session.called("PreToolUse", tool_name="Bash")
+        assert not await session.called("PostToolUse", tool_name="Bash")
+
+    played(tmp_path, play)
+    assert "an error of relay's own" in caplog.text
 
 
 def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -> None:

@@ -379,6 +379,8 @@ def test_a_turn_that_was_stopped_calls_no_further_tool(relay: Relay) -> None:
     for call in (bash, read):
         assert specific(call)["permissionDecision"] == "deny"
         assert specific(call)["permissionDecisionReason"] == "that is enough"
+    (asked,) = claude.fire("PermissionRequest", **BASH)
+    assert specific(asked)["decision"]["behavior"] == "deny"
     (stopped,) = claude.fire("Stop", last_assistant_message="x")
     assert answer(stopped).get("decision") != "block"
     assert fired(claude, 2)[-1]["outcome"] == "reentry_capped"
