@@ -34,7 +34,7 @@ from relay.session.terminals import TerminalClient, Terminals
 from relay.terminal.lend import Lent
 from relay.terminal.pty import Pty
 
-UNREAD = "What the tool is called with is too large, or nested too deeply, for rules to look at. Call it with less."
+UNREAD = "What the tool is called with is too long, or nested too deeply, for rules to look at. Give it less."
 FAULT = "The rules for this call could not be asked. The person sees why with relay events."
 """What an agent is told of a call that no rule could be asked about."""
 
