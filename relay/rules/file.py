@@ -13,8 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,9 +20,11 @@ from typing import get_args
 
 from relay.names import suggest
 from relay.rules import located
+from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS, EventType, Kind
 from relay.rules.located import Node
-from relay.rules.matcher import BadMatcher, Matcher, matcher
+from relay.rules.matcher import BadMatcher, Matcher, doubts, matcher
+from relay.rules.name import LENGTH, called
 from relay.rules.rule import TIMEOUT, Origin, Rule, Shape
 from relay.rules.warning import RuleWarning
 from relay.text import one_line
@@ -49,14 +49,13 @@ _CLAUDES = frozenset(
 """Claude Code's events that relay runs no rules for."""
 
 SURE = 0.8
-"""How alike two keys are if one was probably meant by the other: "mather" is, "comment" is no "command"."""
+"""How alike two keys are if one was meant by the other: "mather" by "matcher", no "comment" by "command"."""
 
 _NOT_RUN = frozenset({"http", "agent", "mcp_tool"})
+_TOOL = ("tool", "tools", "tool_name", "tool_input")
+"""Keys that nobody writes but to say which tool a rule is for."""
+
 _FIELDS = ("type", "command", "prompt", "matcher", "timeout", "args", "async", "name")
-_INTERPRETER = re.compile(r"(?:python[\d.]*|node|ruby|perl|bash|sh|zsh|dash|deno|bun|php|osascript)\Z")
-_CODE = frozenset({"-c", "-lc", "-ec", "-e"})
-_LAUNCHERS = frozenset({"env", "exec", "command", "nohup", "nice", "time", "npx", "uvx"})
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 class _Skip(Exception):
@@ -90,10 +89,8 @@ class _File:
             self._unread(f"it is not UTF-8 (byte {error.start + 1}) and is not read. Save it as UTF-8.")
             return
         except json.JSONDecodeError as error:
-            what = error.msg[0].lower() + error.msg[1:]
-            self._unread(
-                f"it is not JSON: {what} (column {error.colno}). Nothing of it is read.", error.lineno
-            )
+            what = f"{error.msg} (column {error.colno})"
+            self._unread(f"it is not JSON: {what}. Nothing of it is read.", error.lineno)
             return
         hooks = root.value.get("hooks") if isinstance(root.value, dict) else None
         if hooks is None or not isinstance(hooks.value, dict):
@@ -121,11 +118,22 @@ class _File:
                 self._warn(f"a rule is an object, not {_shown(entry)}. Skipped.", entry.line, name)
                 continue
             self._repeated(entry, name)
-            handlers = _handlers(entry)
-            if handlers is None:
-                self._rule(event, entry, "flat", entry.value.get("matcher"))
+            hooks = None if "type" in entry.value else self._spelt(entry, "hooks", event)
+            hooks = hooks or entry.value.get("hooks")
+            matched = self._spelt(entry, "matcher", event)
+            if hooks is None or ("type" in entry.value and not isinstance(hooks.value, list)):
+                self._rule(event, entry, "flat", matched)
                 continue
-            for handler in handlers:
+            self._misspelt(entry, ("matcher", "hooks"), event, used=(matched, hooks))
+            if not isinstance(hooks.value, list | dict) or hooks.value == []:
+                self._warn(
+                    f"hooks is {_shown(hooks)}, and the group has no rules; write a list of them: "
+                    '[{"type": "command", "command": "..."}]. Skipped.',
+                    hooks.line,
+                    name,
+                )
+                continue
+            for handler in _listed(hooks):
                 if not isinstance(handler.value, dict):
                     self._warn(f"a handler is an object, not {_shown(handler)}. Skipped.", handler.line, name)
                     continue
@@ -134,7 +142,7 @@ class _File:
                     self._warn(
                         "the matcher within hooks has no effect: it belongs beside hooks.", handler.line, name
                     )
-                self._rule(event, handler, "group", entry.value.get("matcher"))
+                self._rule(event, handler, "group", matched)
 
     def _unknown_event(self, name: str, line: int) -> None:
         allowed = f"The events are {', '.join(EVENTS)}."
@@ -164,11 +172,16 @@ class _File:
                 matched.line,
                 event.name,
             )
+        if matched is not None:
+            for doubt in doubts(matched.plain(), event):
+                self._warn(doubt, matched.line, event.name)
+        self._misspelt(node, (*_FIELDS, "hooks"), event, used=(matched,))
         if "once" in node.value:
             self._warn("once has no effect: the rule runs every time.", node.value["once"].line, event.name)
+        background = kind == "command" and self._flag(node, "async", event)
         rule = Rule(
             id="",
-            name=self._name(node, event) or _called(command, args),
+            name=self._name(node, event) or called(command, args),
             event=event.name,
             kind=kind,
             shape=shape,
@@ -179,8 +192,8 @@ class _File:
             args=args,
             prompt=prompt,
             matcher=found,
-            timeout=self._timeout(node, event),
-            background=kind == "command" and self._flag(node, "async", event),
+            timeout=self._timeout(node, event, waited=not background),
+            background=background,
         )
         self.rules.append(replace(rule, id=self._id(rule)))
 
@@ -190,7 +203,40 @@ class _File:
         count = self._ids[base] = self._ids.get(base, 0) + 1
         return base if count == 1 else f"{base}-{count}"
 
-    def _timeout(self, node: Node, event: EventType) -> float:
+    def _spelt(self, node: Node, key: str, event: EventType) -> Node | None:
+        """The value of `key`; of one that is misspelt, too: without it the rule would be for other events, or
+        guard nothing."""
+        if key in node.value:
+            return _member(node, key)
+        for other in node.value:
+            if other not in _FIELDS and suggest(other, [key], SURE):
+                value = _member(node, other)
+                self._warn(
+                    f"{_quoted(other)} is taken for {_quoted(key)}; write it so.", value.line, event.name
+                )
+                return value
+        return None
+
+    def _misspelt(
+        self, node: Node, known: Iterable[str], event: EventType, *, used: Iterable[Node | None]
+    ) -> None:
+        """Say which keys have no effect though they were meant to; not those whose values are `used`."""
+        for key, value in node.value.items():
+            if key in known or any(value is each for each in used):
+                continue
+            if meant := suggest(key, known, SURE):
+                self._warn(
+                    f"{_quoted(key)} has no effect. Did you mean {_quoted(meant)}?", value.line, event.name
+                )
+            elif event.matched and key.partition(".")[0] in (event.matched, *_TOOL):
+                self._warn(
+                    f"{_quoted(key)} has no effect here: it belongs into the matcher, as in "
+                    f'"matcher": {{"{event.matched}": "..."}}.',
+                    value.line,
+                    event.name,
+                )
+
+    def _timeout(self, node: Node, event: EventType, *, waited: bool) -> float:
         given = node.value.get("timeout")
         if given is None or given.value is None:
             return TIMEOUT
@@ -203,6 +249,14 @@ class _File:
                 event.name,
             )
             return TIMEOUT
+        if waited and value > DEADLINE:
+            self._warn(
+                f"timeout is {value:g}, but all rules of an event together have {DEADLINE:g} seconds, and no "
+                f'more are taken. If nobody has to wait for the rule, write "async": true.',
+                given.line,
+                event.name,
+            )
+            return DEADLINE
         return float(value)
 
     def _flag(self, node: Node, key: str, event: EventType) -> bool:
@@ -217,7 +271,7 @@ class _File:
         if given is None:
             return ""
         if isinstance(given.value, str) and given.value.strip():
-            return one_line(given.value.strip(), 60)
+            return one_line(given.value.strip(), LENGTH)
         self._warn(f"name is {_shown(given)}; write a string.", given.line, event.name)
         return ""
 
@@ -245,7 +299,8 @@ def _kind(event: EventType, node: Node, shape: Shape) -> Kind:
     given = node.value.get("type")
     allowed = f"Allowed for {event.name}: {', '.join(sorted(event.kinds))}."
     if given is None:
-        raise _Skip(f"the rule has no type. {allowed}")
+        meant = next((key for key in node.value if key not in _FIELDS and suggest(key, ["type"], SURE)), None)
+        raise _Skip(f"the rule has no type. {f'Is it {_quoted(meant)}? ' if meant else ''}{allowed}")
     if not isinstance(given.value, str):
         raise _Skip(f"type is {_shown(given)}. {allowed}")
     if given.value in _NOT_RUN:
@@ -310,45 +365,6 @@ def _check(key: str, text: str, *, argument: bool) -> None:
         )
 
 
-def _called(command: str, args: tuple[str, ...] | None) -> str:
-    """The name of a rule's script, else of its program: guard.py of `python3 "$DIR"/guard.py -x`."""
-    if not command:
-        return "prompt"
-    words = _first_words(command) if args is None else [command, *args]
-    while len(words) > 1 and (_ASSIGNMENT.match(words[0]) or _basename(words[0]) in _LAUNCHERS):
-        words = words[1:]
-    name = _basename(words[0]) if words else command
-    if not _INTERPRETER.match(name):
-        return name
-    for option, following in zip(words[1:], [*words[2:], ""], strict=True):
-        if option == "-m" and following:
-            return _basename(following)
-        if option in _CODE:
-            return name
-        if not option.startswith("-"):
-            return _basename(option)
-    return name
-
-
-def _first_words(command: str) -> list[str]:
-    """The words of a shell's first simple command, their quotes gone."""
-    words = shlex.shlex(command, posix=True, punctuation_chars=";&|()<>")
-    words.whitespace_split, words.commenters = True, ""
-    found = []
-    try:
-        for word in words:
-            if not word.strip(";&|()<>"):
-                break
-            found.append(word)
-    except ValueError:  # a quote that is not closed; a shell will say so
-        return found or command.split()
-    return found
-
-
-def _basename(word: str) -> str:
-    return one_line(word.rstrip("/").rpartition("/")[2] or word, 60)
-
-
 def _emptied(root: Node) -> bool:
     """Whether a file without rules is meant so: whoever has put them in a wrong place meant to have some."""
     if not isinstance(root.value, dict):
@@ -359,14 +375,9 @@ def _emptied(root: Node) -> bool:
     )
 
 
-def _handlers(entry: Node) -> list[Node] | None:
-    """The handlers of a group; None of a flat rule."""
-    hooks = entry.value.get("hooks")
-    if hooks is None or not isinstance(hooks.value, list | dict):
-        return None
-    if isinstance(hooks.value, dict) and "type" in entry.value:
-        return None
-    return _listed(hooks)
+def _member(node: Node, key: str) -> Node:
+    member: Node = node.value[key]
+    return member
 
 
 def _listed(node: Node) -> list[Node]:

@@ -13,6 +13,21 @@ from typing import Any
 DEPTH = 100
 """Lists and objects within one another; no file that people write has that many."""
 
+_SAID = {
+    "Expecting value": (
+        "here should be a string in double quotes, a number, true, false, null, a list or an object"
+    ),
+    "Unterminated string starting at": "the string that begins here has no end",
+    "Invalid control character at": (
+        "a line break or another control character stands in a string; for a line break write \\n"
+    ),
+    "Invalid \\escape": "a backslash in a string; write two",
+    "Invalid \\uXXXX escape": "after \\u four hexadecimal digits are missing",
+}
+"""What Python's reader of JSON says, in plain words."""
+
+_QUOTES = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb'`"
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -67,8 +82,7 @@ class _Parser:
         if first not in "{[" or not first:
             if not first:
                 raise self._wrong("it ends too early")
-            value, self._at = _DECODER.raw_decode(self._text, self._at)
-            return Node(value, line)
+            return Node(self._simple(), line)
         if depth == DEPTH:
             raise self._wrong("lists and objects are nested too deeply")
         if first == "[":
@@ -102,11 +116,21 @@ class _Parser:
     def _key(self) -> str:
         if self._peek() != '"':
             raise self._wrong("a name in double quotes is missing")
-        key, self._at = _DECODER.raw_decode(self._text, self._at)
+        key = self._simple()
         if self._peek() != ":":
             raise self._wrong("a ':' is missing after the name")
         self._at += 1
         return str(key)
+
+    def _simple(self) -> Any:
+        """A string, a number or a word."""
+        try:
+            value, self._at = _DECODER.raw_decode(self._text, self._at)
+        except JSONDecodeError as error:
+            self._at = error.pos
+            what = next((plain for said, plain in _SAID.items() if error.msg.startswith(said)), error.msg)
+            raise self._wrong(what) from None
+        return value
 
     def _peek(self) -> str:
         """The next character that is no space; "" at the end."""
@@ -115,4 +139,9 @@ class _Parser:
         return self._text[self._at : self._at + 1]
 
     def _wrong(self, what: str) -> JSONDecodeError:
+        here = self._text[self._at : self._at + 2]
+        if here in ("//", "/*") or here[:1] == "#":
+            what = "JSON has no comments, and one begins here; take it out"
+        elif here and here[0] in _QUOTES:
+            what = f'here is the quote {here[0]}; JSON has straight double quotes only: "'
         return JSONDecodeError(what, self._text, self._at)

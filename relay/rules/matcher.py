@@ -17,8 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from relay.names import suggest
 from relay.rules.event import EventType, RuleEvent
-from relay.rules.tools import aliases
+from relay.rules.fields import FIELDS
+from relay.rules.tools import aliases, in_other_case
 from relay.text import one_line
 
 if TYPE_CHECKING:
@@ -123,6 +125,33 @@ def matcher(value: object, event: EventType) -> Matcher:
             )
 
 
+def doubts(value: object, event: EventType) -> list[str]:
+    """What is right about the matcher `value`, and hardly meant: with it the rule is for no event."""
+    tools: list[object] = []
+    said = []
+    match value:
+        case str() if event.matched == _TOOL and _NAMES.match(value):
+            tools += _split(value)
+        case dict():
+            tools.append(value.get(_TOOL))
+            for field in dict.fromkeys(key.partition(".")[0] for key in value):
+                if field not in FIELDS[event.name]:
+                    said.append(_unknown(field, FIELDS[event.name]))
+    for tool in tools:
+        if isinstance(tool, str) and (name := in_other_case(tool)):
+            said.append(f"no tool is called {_shown(tool)}. Did you mean {_shown(name)}? Case counts.")
+    return said
+
+
+def _unknown(field: str, known: tuple[str, ...]) -> str:
+    meant = suggest(field, known)
+    hint = f"Did you mean {meant}? " if meant else ""
+    return (
+        f"no agent is known to tell of {_shown(field)}, and an event without it does not fit. {hint}"
+        f"Known are {', '.join(known)}."
+    )
+
+
 def _path(key: str, value: Mapping[str, object]) -> tuple[str, ...]:
     """The path that `key` stands for: `tool_input.command` is the command in the tool's input."""
     path = tuple(key.split("."))
@@ -135,10 +164,14 @@ def _names(text: str) -> Test:
     """A string matcher: exact names, else a regex for some of the text."""
     if not _NAMES.match(text):
         return _searched(text, full=False)
-    names = frozenset(filter(None, (name.strip() for name in re.split("[|,]", text))))
+    names = frozenset(_split(text))
     if not names:
         raise BadMatcher(f"matcher {_shown(text)} names nothing, and would never match.")
     return names.__contains__
+
+
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in re.split("[|,]", text) if name.strip()]
 
 
 def _whole(key: str, value: object) -> Test:
@@ -205,4 +238,4 @@ def _text(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    return one_line(ascii(value), 80)
+    return one_line(json.dumps(value), 80)

@@ -48,6 +48,14 @@ def aliases(tool: str) -> tuple[str, ...]:
     return _ALIASES.get(tool, (tool,))
 
 
+_SPELLINGS: Mapping[str, str] = MappingProxyType({name.casefold(): name for name in reversed(list(_ALIASES))})
+
+
+def in_other_case(tool: str) -> str | None:
+    """The known name that `tool` is but for its case: "Bash" for "bash"; None if it is known, or unknown."""
+    return None if tool in _ALIASES else _SPELLINGS.get(tool.casefold())
+
+
 def claude_name(tool: str) -> str:
     """Claude Code's name of the tool: "Bash" for "run_shell_command"; of an unknown tool its own."""
     return tool if tool in _CLAUDES else _CLAUDE_NAMES.get(tool, tool)

@@ -417,7 +417,8 @@ def test_a_session_uses_what_was_switched_and_what_was_reloaded(
     relay: Relay, home: Path, tmp_path: Path
 ) -> None:
     """R14: its own files, those that only it was started with among them."""
-    path = rules(tmp_path / "h.json", "Stop", GUARD | {"name": "guard"}, {"type": "http"})
+    guard = {"type": "command", "command": "true", "name": "guard"}
+    path = rules(tmp_path / "h.json", "Stop", guard, {"type": "http"})
     relay("wrap", "-d", "-n", "Alice", "--rules", path, "cat", cwd=tmp_path)
     wait_until(lambda: listed(relay, "Alice")["rules"])
     told = listed(relay, "Alice")
@@ -430,7 +431,7 @@ def test_a_session_uses_what_was_switched_and_what_was_reloaded(
         "Alice has 0 rules.",
     ]
     assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False]
-    rules(path, "Stop", GUARD | {"name": "guard"}, GUARD | {"command": "two"})
+    rules(path, "Stop", guard, {"type": "command", "command": "two"})
     relay("hooks", "disable", "guard", "--rules", path)  # which reads no file anew
     assert len(listed(relay, "Alice")["rules"]) == 1
     assert relay("hooks", "reload").stdout == "Alice has 1 rule.\n"
@@ -440,7 +441,7 @@ def test_a_session_uses_what_was_switched_and_what_was_reloaded(
 def test_a_session_keeps_its_guards_when_their_file_cannot_be_taken(relay: Relay, tmp_path: Path) -> None:
     """R12: switching another rule reads no file; a reload keeps what a broken or untrusted file had."""
     project = rules(tmp_path / "hooks.json", "PreToolUse", GUARD | {"name": "guard"})
-    named = rules(tmp_path / "n.json", "Stop", GUARD | {"name": "other"})
+    named = rules(tmp_path / "n.json", "Stop", {"type": "command", "command": "true", "name": "other"})
     relay("trust", project)
     relay("wrap", "-d", "-n", "Alice", "--rules", named, "cat", cwd=tmp_path)
     wait_until(lambda: listed(relay, "Alice")["rules"])

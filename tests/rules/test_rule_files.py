@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.rules import located
+from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS
 from relay.rules.file import LONGEST_TIMEOUT, parse
 from relay.rules.rule import Rule
@@ -201,6 +202,7 @@ def test_an_event_without_rules_is_named_with_those_that_have(event: str, said: 
         ({"type": None, "command": "ls"}, "type is null."),
         (GUARD | {"matcher": "("}, "is no regular expression"),
         (GUARD | {"matcher": 3}, "matcher is 3;"),
+        (GUARD | {"matcher": ["Bash"]}, 'matcher is ["Bash"]; write a string'),
         ("ls", 'a rule is an object, not "ls"'),
         ({"hooks": ["ls"]}, 'a handler is an object, not "ls"'),
     ],
@@ -237,6 +239,101 @@ def test_a_field_without_effect_is_said_and_the_rule_is_in_force(field: dict[str
     (rule,), (warning,) = read(hooks("Stop", GUARD | field))
     assert (rule.background, rule.name) == (False, "guard.sh")
     assert said in warning
+
+
+MATCHED = GUARD | {"matcher": "Bash"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (GUARD | {"mather": "Bash"}, '"mather" is taken for "matcher"; write it so.'),
+        (GUARD | {"Matcher": "Bash"}, '"Matcher" is taken for "matcher"'),
+        ({"matchers": "Bash", "hooks": [GUARD]}, '"matchers" is taken for "matcher"'),
+        ({"matcher": "Bash", "hook": [GUARD]}, '"hook" is taken for "hooks"'),
+        ({"matcher": "Bash", "Hooks": GUARD}, '"Hooks" is taken for "hooks"'),
+        (MATCHED | {"timout": 5}, '"timout" has no effect. Did you mean "timeout"?'),
+        (MATCHED | {"timeout_ms": 5}, '"timeout_ms" has no effect. Did you mean "timeout"?'),
+        (MATCHED | {"mather": "Read"}, '"mather" has no effect. Did you mean "matcher"?'),
+        (MATCHED | {"hook": []}, '"hook" has no effect. Did you mean "hooks"?'),
+        (MATCHED | {"assync": True}, '"assync" has no effect. Did you mean "async"?'),
+        (MATCHED | {"tool_input": {}}, '"tool_input" has no effect here: it belongs into the matcher'),
+        ({"matcher": "Bash", "hooks": [GUARD | {"mather": "Read"}]}, '"mather" has no effect'),
+        ({"matcher": "Bash", "hooks": [GUARD | {"tool": "Read"}]}, '"tool" has no effect here'),
+        ({"matcher": "Bash", "hooks": [GUARD], "matchr": "Read"}, '"matchr" has no effect'),
+    ],
+)
+def test_a_key_that_is_misspelt_is_said_and_leaves_no_guard_off(rule: object, said: str) -> None:
+    """R17: nor for other events than was meant."""
+    (found,), (warning,) = read(hooks("PreToolUse", rule))
+    assert (str(found.matcher), found.command) == ("Bash", "./guard.sh")
+    assert said in warning
+
+
+def test_a_tool_beside_the_matcher_is_said() -> None:
+    """R17"""
+    for key in ("tool", "tool_name"):
+        _, (warning,) = read(hooks("PreToolUse", GUARD | {key: "Bash"}))
+        assert 'belongs into the matcher, as in "matcher": {"tool_name": "..."}.' in warning
+
+
+def test_a_misspelt_type_is_said() -> None:
+    assert 'Is it "typ"? Allowed' in refused(hooks("Stop", {"typ": "command", "command": "x"}))
+
+
+@pytest.mark.parametrize(
+    "key", ["comment", "comments", "note", "id", "statusMessage", "asyncRewake", "model", "_"]
+)
+def test_keys_that_are_like_none_are_let_be(key: str) -> None:
+    """R12: among them those of Claude Code's that relay does not know."""
+    only(hooks("PreToolUse", GUARD | {key: "x"}))
+    only(hooks("PreToolUse", {"hooks": [GUARD | {key: "x"}], key: "x"}))
+
+
+@pytest.mark.parametrize("value", [[], "./x", None, 3], ids=repr)
+def test_a_group_without_rules_is_said(value: object) -> None:
+    """R17"""
+    warning = refused(hooks("PreToolUse", {"matcher": "Bash", "hooks": value}))
+    assert f"hooks is {json.dumps(value)}, and the group has no rules; write a list of them" in warning
+
+
+@pytest.mark.parametrize(
+    ("matcher", "said"),
+    [
+        ("bash", 'no tool is called "bash". Did you mean "Bash"? Case counts.'),
+        ("Edit|WRITE", 'no tool is called "WRITE". Did you mean "Write"?'),
+        ({"tool_name": "webfetch"}, 'no tool is called "webfetch". Did you mean "WebFetch"?'),
+        (
+            {"tool": "Bash"},
+            'no agent is known to tell of "tool", and an event without it does not fit. Did you',
+        ),
+        ({"Tool_Name": "Bash"}, "Did you mean tool_name? Known are tool_name, tool_input,"),
+        ({"command": "*rm*"}, 'no agent is known to tell of "command"'),
+        ({"error": "x"}, 'no agent is known to tell of "error"'),
+    ],
+)
+def test_a_matcher_that_fits_nothing_is_said(matcher: object, said: str) -> None:
+    """R17, R20: the rule is taken as it stands."""
+    (rule,), (warning,) = read(hooks("PreToolUse", GUARD | {"matcher": matcher}))
+    assert said in warning
+    assert str(rule.matcher) == (matcher if isinstance(matcher, str) else json.dumps(matcher))
+
+
+@pytest.mark.parametrize(
+    "matcher",
+    ["task|edit", "mcp__X", "MyTool", "^bash", {"tool_input.x": 1, "cwd": "/x"}, {"tool_name": "b*"}],
+)
+def test_a_matcher_that_may_fit_is_let_be(matcher: object) -> None:
+    only(hooks("PreToolUse", GUARD | {"matcher": matcher}))
+
+
+def test_a_timeout_beyond_what_an_event_has_is_said() -> None:
+    """R13: of a rule that is waited for."""
+    (rule,), (warning,) = read(hooks("Stop", GUARD | {"timeout": 300}))
+    assert rule.timeout == DEADLINE
+    assert "timeout is 300, but all rules of an event together have 85 seconds" in warning
+    assert only(hooks("Stop", GUARD | {"timeout": 300, "async": True})).timeout == 300
+    assert only(hooks("Stop", GUARD | {"timeout": DEADLINE})).timeout == DEADLINE
 
 
 def test_a_matcher_without_effect_is_said_and_the_rule_is_in_force() -> None:
@@ -297,13 +394,35 @@ def test_a_program_with_arguments_is_called_after_its_script() -> None:
     ("content", "place", "said"),
     [
         ("", ":1", "it is not JSON: it ends too early (column 1)"),
-        ("nonsense", ":1", "it is not JSON"),
+        ("nonsense", ":1", "here should be a string in double quotes, a number, true, false, null, a list"),
+        ('{"hooks": True}', ":1", "null, a list or an object (column 11)"),
+        (
+            '{\n // mine\n "hooks": {}}',
+            ":2",
+            "JSON has no comments, and one begins here; take it out (column 2)",
+        ),
+        ('{"hooks": {} /* mine */}', ":1", "JSON has no comments"),
+        ('{"hooks": {}\n# mine\n}', ":2", "JSON has no comments"),
+        ("{\u201chooks\u201d: {}}", ":1", "the quote \u201c; JSON has straight double quotes only"),
+        (
+            '{"hooks": {"Stop": \u201ex\u201c}}',
+            ":1",
+            "the quote \u201e; JSON has straight double quotes only",
+        ),
+        ('{"hooks": {\n"Stop', ":2", "the string that begins here has no end (column 1)"),
+        ('{"hooks": "\\x"}', ":1", "a backslash in a string; write two (column 12)"),
+        ('{"hooks": "\\u12"}', ":1", "after \\u four hexadecimal digits are missing"),
         ('{"hooks": {\n"Stop": [1,]}}', ":2", "there is a ',' too many before ']' (column 12)"),
         ('{"hooks": {\n "Stop": []', ":2", "a ',' or '}' is missing"),
-        ("{'hooks': 1}", ":1", "a name in double quotes is missing"),
+        ("{'hooks': 1}", ":1", "the quote '; JSON has straight double quotes only"),
+        ("{hooks: 1}", ":1", "a name in double quotes is missing"),
         ('{"hooks" {}}', ":1", "a ':' is missing after the name"),
         ('{"hooks": {}} x', ":1", "there is more after the end"),
-        ('{"hooks": "a\0b"}', ":1", "invalid control character"),
+        (
+            '{"hooks": "a\0b"}',
+            ":1",
+            "another control character stands in a string; for a line break write \\n",
+        ),
         ("[" * 5000, ":1", "nested too deeply"),
         ('{"hooks": {"Stop": ' + "[" * 5000, ":1", "nested too deeply"),
         (b"\xff\xfe{\0}\0", "", "it is not UTF-8 (byte 1)"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS
+from relay.rules.file import LONGEST_TIMEOUT, parse
 from relay.rules.matcher import LONGEST, PATIENCE
 from relay.rules.rule import TIMEOUT
 from relay.rules.tools import aliases, claude_name
@@ -41,8 +43,19 @@ def test_names_of_tools() -> None:
         assert claude_name(event) in {*rows, "Task"}
 
 
+def test_the_first_example_has_no_mistake_and_is_found_from_subfolders() -> None:
+    """R12, R13"""
+    example = PAGE.partition("```json\n")[2].partition("```")[0]
+    rules, warnings = parse(Path("/p/hooks.json"), example.encode(), "user")
+    assert [rule.shape for rule in rules] == ["group", "flat", "flat"]
+    assert warnings == []
+    assert all(rule.command.startswith('"$CLAUDE_PROJECT_DIR"/') for rule in rules if rule.kind == "command")
+
+
 def test_limits() -> None:
     """R13, R20"""
+    assert f"together have {DEADLINE:g}, so that more is taken as {DEADLINE:g}" in PAGE
+    assert f"it may be up to {LONGEST_TIMEOUT:.0f} |" in PAGE
     assert f"| `timeout` | {TIMEOUT:g} |" in PAGE
     assert f"more than {LONGEST:,} characters" in PAGE
     assert re.search(rf"longer than {PATIENCE:g} seconds", PAGE)

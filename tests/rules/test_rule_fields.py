@@ -1,0 +1,34 @@
+"""The fields of events that are known: all that agents tell (R18, R19)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.native.event import parse
+from relay.rules.event import EVENTS
+from relay.rules.fields import FIELDS
+from relay.rules.payload import from_native
+
+RECORDED = Path(__file__).parents[1] / "native" / "payloads"
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "qwen"])
+def test_each_field_that_agents_tell_is_known(agent: str) -> None:
+    """R18: else a matcher that asks for it would be said to fit nothing."""
+    found = set()
+    for path in sorted((RECORDED / agent).glob("*.json")):
+        told = parse(agent, "", path.read_text())
+        event = from_native(told) if told else None
+        if event is not None:
+            found.add(event.name)
+            assert set(event.data) <= set(FIELDS[event.name]), path
+    assert len(found) > 4
+
+
+def test_each_event_has_fields_and_the_one_that_strings_are_compared_with() -> None:
+    """R19"""
+    assert list(FIELDS) == list(EVENTS)
+    for event in EVENTS.values():
+        assert event.matched in (*FIELDS[event.name], "")
