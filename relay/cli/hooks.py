@@ -10,7 +10,7 @@ prints {"event", "outcome", "matched_rule_count", "warnings", "attachments", ...
 "exit_code", "duration_ms", "problem", "output_preview"}], "duration_ms"}, and among them what the rules come
 to: of UserPromptSubmit blocking_error, prevent_continuation, stop_reason and additional_contexts; of Stop
 force_continue and follow_up_message, too; of the other events action, reason and updated_input. The exit code
-is 0 whatever the rules decide.
+is 0 whatever the rules decide, 1 where a FILE of theirs cannot be read.
 
   relay hooks list
   relay hooks disable guard.py
@@ -35,7 +35,7 @@ from relay.home import Home
 from relay.names import suggest
 from relay.native.event import EVENTS as NATIVE
 from relay.native.event import NativeName, parse
-from relay.rules.book import RuleBook, public
+from relay.rules.book import FILE, RuleBook, public
 from relay.rules.disabled import Disabled
 from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.payload import from_native
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from relay.rules.engine import Select
     from relay.rules.fired import Fired, Ran
     from relay.rules.rule import Rule
+
+SHORTEST = 4
+"""Characters of an id that stand for it; less may be a name that was misspelt."""
 
 PATIENCE = 15.0
 """Seconds in which a session reads its files anew."""
@@ -80,7 +83,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, help in (("disable", "Switch rules off."), ("enable", "Switch rules on again.")):
         switched = action(name, help)
         switched.add_argument(
-            "rules_named", nargs="+", metavar="ID|NAME", help="as `relay hooks list` shows them"
+            "rules_named",
+            nargs="+",
+            metavar="RULE",
+            help="its id, the start of that, its name, or its place, such as hooks.json:4",
         )
         files(switched, "a hooks.json in which to look for them, too")
     reloaded = action("reload", "Have running sessions read their hooks.json files anew.")
@@ -129,7 +135,7 @@ def _list(home: Home, args: argparse.Namespace) -> int:
         print(visible(_row(rule)))
         print(visible(f"          {rule['file']}:{rule['line']} ({rule['origin']}): {rule['what']}"))
     if not told["rules"]:
-        print("No rules are in force.")
+        print(f"No rules are in force. They are written into {home.config / FILE}, or a project's {FILE}.")
     for warning in told["warnings"]:
         print(f"Warning: {visible(warning)}")
     return 0
@@ -153,9 +159,7 @@ def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
     disabled = Disabled(home)
     chosen: dict[str, str] = {}
     for word in args.rules_named:
-        ids = [id for id, rule in known.items() if word == id] or [
-            id for id, rule in known.items() if word == rule["name"]
-        ]
+        ids = _named(word, known)
         if not ids and not off and word in disabled.read():
             ids = [word]  # of a rule that is in no file any more, or not in those seen from here
         if not ids:
@@ -171,6 +175,31 @@ def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
     for session, answer in _asked(sessions, "switch_rules"):
         _say(session, answer)
     return 0
+
+
+def _named(word: str, known: dict[str, dict[str, Any]]) -> list[str]:
+    """The ids of the rules that `word` names: an id, a name, a place, or the start of one id."""
+    if word in known:
+        return [word]
+    if named := [id for id, rule in known.items() if word == rule["name"]]:
+        return named
+    path, _, line = word.rpartition(":")
+    if path and line.isdecimal():
+        there = [id for id, rule in known.items() if str(rule["line"]) == line and _is(path, rule["file"])]
+        files = dict.fromkeys(known[id]["file"] for id in there)
+        if len(files) > 1:
+            raise RelayError(f"{word!a} is in several files: {', '.join(files)}. Write more of the path.")
+        return there
+    begun = [id for id in known if id.startswith(word)] if len(word) >= SHORTEST else []
+    if len(begun) > 1:
+        raise RelayError(f"{word!a} is the start of several ids: {', '.join(begun)}. Write more of the id.")
+    return begun
+
+
+def _is(path: str, file: str) -> bool:
+    """Whether `path` means `file`: from here, or as the end of its path."""
+    words = Path(path).parts
+    return os.path.normpath(Path.cwd() / path) == file or Path(file).parts[-len(words) :] == words
 
 
 def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -> list[dict[str, Any]]:
@@ -215,14 +244,27 @@ def _say(session: SessionInfo, answer: dict[str, Any]) -> None:
 def _test(home: Home, args: argparse.Namespace) -> int:
     event = _event(args.event, args.agent)
     directory = Path.cwd()
-    book = RuleBook.of(home, args.rules) if args.rules else RuleBook.load(home, directory)
+    book = _book(home, args.rules) if args.rules else RuleBook.load(home, directory)
     warnings = [str(warning) for warning in book.warnings]
     rules = book.select(event, warnings.append)
     begun = time.monotonic()
     fired = asyncio.run(_fire(rules, event, directory, lambda changed: book.select(changed, warnings.append)))
     duration = time.monotonic() - begun
+    warnings += _too_long(fired)
     print(printable_json(_report(fired, warnings, duration), indent=2))
     return 0
+
+
+def _book(home: Home, named: Sequence[Path]) -> RuleBook:
+    """The rules of the files `named`. Raises RelayError: without one, all that it denies is allowed."""
+    for path in named:
+        if not path.is_file():
+            raise RelayError(f"there is no file {os.fspath(path)!a}. Check the path given to --rules.")
+    book = RuleBook.of(home, named)
+    for warning in book.warnings:
+        if warning.unread:
+            raise RelayError(str(warning))
+    return book
 
 
 async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select: Select) -> Fired:
@@ -238,6 +280,20 @@ async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select
     finally:
         await engine.close()
     return Fired(event, (*fired.ran, *(replace(ran, attachments=(), results=()) for ran in watched)))
+
+
+def _too_long(fired: Fired) -> Iterator[str]:
+    """What rules said and a session refuses."""
+    from relay.injection.body import MAX_HOOK_BYTES
+
+    for ran in fired.ran:
+        for result in ran.results:
+            size = len((result.context_injection or "").encode("utf-8", "surrogatepass"))
+            if size > MAX_HOOK_BYTES:
+                yield (
+                    f"{ran.rule.place}: {ran.rule.name}: its context has {size:,} bytes; a session refuses "
+                    f"more than {MAX_HOOK_BYTES:,}. Write it to a file, and have the context name that."
+                )
 
 
 def _report(fired: Fired, warnings: list[str], duration: float) -> dict[str, Any]:

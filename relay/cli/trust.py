@@ -74,7 +74,20 @@ def _trust(home: Home, path: Path) -> None:
         print("It runs from the next `relay wrap` on, until it changes.")
         print("Modules that it imports are not covered.")
     elif path.name == book.FILE:
+        _rules(path, content)
+    else:
+        print("It holds from the next `relay wrap` on, until it changes.")
+
+
+def _rules(path: Path, content: bytes) -> None:
+    """Say what becomes of the rules in a file, and what is wrong with them."""
+    from relay.rules.file import parse
+
+    rules, warnings = parse(path.absolute(), content, "project")
+    if rules:
         print("Its rules run from the next `relay wrap` or `relay hooks reload` on, until it changes.")
         print("Programs that they start are not covered.")
     else:
-        print("It holds from the next `relay wrap` on, until it changes.")
+        print("It has no rules that could run.")
+    for warning in warnings:
+        print(f"Warning: {visible(str(warning))}")

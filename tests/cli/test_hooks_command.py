@@ -103,7 +103,9 @@ def test_list_shows_rules_in_firing_order_and_what_is_wrong(relay: Relay, home: 
 
 
 def test_without_files_nothing_is_in_force(relay: Relay) -> None:
-    assert relay("hooks", "list").stdout == "No rules are in force.\n"
+    file = relay.home / "config" / "hooks.json"
+    text = f"No rules are in force. They are written into {file}, or a project's hooks.json.\n"
+    assert relay("hooks", "list").stdout == text
     assert listed(relay) == {"rules": [], "warnings": []}
 
 
@@ -121,10 +123,9 @@ def test_list_of_a_session_is_what_that_session_says(relay: Relay, home: Path) -
     told = {"rules": [], "warnings": ["hooks.json: \x1b is wrong"]}
     with session(home, "Alice", {"rules": told}):
         assert listed(relay, "alice") == told
-        assert (
-            relay("hooks", "list", "Alice").stdout
-            == "No rules are in force.\nWarning: hooks.json: ␛ is wrong\n"
-        )
+        nothing, warning = relay("hooks", "list", "Alice").stdout.splitlines()
+        assert nothing.startswith("No rules are in force. ")
+        assert warning == "Warning: hooks.json: ␛ is wrong"
         result = relay("hooks", "list", "Alice", "--rules", "x.json", check=False)
     assert (result.returncode, "say either NAME or --rules" in result.stderr) == (2, True)
 
@@ -325,6 +326,37 @@ def test_on_a_terminal_it_says_what_is_wanted(relay: Relay) -> None:
     assert "there is no event to read. Give the event as a JSON object on standard input" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "there is no file '{path}'. Check the path given to --rules."),
+        ("{", "{path}:1: it is not JSON"),
+        ('{"PreToolUse": []}', "{path}:1: it has no rules"),
+    ],
+)
+def test_an_event_is_not_allowed_by_a_file_that_cannot_be_read(
+    relay: Relay, tmp_path: Path, content: str | None, said: str
+) -> None:
+    path = tmp_path / "h.json"
+    if content is not None:
+        path.write_text(content)
+    result = relay("hooks", "test", "Stop", "--rules", path, input="{}", check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert said.format(path=path) in result.stderr
+
+
+@pytest.mark.parametrize(("size", "refused"), [(10 * 1024, False), (10 * 1024 + 1, True)])
+def test_a_context_that_a_session_refuses_is_said(
+    relay: Relay, tmp_path: Path, size: int, refused: bool
+) -> None:
+    path = rules(tmp_path / "h.json", "UserPromptSubmit", {"type": "prompt", "prompt": "x" * size})
+    said = tried(relay, "UserPromptSubmit", {"prompt": "x"}, "--rules", path)["warnings"]
+    text = (
+        f"{path}:1: prompt: its context has 10,241 bytes; a session refuses more than 10,240. Write it to a "
+    )
+    assert said == ([text + "file, and have the context name that."] if refused else [])
+
+
 # switching and reloading
 
 
@@ -352,6 +384,33 @@ def test_a_rule_is_switched_off_and_on(relay: Relay, home: Path) -> None:
     relay("hooks", "enable", first, "guard")
     assert off() == ["lint.sh"]
     assert tried(relay, "Stop", {})["matched_rule_count"] == 1
+
+
+def test_a_rule_is_named_by_the_start_of_its_id_and_by_its_place(
+    relay: Relay, home: Path, tmp_path: Path
+) -> None:
+    own, named = home / "config" / "hooks.json", tmp_path / "hooks.json"
+    own.parent.mkdir()
+    entry = '\n{"type": "command", "command": "x"}'
+    own.write_text(f'{{"hooks": {{"Stop": [{entry}, {entry}]}}}}')
+    named.write_text(f'{{"hooks": {{"SessionEnd": [{entry}]}}}}')
+    first, second, other = (rule["id"] for rule in listed(relay, "--rules", named)["rules"])
+
+    def off(word: str) -> str:
+        result = relay("hooks", "disable", word, "--rules", named, cwd=tmp_path, check=False)
+        return result.stdout + result.stderr
+
+    assert off(other[:6]) == f"{other} (SessionEnd, x) is off.\n"
+    assert f"is the start of several ids: {first}, {second}. Write more of the id." in off(first[:6])
+    assert "there is no rule" in off(other[:3])
+    assert off("hooks.json:3") == f"{second} (Stop, x) is off.\n"
+    for place in (f"{own}:2", "config/hooks.json:2"):
+        assert off(place) == f"{first} (Stop, x) is off.\n"
+    assert off("../" * 99 + f"{named}:2".lstrip("/")) == f"{other} (SessionEnd, x) is off.\n"
+    assert f"'hooks.json:2' is in several files: {own}, {named}. Write more of the path." in off(
+        "hooks.json:2"
+    )
+    assert "there is no rule 'hooks.json:9'" in off("hooks.json:9")
 
 
 def test_a_rule_of_a_file_that_has_gone_can_be_switched_on(relay: Relay, tmp_path: Path) -> None:

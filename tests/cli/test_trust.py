@@ -36,11 +36,27 @@ def test_without_a_file_there_is_advice(relay: Relay, tmp_path: Path):
 def test_a_projects_rules_are_trusted_with_its_handlers(relay: Relay, tmp_path: Path):
     """R12"""
     (tmp_path / ".git").mkdir()
-    (tmp_path / "hooks.json").write_text('{"hooks": {}}')
+    (tmp_path / "hooks.json").write_text('{"hooks": {"Stop": {"type": "command", "command": "x"}}}')
     assert "Programs that they start are not covered." in relay("trust", cwd=tmp_path).stdout
     (tmp_path / "relay.config.py").write_text("")
     both = relay("trust", cwd=tmp_path).stdout
     assert f"Trusted {tmp_path / 'relay.config.py'}" in both and f"Trusted {tmp_path / 'hooks.json'}" in both
+
+
+def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tmp_path: Path):
+    """R12, R17: as `relay hooks list` says it."""
+    (tmp_path / ".git").mkdir()
+    path = tmp_path / "hooks.json"
+    for content, runs in (
+        ('{"hooks": {"Stop": [{"type": "command", "command": "x"}, {"type": "http"}]}}', True),
+        ('{"hooks": ', False),
+        ('{"hooks": {"Stop": [{"type": "http"}]}}', False),
+    ):
+        path.write_text(content)
+        told = relay("trust", path.name, cwd=tmp_path).stdout
+        (warning,) = [line for line in told.splitlines() if line.startswith("Warning: ")]
+        assert warning in relay("hooks", "list", cwd=tmp_path).stdout.splitlines()
+        assert ("Its rules run" in told, "It has no rules that could run." in told) == (runs, not runs)
 
 
 def test_a_missing_file_is_named(relay: Relay, tmp_path: Path):
