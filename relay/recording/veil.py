@@ -1,34 +1,30 @@
 """Takes the secrets out of a terminal's output before it is written, and keeps the screen's geometry.
 
-    output, sizes, markers → held back → Page: what one reads → Redactor → `*` over what it found → events
+    output, sizes, markers → Grid: what one reads → Redactor → `*` over the characters that drew it → events
 
-A secret comes in pieces: in two reads, with colours in between, typed slowly, wrapped over two rows.  So the
-last HOLD characters are held back until more has come or the recording ends, and secrets are looked for in
-all that is held.  A value that was found once is covered wherever it comes again.
+A secret comes in pieces: in two reads, with colours or jumps of the cursor in between, typed slowly, wrapped
+over two rows.  So it is looked for in the rows of the screen, and what may still become one is held back: the
+word at the cursor, and for some seconds a value that is being drawn elsewhere.  A value that was found once
+is covered wherever it comes again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from relay.recording.page import Page
-from relay.redact import Redactor, Secret
+from relay.recording.grid import NOWHERE, Grid, Passage
+from relay.redact import Redactor
 
-HOLD = 512
-"""Characters of text that are held back."""
+WORD = 512
+"""Characters of the word at the cursor that are held back."""
 
 MAX_HOLD = 1 << 16
 """Characters of output that are held back at most."""
 
-KEY = 8192
-"""Characters of text after a private key's first line in which its last line is waited for."""
-
-HEADER = "PRIVATE KEY-----"
-
-CONTEXT = 256
-"""Characters before those held back that are looked at with them."""
+GROWTH = 2.0
+"""Seconds for which a value that ends a row is held back: an agent's answer comes in small pieces."""
 
 FRAME = 8
 """Columns at the right that a program may leave empty, for a frame, where it wraps a line itself."""
@@ -37,12 +33,26 @@ _CLIPBOARD = "52;"
 """OSC 52 puts something on the clipboard, in base64: nobody would find a secret in it, so it is left out."""
 
 _COVERED = re.compile(r"[^\s\x00-\x1f\x7f]")
-_ROW = re.compile(r"[^\r\n]*")
-_BREAK = re.compile(r"[\r\n]{1,4}[ \t]{0,8}[│┃|>]?[ \t]{0,8}(?=[^\s│┃|])")
-_FRAME = " \t│┃|"
-_LAST_WORD = re.compile(rf"\S{{1,{HOLD}}}\Z")
+_EDGE = "│┃|"
+_BLANK = f" \t{_EDGE}"
+_WORDS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/=_-.:\"'`~%")
+_LINE = re.compile(r"[^\n]+")
+_NEXT = re.compile(rf"\n[ \t]{{0,8}}[{_EDGE}>]?[ \t]{{0,8}}(?=([^\s{_EDGE}]{{1,200}}))")
+_WORD = re.compile(r"\S+\Z")
+_OPEN = re.compile(
+    r"(?i:(?:pass(?:word|wd|phrase)?|pwd|secret|key|token|credential)[A-Z0-9_\-]{0,20}[\"']?\]?[ \t]{0,4}"
+    r"(?:=>|:=|[:=])[ \t]{0,4}[\"'`]?"
+    r"|--[A-Z\-]{0,20}(?:pass(?:word|wd|phrase)?|secret|key|token)[= ]"
+    r"|bearer[ \t]|authorization[\"']?[:=][ \t]?[\"']?(?:\w{1,8}[ \t])?"
+    r"|://[^\s/]{0,128}:"
+    r"|\b(?:sk-|gh[pousr]_|github_pat_|glpat-|xox\w-|npm_|hf_|pypi-|[rs]k_live_|sg\.|AIza|A[KS]IA|eyJ))"
+    r"\S{0,512}\Z"
+    r"|PRIVATE KEY-----\s{1,8}[A-Za-z0-9+/=]{0,15}\Z"
+)
+"""A row that ends in what may become a secret."""
 
-Span = tuple[int, int]
+_BEGUN = re.compile(rf"([^\s=:\"'`]{{4,{WORD}}})[\"'`]?[ \t{_EDGE}]*\n")
+_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{24,128}")
 
 
 class Event(NamedTuple):
@@ -54,117 +64,127 @@ class Event(NamedTuple):
 
 
 class Veil:
-    """Events in, events out, in the same order and with the same times. columns: of the terminal."""
+    """Events in, events out, in the same order and with the same times. columns, rows: of the terminal."""
 
-    def __init__(self, redactor: Redactor, columns: int) -> None:
-        self.held = 0
-        """Characters of output that are held back."""
+    def __init__(self, redactor: Redactor, columns: int, rows: int = 24) -> None:
         self._redactor = redactor
-        self._columns = columns
+        self._grid = Grid(columns, rows)
         self._events: list[Event] = []
-        self._before = ""  # text that was let go last
+        self._given = 0  # characters of the output that were let go
+        self._put = 0  # and those that came
+        self._covers: list[tuple[int, int, str]] = []  # of what is held back, by its place in the output
+        self._passages: list[Passage] = []  # of which something is held back
+        self._open: list[tuple[int, float]] = []  # values that are being drawn: where, and when
+
+    @property
+    def held(self) -> int:
+        """Characters of output that are held back."""
+        return self._put - self._given
 
     def put(self, event: Event) -> None:
         """Hold `event` back until `take`."""
         if event.kind == "o":
-            self.held += len(event.data)
+            self._put += len(event.data)
+            self._grid.feed(event.data)
         elif event.kind == "r":
-            self._columns = int(event.data.partition("x")[0])
+            columns, _, rows = event.data.partition("x")
+            self._grid.resize(int(columns), int(rows))
         self._events.append(event)
 
-    def take(self, *, quiet: bool = False, all: bool = False) -> list[Event]:
-        """The events that may be written now.
-
-        quiet: nothing has come for a while, so only a word that is not over is held back. all: nothing is.
-        """
+    def take(self, now: float, *, all: bool = False) -> list[Event]:
+        """The events that may be written at `now` (seconds, as in an event). all: nothing is held back."""
+        passages = self._grid.passages()
         raw = "".join(event.data for event in self._events if event.kind == "o")
-        page = Page.of_terminal(raw)
-        spans = self._secrets(page)
-        end = len(raw) if all else self._settled(raw, page, spans, quiet)
-        shown = self._covered(raw, page, spans)
-        self._before = (self._before + page.text[: page.index(end)])[-CONTEXT:]
-        return self._let_go(shown, end)
+        places, news = self._secrets(passages)
+        self._passages += passages
+        self._open += self._opened(passages)
+        if news:
+            places += self._secrets(self._passages)[0]  # it may be in what came before
+            places += self._begun()
+        self._covers += [(first, last, "*") for first, last in _runs(places) if last > self._given]
+        self._covers += self._hidden(raw)
+        end = self._put if all else max(self._settled(now), self._put - MAX_HOLD)
+        shown = _cover(raw, [(first - self._given, last - self._given, c) for first, last, c in self._covers])
+        ready = self._let_go(shown, end - self._given)
+        self._given = max(end, self._given)
+        self._covers = [cover for cover in self._covers if cover[1] > self._given]
+        self._passages = [each for each in self._passages if max(each.origins) >= self._given]
+        return ready
 
     def skip(self) -> None:
-        """Forget the events that are held back; what comes is still read as going on from there."""
-        raw = "".join(event.data for event in self._events if event.kind == "o")
-        self._before = (self._before + Page.of_terminal(raw).text)[-CONTEXT:]
-        self._events, self.held = [], 0
+        """Forget the events that are held back, and what was drawn: what comes next draws all anew."""
+        self._events.clear()
+        self._covers.clear()
+        self._passages.clear()
+        self._open.clear()
+        self._given = self._put = 0
+        self._grid = Grid(self._grid.columns, self._grid.height)
 
-    def _secrets(self, page: Page) -> list[Span]:
-        """Where in the page's text secrets are, in order. The redactor learns what they are."""
-        offset = len(self._before)
-        text = self._before + page.text
-        found = self._redactor.find(text)
-        wrapped = self._wrapped(text, page, offset)
-        if self._learn([text[s.start : s.end] for s in found], found):
-            found = self._redactor.find(text)
-        spans = [*((s.start, s.end) for s in found), *wrapped]
-        return sorted((max(start - offset, 0), end - offset) for start, end in spans if end > offset)
-
-    def _learn(self, values: list[str], secrets: list[Secret]) -> bool:
+    def _secrets(self, passages: Iterable[Passage]) -> tuple[list[int], bool]:
+        """Where in the output the characters of secrets are; and whether the redactor has learnt any."""
+        places: list[int] = []
         news = False
-        for value, secret in zip(values, secrets, strict=True):
-            if secret.kind != "private-key":
-                news |= self._redactor.learn(value, secret.kind)
-        return news
+        for passage in passages:
+            for text, origins in (passage, *_unwrapped(passage, self._grid.columns)):
+                for start, end, kind in self._redactor.find(text):
+                    places += origins[start:end]
+                    value = text[start:end]
+                    for each in _KEY_LINE.findall(value) if kind == "private-key" else (value,):
+                        news |= self._redactor.learn(each, kind)
+        return places, news
 
-    def _wrapped(self, text: str, page: Page, offset: int) -> list[Span]:
-        """Parts of secrets that go over the end of a row, which the program itself has wrapped."""
+    def _begun(self) -> list[int]:
+        """Where values that are known now were drawn as far as they had come, at the ends of rows."""
+        places: list[int] = []
+        for text, origins in self._passages:
+            for match in _BEGUN.finditer(text):
+                if self._redactor.begins(match[1]):
+                    places += origins[match.start(1) : match.end(1)]
+        return places
 
-        least = self._columns - FRAME
-        breaks: list[Span] = []
-        for match in _ROW.finditer(text):
-            start, end = match.span()
-            indent = page.columns.get(start - offset, 0)
-            if indent + end - start < least or (after := _BREAK.match(text, end)) is None:
-                continue
-            end = start + len(match[0].rstrip(_FRAME))
-            if indent + end - start >= least:
-                breaks.append((end, after.end()))
-        if not breaks:
-            return []
-        rows = Page.without(text, breaks)
-        spans: list[Span] = []
-        for secret in self._redactor.find(rows.text):
-            parts = list(rows.ranges(secret.start, secret.end))
-            if len(parts) > 1:
-                self._learn([rows.text[secret.start : secret.end]], [secret])
-                spans += parts
-        return spans
-
-    def _settled(self, raw: str, page: Page, spans: list[Span], quiet: bool) -> int:
-        """Up to where in `raw` it is known by now what is a secret."""
-        text = page.text
-        keep = len(text) - HOLD
-        if quiet:
-            word = _LAST_WORD.search(text, max(len(text) - HOLD, 0))
-            keep = len(text) if word is None else word.start()
-        for start, end in spans:
-            if start < keep < end or end == len(text):  # it may go on
-                keep = min(keep, start)
-        header = text.rfind(HEADER, 0, max(keep, 0))
-        if header >= 0 and self._key_goes_on(text, header + len(HEADER), spans):
-            keep = text.rfind("\n", 0, header) + 1
-        return max(page.source(max(keep, 0)), len(raw) - MAX_HOLD)
-
-    def _key_goes_on(self, text: str, body: int, spans: list[Span]) -> bool:
-        if len(text) - body > KEY or "-----END " in text[body:]:
-            return False
-        return len(text) - body < CONTEXT or any(start == body for start, _ in spans)
-
-    def _covered(self, raw: str, page: Page, spans: list[Span]) -> str:
-        """`raw` with `*` for each character of a secret; of what is left out NULs are left."""
-        covers: list[tuple[int, int, str]] = []
-        for start, end in spans:
-            covers += [(first, last, "*") for first, last in page.ranges(start, end)]
-        for start, end, content in page.strings:
-            if raw.startswith(_CLIPBOARD, content):
-                covers.append((start, end, "\0"))
+    def _hidden(self, raw: str) -> Iterator[tuple[int, int, str]]:
+        """What is to be covered in titles, links and other strings, of which nothing is drawn."""
+        given = self._given
+        for start, end, content in self._grid.strings:
+            if raw.startswith(_CLIPBOARD, content - given):
+                yield start, end, "\0"
             else:
-                found = self._redactor.find(raw[content:end])
-                covers += [(content + s.start, content + s.end, "*") for s in found]
-        return _cover(raw, covers)
+                for secret in self._redactor.find(raw[content - given : end - given]):
+                    yield content + secret.start, content + secret.end, "*"
+        self._grid.strings.clear()
+
+    def _settled(self, now: float) -> int:
+        """Up to where in the output it is known by now what is a secret."""
+        text, origins = self._grid.before_cursor(WORD)
+        keep = self._first(origins[_last_word(text) :], self._grid.read)
+        self._open = [each for each in self._open if now - each[1] < GROWTH]
+        return self._first((place for place, _ in self._open), keep)
+
+    def _opened(self, passages: Iterable[Passage]) -> Iterator[tuple[int, float]]:
+        """What may become a secret at the ends of rows: where in the output it begins, when it was drawn."""
+        for text, origins in passages:
+            above, position = "", 0
+            for row in text.split("\n"):
+                line = row.rstrip()
+                if line and _OPEN.search(f"{above}\n{line[-2 * WORD :]}"):
+                    places = origins[position + _last_word(line) : position + len(line)]
+                    yield self._first(places, self._put), self._time(max(places))
+                above = line[-WORD:]
+                position += len(row) + 1
+
+    def _first(self, origins: Iterable[int], otherwise: int) -> int:
+        """The first of the places in the output that are held back, if it is before `otherwise`."""
+        return min((place for place in origins if place >= self._given), default=otherwise)
+
+    def _time(self, place: int) -> float:
+        """When the character at that place in the output came."""
+        position = self._given
+        for event in self._events:
+            if event.kind == "o":
+                position += len(event.data)
+                if position > place:
+                    return event.at
+        return 0.0
 
     def _let_go(self, shown: str, end: int) -> list[Event]:
         """Split what is held at `end` of its output, of which `shown` is what may be seen."""
@@ -182,8 +202,60 @@ class Veil:
                 held.append(event._replace(data=event.data[cut:]))
             position += len(event.data)
         self._events = held
-        self.held = position - min(end, position)
         return ready
+
+
+def _unwrapped(passage: Passage, columns: int) -> Iterator[Passage]:
+    """The passage with those rows joined that a program seems to have wrapped itself.
+
+    Within a word, where a row is full; and between two words, where the second had no room.
+    """
+    text, origins = passage
+    within: list[tuple[int, int]] = []
+    between: list[tuple[int, int]] = []
+    for match in _LINE.finditer(text):
+        line = match[0]
+        content = line.rstrip(_BLANK)
+        after = _NEXT.match(text, match.end())
+        if after is None or not content or content[-1] not in _WORDS:
+            continue
+        used = (len(content) - 1) % columns + 1
+        gap = match.start() + len(content), after.end()
+        framed = line[-1] in _EDGE and len(line) - len(content) <= 3
+        if framed or used >= columns - FRAME:
+            within.append(gap)
+        if used + len(after[1]) >= columns - FRAME:
+            between.append(gap)
+    for gaps, space in ((within, ""), (between, " ")):
+        if gaps:
+            parts: list[str] = []
+            places: list[int] = []
+            here = 0
+            for start, end in gaps:
+                parts += (text[here:start], space)
+                places += origins[here:start]
+                places += [NOWHERE] * len(space)
+                here = end
+            yield Passage("".join((*parts, text[here:])), places + origins[here:])
+
+
+def _last_word(text: str) -> int:
+    """Where the last word of `text` begins; its length where it ends in a blank."""
+    match = _WORD.search(text, max(len(text) - WORD, 0))
+    return len(text) if match is None else match.start()
+
+
+def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The places, in order, as runs (first, last + 1) of places that follow one another."""
+    first = last = NOWHERE
+    for place in sorted(set(places)):
+        if place != last:
+            if first >= 0:
+                yield first, last
+            first = place
+        last = place + 1
+    if first >= 0:
+        yield first, last
 
 
 def _cover(raw: str, covers: Iterable[tuple[int, int, str]]) -> str:

@@ -30,7 +30,7 @@ The interpreter's lock is held for the time of one expression over one segment.
 MIN_KNOWN = 8
 """Characters of a value that is looked for by itself; shorter ones would be found in ordinary words."""
 
-MAX_KNOWN = 128
+MAX_KNOWN = 384
 """Values that are remembered beside those given; the oldest is forgotten."""
 
 
@@ -79,6 +79,11 @@ class Redactor:
         found = [*_formats(text), *self._again(text)]
         return _merged(found) if found else found
 
+    def begins(self, text: str) -> bool:
+        """Whether a value that is known begins with `text`."""
+        place = bisect(self._sorted, text)
+        return place < len(self._sorted) and self._sorted[place].startswith(text)
+
     def redact(self, text: str) -> str:
         """`text` with a mark in place of each secret in it."""
         found = self.find(text)
@@ -102,7 +107,8 @@ class Redactor:
     def _index(self) -> None:
         """Sort the values by what is looked for: an agent may have printed many that begin alike."""
         self._beginnings: dict[str, list[str]] = {}
-        for value in sorted(self._known):
+        self._sorted = sorted(self._known)
+        for value in self._sorted:
             enough = max(MIN_KNOWN, len(value) * 2 // 3)
             self._beginnings.setdefault(value[:enough], []).append(value)
         self._longest = max(map(len, self._known), default=0)

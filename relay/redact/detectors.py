@@ -220,7 +220,13 @@ def _secret(match: re.Match[str], *, any_group: bool) -> Span:
 
 _HEADER = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _FOOTER = "-----END "
-_BODY = re.compile(r"(?:(?:\s|\\[nr]|[\"'|>│]){0,12}[A-Za-z0-9+/=]{16,128}){1,400}")
+_BETWEEN = r"(?:\s|\\[nr]|[\"'|>│+]|\d{1,5}(?=[ \t→|│:])[ \t→|│:]){0,12}"
+"""Between two rows of a key: frames, quotes, the marks of a comparison, the numbers of rows."""
+_BODY = re.compile(
+    r"[ \t|│]*\n[ \t|│>]{0,12}[A-Za-z0-9+/=]{1,15}[ \t|│]*(?:\n|\Z)"  # its first row, as far as it is drawn
+    rf"|(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}"
+    rf"(?:{_BETWEEN}[A-Za-z0-9+/=]{{1,15}}(?=[ \t|│]*(?:\n|\Z)))?){{1,400}}"
+)
 
 
 def private_keys(text: str) -> Iterator[Span]:

@@ -48,7 +48,7 @@ FLUSH = 1.0
 """Seconds in which what was recorded is on the disk."""
 
 QUIET = 5.0
-"""Seconds without output after which nothing more is waited for, but the end of a word."""
+"""Seconds without output after which what is held back is not looked at again: it waits for its end."""
 
 RETRY = 30.0
 """Seconds until the next try, where the disk took nothing."""
@@ -149,7 +149,7 @@ class DiskRecorder:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._veil = Veil(redactor, subject.size[0])
+        self._veil = Veil(redactor, *subject.size)
         self._backlog: deque[tuple[float, str, bytes]] = deque()
         self._size = subject.size
         self._began = time.time()
@@ -246,7 +246,7 @@ class DiskRecorder:
             text = self._decoder.decode(data) if kind == "o" else data.decode()
             self._veil.put(Event(max(at - self._origin, 0.0), kind, text))
         if self._veil.held >= SLICE:
-            self._record(self._veil.take())
+            self._record(self._veil.take(self._now))
 
     def _record(self, events: list[Event]) -> None:
         if self._writer is None:
@@ -270,6 +270,11 @@ class DiskRecorder:
         self._work_later(BREATH)
         return True
 
+    @property
+    def _now(self) -> float:
+        """Seconds of the recording."""
+        return self._clock() - self._origin
+
     # The disk.
 
     def _flush_later(self) -> None:
@@ -283,12 +288,12 @@ class DiskRecorder:
             self._resume(0)
         busy = bool(self._backlog)  # what is worked on is written in a second
         if not busy:
-            self._write(quiet=quiet >= QUIET)
+            self._write()
         if busy or self._left_out or (self._veil.held and quiet < QUIET):
             self._flush_later()
 
-    def _write(self, *, quiet: bool = False, all: bool = False) -> None:
-        self._record(self._veil.take(quiet=quiet, all=all))
+    def _write(self, *, all: bool = False) -> None:
+        self._record(self._veil.take(self._now, all=all))
         if self._writer is None:
             return
         try:

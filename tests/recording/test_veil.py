@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay import recording
-from relay.recording.page import Page
-from relay.recording.veil import HOLD, MAX_HOLD, Event, Veil
+from relay.recording.grid import Grid
+from relay.recording.veil import GROWTH, MAX_HOLD, Event, Veil
 from relay.redact import Redactor
 
 # Put together from parts: this file holds no secret.
@@ -22,25 +22,29 @@ FILLER = "An ordinary line of a log, with 1234 tokens used.\r\n"
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
 
-def through(*pieces: str, columns: int = 80, quiet: bool = False, known: tuple[str, ...] = ()) -> str:
+def through(
+    *pieces: str, columns: int = 80, rows: int = 24, pause: float = 0.1, known: tuple[str, ...] = ()
+) -> str:
     """What is written of `pieces`, each let go as far as possible before the next one comes."""
-    veil = Veil(Redactor(known), columns)
+    veil = Veil(Redactor(known), columns, rows)
     written: list[Event] = []
-    for number, piece in enumerate(pieces):
-        veil.put(Event(number, "o", piece))
-        written += veil.take(quiet=quiet)
-    written += veil.take(all=True)
+    now = 0.0
+    for piece in pieces:
+        veil.put(Event(now, "o", piece))
+        now += pause
+        written += veil.take(now)
+    written += veil.take(now, all=True)
     assert veil.held == 0
     assert [event.at for event in written] == sorted(event.at for event in written)
     return "".join(event.data for event in written)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100, 511, 4096])
-@pytest.mark.parametrize("quiet", [False, True], ids=["", "quiet"])
-def test_secrets_in_pieces_of_any_size(size: int, quiet: bool) -> None:
+@pytest.mark.parametrize("pause", [0.1, GROWTH * 2], ids=["", "slowly"])
+def test_secrets_in_pieces_of_any_size(size: int, pause: float) -> None:
     """R44: also typed character by character, with a long pause after each."""
     text = f"{FILLER * 9}$ export GITHUB={TOKEN}\r\n{FILLER}password: {PASSWORD}\r\n{FILLER * 20}{KEY}\r\n$ "
-    written = through(*(text[i : i + size] for i in range(0, len(text), size)), quiet=quiet)
+    written = through(*(text[i : i + size] for i in range(0, len(text), size)), pause=pause)
     assert len(written) == len(text)
     for secret in (TOKEN, PASSWORD, KEY):
         text = text.replace(secret, "*" * len(secret))
@@ -60,13 +64,14 @@ def test_a_secret_that_the_program_has_wrapped(at: int) -> None:
     """R44: plainly, in a frame, by the cursor's position, and as a shell's line editor does."""
     head, tail = TOKEN[:at], TOKEN[at:]
     indent = " " * (40 - at)
-    for row in (
-        f"{indent}{head}\r\n{tail} end",
-        f"│{indent}{head} │\r\n│ {tail} end │",
-        f"\x1b[5;{41 - at}H{head}\x1b[6;1H{tail} end",
-        f"{indent}{head} \r{tail} end",
+    for row, columns in (
+        (f"{indent}{head}\r\n{tail} end", 44),
+        (f"│{indent}{head} │\r\n│ {tail} end │", 44),
+        (f"│{indent}{head} │\r\n│ {tail} end │", 200),
+        (f"\x1b[5;{41 - at}H{head}\x1b[6;1H{tail} end", 44),
+        (f"{indent}{head} \r{tail} end", 40),
     ):
-        written = through(row, columns=44)
+        written = through(row, columns=columns)
         assert SEQUENCE.sub("", written) == SEQUENCE.sub("", row).replace(head, "*" * at).replace(
             tail, "*" * len(tail)
         )
@@ -92,15 +97,15 @@ def test_private_keys_that_come_line_by_line() -> None:
     """R44"""
     first, last = "-----BEGIN OPENSSH PRIVATE KEY-----", "-----END OPENSSH PRIVATE KEY-----"
     body = [f"{n:02}" + "b3BlbnNzaC1rZXktdjEA" * 3 for n in range(40)]
-    for quiet in (False, True):
-        written = through(*(f"{line}\r\n" for line in (FILLER, first, *body, last, FILLER)), quiet=quiet)
+    for pause in (0.1, GROWTH * 2):
+        written = through(*(f"{line}\r\n" for line in (FILLER, first, *body, last, FILLER)), pause=pause)
         assert first in written and last in written and written.endswith(FILLER + "\r\n")
         assert not any(line[:20] in written for line in body)
     prose = f"It begins with {first} and so on.\r\n" + FILLER * 200
     veil = Veil(Redactor(), 80)
     veil.put(Event(0, "o", prose))
-    veil.take()
-    assert veil.held <= HOLD
+    veil.take(0.1)
+    assert veil.held == 0
 
 
 def test_titles_links_and_the_clipboard() -> None:
@@ -112,12 +117,34 @@ def test_titles_links_and_the_clipboard() -> None:
 
 def test_other_events_keep_their_place() -> None:
     veil = Veil(Redactor(), 80)
-    events = [Event(1, "o", "a" * 600), Event(2, "r", "100x30"), Event(3, "o", "b" * 100), Event(4, "m", "x")]
+    events = [Event(1, "o", "so a"), Event(2, "r", "100x30"), Event(3, "o", "b"), Event(4, "m", "x")]
     for event in events:
         veil.put(event)
-    first = veil.take()
-    assert [event.kind for event in first] == ["o"] and veil.held == 700 - len(first[0].data)
-    assert [each for each in (*first, *veil.take(all=True)) if each.kind != "o"] == [events[1], events[3]]
+    first = veil.take(4.0)
+    assert first == [Event(1, "o", "so ")] and veil.held == 2
+    assert veil.take(4.0, all=True) == [Event(1, "o", "a"), *events[1:]]
+
+
+def test_only_what_may_become_a_secret_is_held_back() -> None:
+    """R43: everything else is on the disk in a second."""
+    veil = Veil(Redactor(), 80)
+    veil.put(Event(0.0, "o", f"{FILLER}A sentence."))
+    assert "".join(event.data for event in veil.take(0.1)) == f"{FILLER}A "
+    veil.put(Event(1.0, "o", "\x1b[9;1Hpassword=hu\x1b[20;1H> "))  # the cursor rests elsewhere
+    assert "".join(event.data for event in veil.take(1.1)) == "sentence.\x1b[9;1H"
+    veil.put(Event(1.5, "o", "\x1b[9;12Hnter2-deep\x1b[20;3H"))
+    later = "".join(event.data for event in veil.take(1.5 + GROWTH))
+    assert later == f"password={'*' * 2}\x1b[20;1H> \x1b[9;12H{'*' * 10}\x1b[20;3H"
+    assert veil.held == 0
+
+
+def test_an_unfinished_private_key_holds_nothing_back() -> None:
+    """R43: what cannot be a row of it ends it."""
+    row = "MIIE" + "vQ7a" * 15
+    text = f"-----BEGIN PRIVATE KEY-----\r\n{row}\r\n{row}\r\n$ make\r\n{FILLER}"
+    veil = Veil(Redactor(), 80)
+    veil.put(Event(0.0, "o", text))
+    assert "".join(event.data for event in veil.take(0.1)) == text.replace(row, "*" * len(row))
 
 
 def test_what_is_held_is_bounded() -> None:
@@ -133,7 +160,7 @@ def test_what_is_held_is_bounded() -> None:
         veil = Veil(Redactor(), 80)
         for at in range(10):
             veil.put(Event(at, "o", endless * 3000))
-            veil.take()
+            veil.take(at)
             assert veil.held <= MAX_HOLD
 
 
@@ -170,14 +197,16 @@ PARTS = st.sampled_from(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.lists(PARTS, max_size=12).map("".join), max_size=8), st.booleans())
-def test_nothing_but_secrets_changes(pieces: list[str], quiet: bool) -> None:
+@given(st.lists(st.lists(PARTS, max_size=12).map("".join), max_size=8), st.sampled_from([0.1, 9.0]))
+def test_nothing_but_secrets_changes(pieces: list[str], pause: float) -> None:
     """R44: the length stays, each character stays or is covered, and one reads no whole token."""
     text = "".join(pieces)
-    written = through(*pieces, quiet=quiet)
+    written = through(*pieces, pause=pause)
     assert len(written) == len(text)
     assert all(a == b or b == "*" for a, b in zip(text, written, strict=True))
-    assert TOKEN not in Page.of_terminal(written).text
+    grid = Grid(80, 24)
+    grid.feed(written)
+    assert not any(TOKEN in passage.text for passage in grid.passages())
 
 
 RECORDINGS = sorted((Path(__file__).parent.parent / "recordings").rglob("*.cast"))
@@ -188,7 +217,7 @@ def test_what_real_agents_draw_stays_as_it_is(path: Path) -> None:
     """R44: recordings of real agents, in which there is no secret."""
     read = recording.read(path)
     drawn = [event.data for event in read.events if event.kind == "o"]
-    assert through(*drawn, columns=read.columns) == "".join(drawn)
+    assert through(*drawn, columns=read.columns, rows=read.rows) == "".join(drawn)
 
 
 def test_hostile_output_is_taken_in_linear_time() -> None:
@@ -209,4 +238,87 @@ def test_hostile_output_is_taken_in_linear_time() -> None:
     ):
         veil = Veil(Redactor(), 80)
         veil.put(Event(0, "o", hostile * ((1 << 18) // len(hostile))))
-        veil.take(quiet=True)
+        veil.take(9.0)
+
+
+BODY = ["MIIE" + f"{n:02}" + "vQ7aZk" * 9 + "Zk4+" for n in range(12)]
+FIRST, LAST = "-----BEGIN RSA PRIVATE" + " KEY-----", "-----END RSA PRIVATE" + " KEY-----"
+BEARER = "V1jFz" + "20eBahcy7" * 4
+
+
+def text_of(written: str, columns: int = 120, rows: int = 40) -> str:
+    """What a person reads of it, the rows that scrolled off too."""
+    grid = Grid(columns, rows)
+    grid.feed(written)
+    return "\n".join(row.text for row in grid.rows)
+
+
+def by_columns(line: str, indent: int = 2) -> str:
+    """A line as Claude Code draws it: each word at its column."""
+    words = re.finditer(r"\S+", " " * indent + line)
+    return "".join(f"\x1b[{word.start() + 1}G{word[0]}" for word in words)
+
+
+def test_words_that_are_drawn_at_columns() -> None:
+    """R44: as Claude Code draws them."""
+    lines = [f"Authorization: Bearer {BEARER}", f'api_key = "{PASSWORD}x1"', FIRST, *BODY, LAST, "esc to end"]
+    written = through("\r\r\n".join(map(by_columns, lines)), columns=120, rows=40)
+    assert not any(secret in written for secret in (BEARER, PASSWORD, *BODY))
+    read = [row.strip() for row in text_of(written).split("\n")]
+    assert next(row for row in read if row) == f"Authorization: Bearer {'*' * len(BEARER)}"
+    assert FIRST in read and LAST in read and "esc to end" in read and "*" * 64 in read
+
+
+def difference(before: str, after: str, row: int) -> str:
+    """Only the cells that have changed, as Codex draws them: up to a jump where two rows are the same."""
+    width = max(len(before), len(after))
+    old, new = before.ljust(width), after.ljust(width)
+    return "".join(
+        f"\x1b[{row};{match.start() + 1}H{new[match.start() : match.end()]}"
+        for match in re.finditer("1+", "".join("1" if a != b else "0" for a, b in zip(old, new, strict=True)))
+    )
+
+
+def test_only_cells_that_have_changed_are_drawn() -> None:
+    """R44: as Codex scrolls, each row over the one that was there before."""
+    lines = [f"{FILLER.strip()} {n}" for n in range(8)] + [
+        f"password={PASSWORD}",
+        f"token {TOKEN}",
+        KEY,
+        f"Authorization: Bearer {BEARER}",
+        FIRST,
+        *BODY,
+        LAST,
+        *(f"And {n} lines without." for n in range(12)),
+    ]
+    rows, frames, shown = 12, [], [""] * 12
+    for top in range(len(lines) - rows + 1):
+        window = lines[top : top + rows]
+        frame = "".join(difference(a, b, n + 1) for n, (a, b) in enumerate(zip(shown, window, strict=True)))
+        frames.append(f"\x1b[?2026h{frame}\x1b[{rows + 2};3H\x1b[?2026l")
+        shown = window
+    for size in (1, 3, len(frames)):  # frames in a second
+        pieces = ["".join(frames[n : n + size]) for n in range(0, len(frames), size)]
+        written = through(*pieces, columns=120, rows=14, pause=1.0)
+        played = Grid(120, 14)
+        seen = []
+        for match in re.finditer(r"(?s).*?\x1b\[\?2026l", written):
+            played.feed(match[0])
+            seen += [row.text for row in played.rows]
+        for secret in (TOKEN, KEY, BEARER, PASSWORD, *BODY):
+            pieces_of = {secret[n : n + 12] for n in range(len(secret) - 11)}
+            assert not any(piece in row for piece in pieces_of for row in seen), secret
+        assert any("And 11 lines without." in row for row in seen)
+
+
+@pytest.mark.parametrize("size", [3, 7, 13])
+def test_an_answer_that_is_drawn_anew_as_it_grows(size: int) -> None:
+    """R44: the end of a value is covered in what was drawn while it grew."""
+    text = "\n".join([f"password: {PASSWORD}", FIRST, *BODY[:3], LAST, KEY, "end"])
+    frames = []
+    for end in range(size, len(text) + size, size):
+        rows = text[:end].split("\n")
+        frames.append("".join(f"\r\x1b[2K    {row}\r\n" for row in rows) + f"  ⠋ busy\x1b[{len(rows)}A")
+    written = through(*frames, columns=120, rows=40, pause=0.1)
+    for secret in (PASSWORD, KEY, *BODY[:3]):
+        assert secret[: max(size, 8)] not in written

@@ -1,0 +1,458 @@
+"""What a terminal's output draws: rows of cells, each with the character of the output that drew it last.
+
+    output → controls, sequences, text → rows of cells ─ settle → Passage: text, and where it came from
+
+Programs paint words by columns, and only the cells that have changed: what a person reads is in the rows, not
+in the order of the output.  Text that is about to be overwritten, erased or scrolled away is kept as it
+stood, once, so that nothing is drawn which nobody looks at.  Colours are passed over; so are margins at the
+left and right, tab stops, and the character sets that only draw lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+SEQUENCE = 4096
+"""Characters of a control sequence that is not over; a longer one is taken for text."""
+
+HISTORY = 100
+"""Rows above the screen that are remembered: what is drawn next may go on from them."""
+
+NOWHERE = -1
+"""Of a blank that nothing drew."""
+
+SHARE, BURST = 4, 1 << 16
+"""Characters that may be kept for each character of the output, and without any: a program that overwrites
+itself all the time costs time in proportion to its output."""
+
+_TOKEN = re.compile(
+    r"\x1b\[(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"  # CSI (ECMA-48, 5.4)
+    r"|(?P<control>[\r\n\x08\t\x0b\x0c])"
+    r"|\x1b\](?P<osc>[^\x07\x1b]*)(?:\x07|\x1b\\)"  # OSC (xterm ctlseqs)
+    r"|\x1b[PX^_](?P<string>[^\x1b]*)\x1b\\"  # DCS, SOS, PM, APC
+    r"|\x1b[ -/]*(?P<escape>[0-OQ-WYZ\\`-~])"  # other escape sequences
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"  # controls that write nothing
+)
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z")
+_KEY_ROW = re.compile(r"[\W\d]{0,12}[A-Za-z0-9+/=]{16,128}\W*|.*PRIVATE KEY.*")
+_ALTERNATE = frozenset({"?47", "?1047", "?1049"})
+
+
+class Passage(NamedTuple):
+    """Rows that stand one under the other, or stood.
+
+    origins: for each character of the text where in the output it is, or NOWHERE.
+    """
+
+    text: str
+    origins: list[int]
+
+
+class Row:
+    """cells, origins: without what is blank at the end. goes_on: it is full and wraps into the next one.
+
+    changed: something was drawn since the last look. last: where in the output what was drawn last ends.
+    """
+
+    __slots__ = ("cells", "changed", "goes_on", "last", "origins")
+
+    def __init__(self) -> None:
+        self.cells: list[str] = []
+        self.origins: list[int] = []
+        self.goes_on = False
+        self.changed = False
+        self.last = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(self.cells)
+
+
+class Grid:
+    """A terminal of `columns` x `height`, which begins blank.
+
+    read:    characters of the output that were read; a control sequence that is not over is read later.
+    strings: (start, end, content's start) of the OSC and DCS sequences, which hold text, too.
+    """
+
+    def __init__(self, columns: int, height: int) -> None:
+        self.columns = max(columns, 1)
+        self.height = max(height, 1)
+        self.read = 0
+        self.strings: list[tuple[int, int, int]] = []
+        self._rest = ""
+        self._rows = [Row() for _ in range(self.height)]  # those above the screen first
+        self._primary: list[Row] | None = None  # while the alternate screen is shown
+        self._x = self._y = 0
+        self._saved = (0, 0)
+        self._margins = (0, self.height - 1)
+        self._looked = 0  # up to where in the output it is in passages
+        self._passages: list[Passage] = []
+        self._allowance = BURST
+
+    # What it is told.
+
+    def feed(self, output: str) -> None:
+        """Draw the next part of the output."""
+        source, base = self._rest + output, self.read
+        self._allowance = min(self._allowance + SHARE * len(output), BURST + SHARE * len(output))
+        position = 0
+        for match in _TOKEN.finditer(source):
+            start = match.start()
+            if start > position:
+                self._print(source[position:start], base + position)
+            position = match.end()
+            self.read = base + position
+            kind = match.lastgroup
+            if kind == "final":
+                final = match["final"]
+                if final != "m":
+                    self._csi(final, match["parameters"])
+            elif kind == "control":
+                self._control(match["control"])
+            elif kind == "escape":
+                self._escape(match["escape"])
+            elif kind is not None:
+                self.strings.append((base + start, base + position, base + match.start(kind)))
+        end = len(source)
+        escape = source.find("\x1b", position)
+        if escape >= 0 and end - escape <= SEQUENCE and _UNFINISHED.match(source, escape):
+            end = escape
+        if end > position:
+            self._print(source[position:end], base + position)
+        self._rest = source[end:]
+        self.read = base + end
+
+    def resize(self, columns: int, height: int) -> None:
+        """What is drawn stays as it is: programs draw anew."""
+        self.settle()
+        self.columns, self.height = max(columns, 1), max(height, 1)
+        self._margins = (0, self.height - 1)
+        while len(self._rows) < self.height:
+            self._rows.append(Row())
+        self._move(self._x, self._y)
+
+    # What it shows.
+
+    def settle(self) -> None:
+        """Keep the rows that have changed since the last time, as they stand, with what is beside them."""
+        rows, here = self._rows, 0
+        while here < len(rows):
+            if not rows[here].changed:
+                here += 1
+                continue
+            first = self._context(here)
+            while here < len(rows) and (rows[here].changed or (here and rows[here - 1].goes_on)):
+                rows[here].changed = False
+                here += 1
+            self._keep(rows[first : here + 1])
+        self._looked = self.read
+        if (above := len(rows) - self.height - HISTORY) > 0:
+            del rows[:above]
+
+    def passages(self) -> list[Passage]:
+        """What was kept since the last call."""
+        self.settle()
+        taken, self._passages = self._passages, []
+        self._allowance = BURST
+        return taken
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """Those of the screen, and above them some that scrolled off."""
+        return self._rows
+
+    def before_cursor(self, most: int) -> tuple[str, list[int]]:
+        """The text at the left of the cursor and its origins, with the rows that wrap into it."""
+        here = self._top + self._y
+        row = self._rows[here]
+        cells, origins = row.cells[: self._x], row.origins[: self._x]
+        if len(cells) < self._x:
+            return "", []
+        while len(cells) < most and here and self._rows[here - 1].goes_on:
+            here -= 1
+            cells[:0], origins[:0] = self._rows[here].cells, self._rows[here].origins
+        return "".join(cells), origins
+
+    def _context(self, here: int) -> int:
+        """The first of the rows that are looked at with the one at `here`."""
+        rows = self._rows
+        first = max(here - 1, 0)
+        while first and (rows[first - 1].goes_on or _KEY_ROW.fullmatch(rows[first].text)):
+            first -= 1
+        return first
+
+    def _keep(self, rows: list[Row]) -> None:
+        text: list[str] = []
+        origins: list[int] = []
+        for row in rows:
+            line = row.text
+            if row.goes_on:
+                text.append(line)
+                origins += row.origins
+            else:
+                line = line.rstrip()
+                text += (line, "\n")
+                origins += row.origins[: len(line)]
+                origins.append(NOWHERE)
+        self._allowance -= len(origins)
+        self._passages.append(Passage("".join(text), origins))
+
+    def _lose(self, row: Row, start: int = 0, end: int | None = None) -> None:
+        """Those cells go away: keep what nobody has looked at."""
+        if row.changed and self._allowance > 0:
+            cells = row.origins[start:end]
+            if cells and max(cells) >= self._looked:
+                self.settle()
+
+    # Drawing.
+
+    @property
+    def _top(self) -> int:
+        return len(self._rows) - self.height
+
+    def _print(self, text: str, at: int) -> None:
+        origins: Sequence[int]
+        if text.isascii():
+            cells: Sequence[str] = text
+            origins = range(at, at + len(text))
+        else:
+            cells, origins = _wide(text, at)
+        done, total = 0, len(cells)
+        while done < total:
+            if self._x >= self.columns:
+                self._rows[self._top + self._y].goes_on = True
+                self._feed_line()
+                self._x = 0
+            x = self._x
+            count = min(self.columns - x, total - done)
+            row = self._rows[self._top + self._y]
+            if x < len(row.cells):
+                self.read = at + done  # what is kept now does not have this text
+                self._lose(row, x, x + count)
+            elif x > len(row.cells):
+                missing = x - len(row.cells)
+                row.cells += " " * missing
+                row.origins += [NOWHERE] * missing
+            row.cells[x : x + count] = cells[done : done + count]
+            row.origins[x : x + count] = origins[done : done + count]
+            row.changed = True
+            row.last = at + len(text)
+            if x + count < self.columns:
+                row.goes_on = False
+            self._x += count
+            done += count
+
+    def _control(self, control: str) -> None:
+        if control == "\r":
+            self._x = 0
+        elif control == "\x08":
+            self._x = max(min(self._x, self.columns - 1) - 1, 0)
+        elif control == "\t":
+            self._x = min((self._x // 8 + 1) * 8, self.columns - 1)
+        else:
+            self._feed_line()
+
+    def _escape(self, final: str) -> None:
+        if final == "7":
+            self._saved = self._x, self._y
+        elif final == "8":
+            self._move(*self._saved)
+        elif final in "DE":
+            self._feed_line()
+            if final == "E":
+                self._x = 0
+        elif final == "M":
+            if self._y == self._margins[0]:
+                self._insert(self._y, 1)
+            else:
+                self._move(self._x, self._y - 1)
+        elif final == "c":
+            self._margins = (0, self.height - 1)
+            self._clear(0, self.height)
+            self._move(0, 0)
+
+    def _csi(self, final: str, parameters: str) -> None:
+        if final in "hl":
+            if not _ALTERNATE.isdisjoint(parameters.split(";")):
+                self._switch(final == "h")
+            return
+        if parameters[:1] in ("<", "=", ">", "?") and final not in "JK":
+            return
+        numbers = [int(each[:5]) if each.isdecimal() else 0 for each in parameters.lstrip("?").split(";")]
+        first = numbers[0]
+        count = max(first, 1)
+        if final in "Hf":
+            self._move((numbers[1] if len(numbers) > 1 else 1) - 1, count - 1)
+        elif final in "G`":
+            self._move(count - 1, self._y)
+        elif final == "d":
+            self._move(self._x, count - 1)
+        elif final in "Ca":
+            self._move(self._x + count, self._y)
+        elif final == "D":
+            self._move(min(self._x, self.columns - 1) - count, self._y)
+        elif final in "AF":
+            self._move(0 if final == "F" else self._x, self._y - count)
+        elif final in "BEe":
+            self._move(0 if final == "E" else self._x, self._y + count)
+        elif final == "J":
+            self._erase_screen(first)
+        elif final == "K":
+            self._erase_line(first)
+        elif final in "X@P":
+            self._shift(final, count)
+        elif final in "LM":
+            if self._margins[0] <= self._y <= self._margins[1]:
+                (self._insert if final == "L" else self._delete)(self._y, count)
+        elif final == "T" and len(numbers) == 1:
+            self._insert(self._margins[0], count)
+        elif final == "S":
+            for _ in range(min(count, self.height)):
+                self._scroll()
+        elif final == "r":
+            bottom = min(numbers[1] if len(numbers) > 1 and numbers[1] else self.height, self.height) - 1
+            if count - 1 < bottom:
+                self._margins = (count - 1, bottom)
+                self._move(0, 0)
+        elif final == "s":
+            self._saved = self._x, self._y
+        elif final == "u":
+            self._move(*self._saved)
+        elif final == "p":  # DECSTR
+            self._margins = (0, self.height - 1)
+
+    def _move(self, x: int, y: int) -> None:
+        self._x = min(max(x, 0), self.columns - 1)
+        self._y = min(max(y, 0), self.height - 1)
+
+    def _feed_line(self) -> None:
+        if self._y == self._margins[1]:
+            self._scroll()
+        else:
+            self._y = min(self._y + 1, self.height - 1)
+
+    def _scroll(self) -> None:
+        """Up by one row between the margins; what goes off at the top of the screen stays above it."""
+        top, bottom = self._margins
+        if top:
+            self._lose(self._rows[self._top + top])
+            del self._rows[self._top + top]
+            self._rows.insert(len(self._rows) - self.height + 1 + bottom, Row())
+        else:
+            self._rows.insert(self._top + bottom + 1, Row())
+            if len(self._rows) > self.height + 2 * HISTORY:
+                self._trim()
+
+    def _trim(self) -> None:
+        if self._allowance > 0 and any(row.changed for row in self._rows[:HISTORY]):
+            self.settle()
+        else:
+            del self._rows[: self._top - HISTORY]
+
+    def _insert(self, y: int, count: int) -> None:
+        bottom = self._margins[1]
+        for _ in range(min(count, bottom - y + 1)):
+            self._lose(self._rows[self._top + bottom])
+            top = self._top
+            del self._rows[top + bottom]
+            self._rows.insert(top + y, Row())
+
+    def _delete(self, y: int, count: int) -> None:
+        bottom = self._margins[1]
+        for _ in range(min(count, bottom - y + 1)):
+            self._lose(self._rows[self._top + y])
+            top = self._top
+            del self._rows[top + y]
+            self._rows.insert(top + bottom, Row())
+
+    def _clear(self, first: int, last: int) -> None:
+        for y in range(first, last):
+            if (row := self._rows[self._top + y]).cells:
+                self._lose(row)
+                self._rows[self._top + y] = Row()
+
+    def _erase_screen(self, how: int) -> None:
+        if how == 0:
+            self._erase_line(0)
+            self._clear(self._y + 1, self.height)
+        elif how == 1:
+            self._erase_line(1)
+            self._clear(0, self._y)
+        elif how == 2:
+            self._clear(0, self.height)
+
+    def _erase_line(self, how: int) -> None:
+        row = self._rows[self._top + self._y]
+        if how == 0:
+            self._lose(row, self._x)
+            del row.cells[self._x :], row.origins[self._x :]
+            row.goes_on = False
+        elif how == 1:
+            self._blank(row, 0, self._x + 1)
+        elif how == 2:
+            self._lose(row)
+            self._rows[self._top + self._y] = Row()
+
+    def _shift(self, final: str, count: int) -> None:
+        """ECH, ICH, DCH: erase, insert, delete characters at the cursor."""
+        row = self._rows[self._top + self._y]
+        x, count = self._x, min(count, self.columns)
+        if final == "X":
+            self._blank(row, x, x + count)
+        elif final == "P":
+            self._lose(row, x, x + count)
+            del row.cells[x : x + count], row.origins[x : x + count]
+            row.goes_on = False
+        elif x < len(row.cells):
+            self._lose(row, self.columns - count)
+            row.cells[x:x] = " " * count
+            row.origins[x:x] = [NOWHERE] * count
+            del row.cells[self.columns :], row.origins[self.columns :]
+
+    def _blank(self, row: Row, start: int, end: int) -> None:
+        self._lose(row, start, end)
+        count = len(row.cells[start:end])
+        row.cells[start : start + count] = " " * count
+        row.origins[start : start + count] = [NOWHERE] * count
+
+    def _switch(self, alternate: bool) -> None:
+        if alternate == (self._primary is not None):
+            return
+        self.settle()
+        if self._primary is None:
+            self._primary, self._rows = self._rows, [Row() for _ in range(self.height)]
+        else:
+            self._rows, self._primary = self._primary, None
+            while len(self._rows) < self.height:
+                self._rows.append(Row())
+
+
+def _wide(text: str, at: int) -> tuple[Sequence[str], Sequence[int]]:
+    """Cells and origins of text of which some characters take two cells, or none."""
+    widths = {character: _width(character) for character in set(text)}
+    if set(widths.values()) == {1}:
+        return text, range(at, at + len(text))
+    cells: list[str] = []
+    origins: list[int] = []
+    for position, character in enumerate(text, start=at):
+        width = widths[character]
+        if width:
+            cells.append(character)
+            origins.append(position)
+        if width == 2:
+            cells.append(" ")
+            origins.append(NOWHERE)
+    return cells, origins
+
+
+@lru_cache(maxsize=1024)
+def _width(character: str) -> int:
+    import unicodedata  # for output that is not ASCII
+
+    if unicodedata.east_asian_width(character) in "WF":
+        return 2
+    return 0 if unicodedata.category(character) in ("Mn", "Me", "Cf") else 1

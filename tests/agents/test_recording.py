@@ -1,0 +1,102 @@
+"""Recordings of real agents: no secret that their model says or that they print is in any file of relay's.
+
+Agents draw words by columns, and only the cells that have changed: no reader of their bytes finds a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agents.house import House, Wrapped
+from agents.model import Rule, Shell, Step
+from agents.recipes import Agent
+from relay import recording
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+PIECE = 20
+"""Characters of a secret of which no file may hold so many one after another."""
+
+
+def drawn(random: Random, length: int, alphabet: str = LETTERS) -> str:
+    return "".join(random.choices(alphabet, k=length - 2)) + "a7"
+
+
+class Secrets:
+    """Made up at runtime: no file of the project holds any."""
+
+    def __init__(self, seed: int) -> None:
+        random = Random(seed)
+        self.key = [drawn(random, 64, LETTERS + "+/") for _ in range(12)]
+        self.lines = {
+            "key is {}": "AK" + "IA" + drawn(random, 16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")[:14] + "A7",
+            "token {}": "gh" + "p_" + drawn(random, 36),
+            "{}": "sk-" + "ant-api03-" + drawn(random, 93),
+            "a proj key {}": "sk-" + "proj-" + drawn(random, 48),
+            "DB_PASSWORD: {}": drawn(random, 24),
+            "Authorization: Bearer {}": drawn(random, 40),
+            "postgres://app:{}@db.example.org/x": drawn(random, 24),
+            'api_key = "{}"': drawn(random, 32),
+            "curl --token {} https://example.org": drawn(random, 30),
+        }
+
+    @property
+    def text(self) -> str:
+        kind = "RSA PRIVATE" + " KEY"
+        key = "\n".join((f"-----BEGIN {kind}-----", *self.key, f"-----END {kind}-----"))
+        return "\n".join([*(form.format(value) for form, value in self.lines.items()), key])
+
+    def pieces(self) -> Iterator[str]:
+        for value in (*self.lines.values(), *self.key):
+            yield from (value[start : start + PIECE] for start in range(len(value) - PIECE + 1))
+
+
+def shown(path: Path) -> str:
+    """What a recording's output says, without its sequences and without its jumps."""
+    output = "".join(event.data for event in recording.read(path).events if event.kind == "o")
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\r\n]", "", output)
+
+
+def ours(alice: Wrapped) -> list[Path]:
+    """The files of relay's home; the agent's own folders are beside its state."""
+    home = alice.house.relay.home
+    return [path for path in home.rglob("*") if path.is_file() and home / alice.name not in path.parents]
+
+
+@pytest.mark.agents("claude", "codex")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_secret_is_in_any_file(house: House, agent: Agent, seed: int) -> None:
+    """R44: said by the model in small pieces, printed by a command, and drawn again and again."""
+    secrets = Secrets(seed)
+    prose = "\n".join(f"Line {number} of an answer that is no secret at all." for number in range(30))
+    said = Step(f"Here:\n\n```\n{secrets.text}\n```\n\n{prose}\n")
+    source = house.relay.home / "Alice" / "work" / "leaked.txt"
+    source.parent.mkdir(parents=True)
+    source.write_text(secrets.text)
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("say it", said),
+        Rule("print it", Step("", calls=(Shell("cat leaked.txt"),)), Step("That was it.")),
+    )
+    alice.say("say it")
+    alice.sees("Line 29 of")
+    alice.becomes("ready")
+    alice.say("print it")
+    alice.sees("That was it")
+    house.relay("stop", "--all", "--now")
+    found = [
+        (piece, path.name)
+        for path in ours(alice)
+        for text in [path.read_text("utf-8", "replace"), *([shown(path)] if path.suffix == ".cast" else [])]
+        for piece in secrets.pieces()
+        if piece in text
+    ]
+    assert found == []
+    (cast,) = (path for path in ours(alice) if path.suffix == ".cast")
+    assert "Line 29" in shown(cast).replace(" ", "") or "Line" in shown(cast)
+    assert "*" * 20 in shown(cast)
