@@ -26,6 +26,7 @@ from relay.rules.event import RuleEvent
 from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
 from relay.session.giving import Giving
+from relay.session.terminals import Terminals
 from relay.text import count
 
 DERIVED = frozenset({"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop"})
@@ -42,6 +43,7 @@ class Subject(Protocol):
     id: str
     journal: Journal
     giving: Giving
+    terminals: Terminals
 
     def tell_person(self, text: str, *, level: Level = "info") -> None: ...
 
@@ -153,7 +155,11 @@ class Ruling:
     def reload(self) -> RuleBook:
         """Read the files anew; what is wrong in them, and what stays in force therefore, is in the book's
         warnings."""
+        before = self.book.warnings
         self.book = self._load(last=self.book)
+        for warning in before:
+            if warning not in self.book.warnings:
+                self._session.terminals.forget(str(warning))
         self._told.clear()
         self._session.journal.write(
             "rules_reloaded", rules=len(self.book.rules), warnings=[str(each) for each in self.book.warnings]

@@ -233,6 +233,11 @@ class Terminals:
         start = "\r\n" if screen.cursor[0] else ""
         self._forwarder.show(f"{start}relay: {text}\r\n".encode())
 
+    def forget(self, text: str) -> None:
+        """What `tell` was given is not so any more: who has not been shown it need not be."""
+        past = one_line(text, NOTICE_LENGTH)
+        self._untold = deque((each for each in self._untold if each != past), maxlen=MAX_UNTOLD)
+
     async def goodbye(self, code: int) -> None:
         """The agent has ended: give the terminal back with its exit code."""
         client, self._client = self._client, None

@@ -527,6 +527,20 @@ def test_a_session_says_the_first_of_what_is_wrong_with_rules(relay: Relay, home
     assert said[-1].endswith("There are 2 more warnings about rules: relay hooks list")
 
 
+def test_what_was_wrong_before_a_reload_is_not_explained_any_more(relay: Relay, tmp_path: Path) -> None:
+    """R17: what is wrong still, is."""
+    project = rules(tmp_path / "hooks.json", "Stop", {"type": "command", "command": "true"})
+    named = rules(tmp_path / "n.json", "Stop", {"type": "http"})
+    relay("wrap", "-d", "-n", "Alice", "--rules", named, "cat", cwd=tmp_path)
+    wait_until(lambda: "does not run rules" in relay("explain", "Alice", check=False).stdout)
+    assert f"{project}: is not trusted" in relay("explain", "Alice").stdout
+    relay("trust", project)
+    relay("hooks", "reload")
+    explained = relay("explain", "Alice").stdout
+    assert "is not trusted" not in explained
+    assert "relay does not run rules of the type 'http'" in explained
+
+
 # relay wrap --rules
 
 
