@@ -1,10 +1,11 @@
 """The session process: one agent, and everything that is done for it, wired together.
 
-                     ┌→ lines ─→ events ──────┐
-    tee → OutputPump ┤                        ├→ Runner → results ─→ Injector → PTY
-                     └→ directives ───────────┘                         ↑
-    the agent's hooks ─→ Turns ── lines, directives, replies ←──────────┤
-    Courier ─→ Mail ────────────────────────────────────────────────────┘
+                               ┌→ lines ─→ events ──────┐
+    tee → OutputPump → Hearing ┤                        ├→ Runner → results ─→ Giving → Injector → PTY
+                       │       └→ directives ───────────┘                               ↑
+                       └→ Recorder                                                      │
+    the agent's hooks ─→ Turns ─→ Ruling, Runner ─→ replies ←───────────────────────────┤
+    Courier ─→ Mail ────────────────────────────────────────────────────────────────────┘
 
 `run` is the life of the session from the agent's first byte to its last process.
 """
