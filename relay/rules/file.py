@@ -120,7 +120,7 @@ class _File:
             self._repeated(entry, name)
             hooks = None if "type" in entry.value else self._spelt(entry, "hooks", event)
             hooks = hooks or entry.value.get("hooks")
-            matched = self._spelt(entry, "matcher", event)
+            matched = self._matched(entry, event)
             if hooks is None or ("type" in entry.value and not isinstance(hooks.value, list)):
                 self._rule(event, entry, "flat", matched)
                 continue
@@ -166,15 +166,6 @@ class _File:
         except _Skip as skip:
             self._warn(f"{skip} Skipped.", node.line, event.name)
             return
-        if matched is not None and isinstance(matched.value, str) and matched.value and not event.matched:
-            self._warn(
-                f"the matcher {_shown(matched)} has no effect: this event has nothing that it could match.",
-                matched.line,
-                event.name,
-            )
-        if matched is not None:
-            for doubt in doubts(matched.plain(), event):
-                self._warn(doubt, matched.line, event.name)
         self._misspelt(node, (*_FIELDS, "hooks"), event, used=(matched,))
         if "once" in node.value:
             self._warn("once has no effect: the rule runs every time.", node.value["once"].line, event.name)
@@ -202,6 +193,21 @@ class _File:
         base = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
         count = self._ids[base] = self._ids.get(base, 0) + 1
         return base if count == 1 else f"{base}-{count}"
+
+    def _matched(self, entry: Node, event: EventType) -> Node | None:
+        """The matcher of a rule or a group, after what is to be said of it."""
+        matched = self._spelt(entry, "matcher", event)
+        if matched is None:
+            return None
+        if isinstance(matched.value, str) and matched.value and not event.matched:
+            self._warn(
+                f"the matcher {_shown(matched)} has no effect: this event has nothing that it could match.",
+                matched.line,
+                event.name,
+            )
+        for doubt in doubts(matched.plain(), event):
+            self._warn(doubt, matched.line, event.name)
+        return matched
 
     def _spelt(self, node: Node, key: str, event: EventType) -> Node | None:
         """The value of `key`; of one that is misspelt, too: without it the rule would be for other events, or

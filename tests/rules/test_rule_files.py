@@ -327,6 +327,13 @@ def test_a_matcher_that_may_fit_is_let_be(matcher: object) -> None:
     only(hooks("PreToolUse", GUARD | {"matcher": matcher}))
 
 
+def test_a_matcher_of_several_rules_is_said_once() -> None:
+    """R17"""
+    for event, matcher in (("PreToolUse", "bash"), ("Stop", "Bash")):
+        rules, warnings = read(hooks(event, {"matcher": matcher, "hooks": [GUARD, GUARD | {"command": "x"}]}))
+        assert (len(rules), len(warnings)) == (2, 1)
+
+
 def test_a_timeout_beyond_what_an_event_has_is_said() -> None:
     """R13: of a rule that is waited for."""
     (rule,), (warning,) = read(hooks("Stop", GUARD | {"timeout": 300}))
