@@ -9,7 +9,8 @@ and N go to the next and previous place, q quits. Nothing of the recording reach
 and its colours.
 
 Where the output is no terminal (`relay replay NAME | less`), what was shown is printed as text, at once; with
---events the table of what happened beside it: directives, hooks, injections, messages, states, notices.
+--events the table of what happened beside it: directives, hooks, injections, messages, states, notices;
+--search TEXT prints when the screen showed TEXT, with --events which events say it.
 
 With --json: a list of {"name", "team", "session", "began", "seconds", "bytes", "running", "command",
 "files"}; with --events one line for each, {"at", "kind", "text"} and the fields of the journal's entry; with
@@ -65,6 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if args.what is None:
+        _needs_name(args)
         return _list(home, args)
     paths, title = _choose(home, args)
     tape = Tape(paths)
@@ -80,9 +82,21 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def _needs_name(args: argparse.Namespace) -> None:
+    """UsageError where an option says that one recording is meant."""
+    given = ("session", "events", "search", "screen", "export")
+    for option in given:
+        if getattr(args, option) not in (None, False):
+            raise UsageError(f"--{option} needs a NAME: `relay replay` alone lists the recordings.")
+
+
 def _show(tape: Tape, title: str, args: argparse.Namespace) -> int:
     if args.export is not None:
         return _export(tape, args.export, force=args.force)
+    if args.search == "":
+        raise UsageError("--search needs a text.")
+    if args.search is not None and args.events:
+        return _events(tape, args.search, as_json=args.json)
     if args.search is not None:
         return _search(tape, args.search, as_json=args.json)
     if args.screen is not None:
@@ -101,7 +115,7 @@ def _show(tape: Tape, title: str, args: argparse.Namespace) -> int:
             events=args.events,
         )
     if args.events:
-        return _events(tape, as_json=args.json)
+        return _events(tape, "", as_json=args.json)
     if args.json:
         raise UsageError("--json goes with the list (no NAME), or with --events, --search or --screen.")
     for line in transcript.lines(tape):
@@ -162,19 +176,20 @@ def _row(entry: dict[str, Any]) -> str:
 # What to do with it.
 
 
-def _events(tape: Tape, *, as_json: bool) -> int:
-    for moment in timeline.read(tape).moments:
+def _events(tape: Tape, text: str, *, as_json: bool) -> int:
+    """Those that hold `text`, "" for all; the exit code is grep's: 1 where nothing holds it."""
+    moments = timeline.read(tape).moments
+    found = [each for each in moments if text.casefold() in f"{each.kind} {each.text}".casefold()]
+    for moment in found:
         if as_json:
             print(printable_json(moment.public()))
         else:
             print(f"{moment.at:10.3f}  {moment.kind:<16} {visible(moment.text)}")
-    return 0
+    return 0 if found or not text else 1
 
 
 def _search(tape: Tape, text: str, *, as_json: bool) -> int:
     """The exit code is grep's: 1 where the text never appeared."""
-    if not text:
-        raise UsageError("--search needs a text.")
     code = 1
     with Film(tape) as film:
         for hit in search.hits(film, text):

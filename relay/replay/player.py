@@ -69,6 +69,11 @@ class Player:
         return self._from + self._waited
 
     @property
+    def seconds(self) -> float:
+        """Of the last output or of the last event, whichever is later."""
+        return max(self.tape.seconds, self.timeline.seconds)
+
+    @property
     def ended(self) -> bool:
         return self.film.upcoming is None
 
@@ -93,7 +98,7 @@ class Player:
 
     def go(self, time: float) -> None:
         """Go to `time`, at most to the end."""
-        self._from = min(max(0.0, time), self.tape.seconds)
+        self._from = min(max(0.0, time), self.seconds)
         self._waited = 0.0
         self.film.seek(self._from)
 

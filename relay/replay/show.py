@@ -117,7 +117,7 @@ def status(player: Player, title: str, columns: int, rows: int) -> str:
     size = f"{wide}x{high}"
     if wide > columns or high > rows:
         size += f" cut to {min(wide, columns)}x{min(high, rows)}"
-    place = f"{clock_time(player.position)}/{clock_time(player.tape.seconds)}"
+    place = f"{clock_time(player.position)}/{clock_time(player.seconds)}"
     parts = [f"{sign} {place}", f"{player.speed:g}x", visible(title), size, visible(player.message) or _HINT]
     return " " + "  ".join(part for part in parts if part)
 

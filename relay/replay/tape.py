@@ -81,6 +81,13 @@ class Tape:
         return self.parts[-1].end
 
     @property
+    def cut(self) -> bool:
+        """Whether its first parts are missing: of a long session only the last ones are kept."""
+        about = self.parts[0].header.get("relay")
+        part = about.get("part") if isinstance(about, dict) else None
+        return isinstance(part, int) and part > 1
+
+    @property
     def command(self) -> str:
         command = self.parts[0].header.get("command")
         return command if isinstance(command, str) else ""

@@ -72,6 +72,11 @@ class Timeline:
     def __init__(self, moments: Sequence[Moment] = ()) -> None:
         self.moments = sorted(moments, key=lambda moment: moment.at)
 
+    @property
+    def seconds(self) -> float:
+        """The time of the last moment, 0 if there is none."""
+        return self.moments[-1].at if self.moments else 0.0
+
     def until(self, time: float, most: int) -> Sequence[Moment]:
         """The last `most` moments up to `time`, oldest first."""
         end = bisect_right(self.moments, time, key=lambda moment: moment.at)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from relay.errors import RelayError
-from relay.recording import store
+from relay.recording import gap, store
 from relay.recording.veil import Event, Veil
 from relay.recording.writer import Header, Writer
 from relay.redact import Redactor
@@ -264,7 +264,7 @@ class DiskRecorder:
         if screen is None:
             return False
         now = self._clock()
-        self._backlog.append((now, "m", f"{_amount(self._left_out)} left out".encode()))
+        self._backlog.append((now, "m", gap.say(self._left_out).encode()))
         self._backlog.append((now, "o", _AFRESH.encode() + screen))
         self._left_out = 0
         self._work_later(BREATH)
@@ -377,7 +377,3 @@ class DiskRecorder:
             )
         except OSError as error:
             _log.warning("old recordings were not looked at: %s", error)
-
-
-def _amount(size: int) -> str:
-    return f"{size / _MEGABYTE:.1f} MB" if size >= _MEGABYTE else f"{max(size // 1000, 1)} kB"

@@ -97,7 +97,43 @@ def test_a_mistake_is_told_in_a_sentence(arguments: tuple[str, ...], why: str, r
     assert why in run.stderr and "Traceback" not in run.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("--search", "x"), ("--session", "aaaa"), ("--events",), ("--screen", "1"), ("--export", "-")],
+)
+def test_what_needs_a_name_says_so(arguments: tuple[str, ...], relay: Relay) -> None:
+    session(relay.home, "Alice", *said("x"))
+    run = relay("replay", *arguments, check=False)
+    assert run.returncode == 2 and not run.stdout
+    assert f"{arguments[0]} needs a NAME" in run.stderr
+
+
 # As text.
+
+
+def test_what_was_left_out_is_said_in_the_text(relay: Relay) -> None:
+    """R43: neighbouring markers are one; other markers are not in the text."""
+    left_out = [(2.0, "m", "266 kB left out"), (2.5, "m", "1.5 MB left out")]
+    session(relay.home, "Alice", *said("a", "b"), *left_out, (3.0, "m", "a note"), (4.0, "o", "c\r\n"))
+    assert relay("replay", "Alice").stdout.splitlines() == ["a", "b", "[... 1.8 MB left out ...]", "c"]
+
+
+def test_a_missing_beginning_is_said_in_the_text(relay: Relay) -> None:
+    """R43: of a long session the last two parts are kept."""
+    session(relay.home, "Alice", *said("b"), part=2)
+    session(relay.home, "Alice", *said("c"), part=3)
+    assert relay("replay", "Alice").stdout.splitlines() == [
+        "[... the beginning, which is no longer kept ...]",
+        "b",
+        "c",
+    ]
+
+
+def test_events_are_searched_too(relay: Relay) -> None:
+    session(relay.home, "Alice", *said("done"), entries=[FIRED, SENT])
+    found = relay("replay", "Alice", "--search", "DONE", "--events").stdout
+    assert "message_sent" in found and "hook_fired" not in found
+    assert relay("replay", "Alice", "--search", "nowhere", "--events", check=False).returncode == 1
 
 
 def test_piped_it_is_the_text_that_was_shown_without_waiting(relay: Relay) -> None:

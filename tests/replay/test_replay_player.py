@@ -222,3 +222,14 @@ def test_the_status_line_says_where_we_are_and_what_is_cut_off(play: Make) -> No
     player = play(*said("a"), (65.0, "o", "b"), columns=100, rows=30, at=65.0)
     assert status(player, "Al\x1bice", 80, 23).startswith(" end 1:05/1:05  1x  Al␛ice  100x30 cut to 80x23")
     assert "cut" not in status(player, "Alice", 100, 30)
+
+
+def test_events_after_the_last_output_can_be_reached(play: Make) -> None:
+    """R45: a session's last entries come after its output."""
+    end = {"event": "session_end", "code": 0, "at": 30.0, "name": "Alice"}
+    player = play(*said("a", "b"), entries=(end,))
+    player.press("]")
+    assert player.position == 30.0 and player.message == "session_end: 0"
+    assert "0:30/0:30" in status(player, "Alice", 80, 24) and shown(player) == "a b"
+    player.press("left")
+    assert player.position == 25.0
