@@ -265,6 +265,22 @@ def test_an_agent_that_the_agent_has_started_is_guarded_by_its_rules(tmp_path: P
     played(tmp_path, play)
 
 
+def test_rules_are_not_asked_again_about_what_relay_has_given(tmp_path: Path) -> None:
+    """R38: Codex submits as a prompt what it goes on with; of what relay types they were asked before."""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        await session.called("SessionStart", source="startup")
+        given = json.loads(await session.called("Stop", last_assistant_message="done"))["reason"]
+        assert "a message" in given
+        session.rules.append(denying())
+        assert not await session.called("UserPromptSubmit", prompt=given)
+        assert "never" in await session.called("UserPromptSubmit", prompt=f"my own words\n{given}")
+        assert "never" in await session.called("UserPromptSubmit", prompt="my own words")
+
+    played(tmp_path, play)
+
+
 def test_a_fault_of_our_own_is_no_way_around_rules(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """R36, R80"""
 
