@@ -18,7 +18,7 @@ from agents.recipes import Agent
 from relay import recording
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-PIECE = 20
+PIECE = 12
 """Characters of a secret of which no file may hold so many one after another."""
 
 
@@ -67,7 +67,7 @@ def ours(alice: Wrapped) -> list[Path]:
     return [path for path in home.rglob("*") if path.is_file() and home / alice.name not in path.parents]
 
 
-@pytest.mark.agents("claude", "codex")
+@pytest.mark.agents("claude", "codex", "qwen", "pi")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_secret_is_in_any_file(house: House, agent: Agent, seed: int) -> None:
     """R44: said by the model in small pieces, printed by a command, and drawn again and again."""
