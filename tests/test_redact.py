@@ -204,6 +204,33 @@ ORDINARY = {
 }
 
 
+def test_the_end_of_a_private_key_is_one_too() -> None:
+    """R44: `tail`, or an agent that hides the beginning of what a command has printed."""
+    rows = [drawn(64) for _ in range(4)] + [drawn(20)]
+    last = "-----END RSA PRIVATE " + "KEY-----"
+    for frame in ("{}", "│   {}   │", "  12 {}"):
+        text = "\n".join(
+            ["... first lines hidden ...", *(frame.format(row) for row in rows), frame.format(last)]
+        )
+        covered = redact(text)
+        assert not any(row in covered for row in rows), covered
+        assert "hidden" in covered and last in covered
+    assert redact(f"a sentence\nthat ends in {last}") == f"a sentence\nthat ends in {last}"
+    assert redact(f"word\n{last}\n" * 2) == f"word\n{last}\n" * 2
+
+
+def test_a_private_key_without_its_end_ends_where_no_row_of_it_is() -> None:
+    """R44"""
+    first = "-----BEGIN PRIVATE " + "KEY-----"
+    rows = [drawn(64), drawn(64), drawn(9)]
+    text = "\n".join([first, *rows, "$ make test", "an ordinary line"])
+    covered = redact(text)
+    assert not any(row in covered for row in rows)
+    assert covered.endswith("\n$ make test\nan ordinary line")
+    diff = "\n".join(f"+{line}" for line in (first, *rows[:2]))
+    assert not any(row in redact(diff) for row in rows)
+
+
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_logs_stay_as_they_are(name: str) -> None:
     """R44"""

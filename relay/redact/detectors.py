@@ -48,6 +48,9 @@ MAX_TOKEN = 4096
 MAX_KEY = 16_384
 """Characters of a private key, from its first line to its last."""
 
+MAX_ROW = 512
+"""Characters of one row of it, with a frame."""
+
 MIN_GROUP = 16
 """Characters of a group of the library's expressions that is the secret; a shorter one is its prefix."""
 
@@ -220,6 +223,7 @@ def _secret(match: re.Match[str], *, any_group: bool) -> Span:
 
 _HEADER = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _FOOTER = "-----END "
+_LAST_LINE = re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _BETWEEN = r"(?:\s|\\[nr]|[\"'|>│+]|\d{1,5}(?=[ \t→|│:])[ \t→|│:]){0,12}"
 """Between two rows of a key: frames, quotes, the marks of a comparison, the numbers of rows."""
 _BODY = re.compile(
@@ -229,10 +233,15 @@ _BODY = re.compile(
 )
 
 
+_ROW = re.compile(rf"{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}[ \t\r|│]*")
+_SHORT_ROW = re.compile(rf"{_BETWEEN}[A-Za-z0-9+/=]{{1,128}}[ \t\r|│]*")
+
+
 def private_keys(text: str) -> Iterator[Span]:
-    """What is between the first and the last line of each private key; its last line may be missing."""
+    """What is between the first and the last line of each private key; one of the two may be missing."""
     position = 0
     footer = -1
+    yield from _ends(text)
     while (header := _HEADER.search(text, position)) is not None:
         first = position = header.end()
         if footer < first and (footer := text.find(_FOOTER, first)) < 0:
@@ -243,3 +252,17 @@ def private_keys(text: str) -> Iterator[Span]:
         elif (body := _BODY.match(text, first)) is not None:
             position = body.end()
             yield first, position
+
+
+def _ends(text: str) -> Iterator[Span]:
+    """The rows before each last line of a private key, of which the first rows may not be there."""
+    for match in _LAST_LINE.finditer(text):
+        end = start = text.rfind("\n", max(match.start() - MAX_ROW, 0), match.start())
+        while start > 0:
+            before = text.rfind("\n", max(start - MAX_ROW, 0), start)
+            expression = _SHORT_ROW if start == end else _ROW
+            if expression.fullmatch(text, before + 1, start) is None or end - before > MAX_KEY:
+                break
+            start = before
+        if start < end and _ROW.fullmatch(text, start + 1, text.find("\n", start + 1)):
+            yield start + 1, end
