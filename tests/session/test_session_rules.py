@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -495,3 +496,47 @@ def test_each_field_of_a_firing_is_documented(relay: Relay) -> None:
     assert {entry["hook_name"] for entry in entries} == set(events_)
     for entry in entries:
         assert {*entry, *entry["rules"][0]} <= documented
+
+
+DRAWN = """
+name = "known"
+[[states]]
+name = "prompt"
+state = "ready"
+region = "bottom 1"
+all = ["^> ?$"]
+"""
+
+
+def test_the_turns_that_a_screen_shows_are_told_to_rules(relay: Relay, tmp_path: Path) -> None:
+    """R11, R33: an agent that relay knows and that has no hooks starts once, and stops at each turn's end."""
+    start, stop = tmp_path / "start", tmp_path / "stop"
+    rules(relay, SessionStart=keeps(start), Stop=keeps(stop))
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir()
+    (patterns / "known.toml").write_text(DRAWN)
+    settings(relay, 'teach = "never"\n')
+    tui = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
+    command = (sys.executable, tui, "paste")
+    relay("wrap", "-d", "-n", "Ann", "--agent", "known", *command, env={"AGENT_LOG": str(tmp_path / "log")})
+    for turn in (1, 2):
+        relay("send", "--wait", "20", "Ann", f"question {turn}")
+        kept(stop, turn)
+    first, second = kept(stop, 2)
+    assert "done" in first["last_assistant_message"] and "done" in second["last_assistant_message"]
+    assert first["turn_end_reason"] == "final_response" and first["stop_hook_active"] is False
+    assert len(kept(start)) == 1
+
+
+def test_the_end_of_a_session_is_told_once(relay: Relay, tmp_path: Path) -> None:
+    """R11: by the agent where it tells, else by the session."""
+    end = tmp_path / "end"
+    rules(relay, SessionEnd=keeps(end))
+    ann, bob = begun(Claude(relay).wrap()), begun(Claude(relay, "Bob").wrap())
+    ann.fire("SessionEnd", reason="prompt_input_exit")
+    ann.exit()
+    wait_until(lambda: ann.events("session_end"))
+    bob.exit()
+    wait_until(lambda: bob.events("session_end"))
+    reasons = [each["data"]["reason"] for each in kept(end, 2)]
+    assert reasons == ["prompt_input_exit", "other"]
