@@ -29,8 +29,8 @@ def drawn(random: Random, length: int, alphabet: str = LETTERS) -> str:
 class Secrets:
     """Made up at runtime: no file of the project holds any."""
 
-    def __init__(self, seed: int) -> None:
-        random = Random(seed)
+    def __init__(self) -> None:
+        random = Random(44)
         self.key = [drawn(random, 64, LETTERS + "+/") for _ in range(12)]
         self.lines = {
             "key is {}": "AK" + "IA" + drawn(random, 16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")[:14] + "A7",
@@ -68,10 +68,9 @@ def ours(alice: Wrapped) -> list[Path]:
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi")
-@pytest.mark.parametrize("seed", [1, 2])
-def test_no_secret_is_in_any_file(house: House, agent: Agent, seed: int) -> None:
+def test_no_secret_is_in_any_file(house: House, agent: Agent) -> None:
     """R44: said by the model in small pieces, printed by a command, and drawn again and again."""
-    secrets = Secrets(seed)
+    secrets = Secrets()
     prose = "\n".join(f"Line {number} of an answer that is no secret at all." for number in range(30))
     said = Step(f"Here:\n\n```\n{secrets.text}\n```\n\n{prose}\n")
     source = house.relay.home / "Alice" / "work" / "leaked.txt"
@@ -98,5 +97,4 @@ def test_no_secret_is_in_any_file(house: House, agent: Agent, seed: int) -> None
     ]
     assert found == []
     (cast,) = (path for path in ours(alice) if path.suffix == ".cast")
-    assert "Line 29" in shown(cast).replace(" ", "") or "Line" in shown(cast)
-    assert "*" * 20 in shown(cast)
+    assert "*" * 20 in shown(cast) and "secret" in shown(cast)

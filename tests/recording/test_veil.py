@@ -322,3 +322,18 @@ def test_an_answer_that_is_drawn_anew_as_it_grows(size: int) -> None:
     written = through(*frames, columns=120, rows=40, pause=0.1)
     for secret in (PASSWORD, KEY, *BODY[:3]):
         assert secret[: max(size, 8)] not in written
+
+
+def test_a_value_that_had_no_room_beside_its_name() -> None:
+    """R44: wrapped between two words; a value below a name that had room is no value of it."""
+    row = f"{'the header of it is then'.ljust(90)} Authorization: Bearer"
+    written = through(f"  {row}\r\n  {BEARER} end", columns=120)
+    assert written == f"  {row}\r\n  {'*' * len(BEARER)} end"
+    apart = f"Authorization: Bearer\r\n{BEARER} end"
+    assert through(apart, columns=120) == apart
+
+
+def test_what_is_found_late_is_covered_where_it_came_first() -> None:
+    """R44: a name tells what was drawn before, while that is held back."""
+    written = through(f"it is {PASSWORD} or so\r\npassword={PASSWORD}\r\n")
+    assert PASSWORD not in written

@@ -120,6 +120,17 @@ def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) ->
     assert "A line of the log." in shown(relay, "Ann")
 
 
+def test_an_unfinished_private_key_keeps_nothing_from_the_disk(relay: Relay) -> None:
+    """R43, R44: what comes after it is there when the session is killed; its rows are covered."""
+    row = "MIIE" + "vQ7aZk" * 10
+    ann = Puppet(relay, "Ann").wrap()
+    ann.say("-----BEGIN PRIVATE " + f"KEY-----\n{row}\n{row}\nno such file\n")
+    wait_until(lambda: parts(relay, "Ann") and "no such file" in shown(relay, "Ann"))
+    os.kill(ps(relay)[0]["pid"], signal.SIGKILL)
+    wait_until(lambda: not parts(relay, "Ann")[0].in_use)
+    assert row[:8] not in shown(relay, "Ann") and "*" * len(row) in shown(relay, "Ann")
+
+
 class Session:
     """A recorder with a clock and a screen of the test's own; used on a running loop."""
 
