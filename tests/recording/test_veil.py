@@ -326,7 +326,7 @@ def test_an_answer_that_is_drawn_anew_as_it_grows(size: int) -> None:
 
 def test_a_value_that_had_no_room_beside_its_name() -> None:
     """R44: wrapped between two words; a value below a name that had room is no value of it."""
-    row = f"{'the header of it is then'.ljust(90)} Authorization: Bearer"
+    row = f"{'the header of it is then'.ljust(60)} Authorization: Bearer"
     written = through(f"  {row}\r\n  {BEARER} end", columns=120)
     assert written == f"  {row}\r\n  {'*' * len(BEARER)} end"
     apart = f"Authorization: Bearer\r\n{BEARER} end"
