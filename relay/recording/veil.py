@@ -23,6 +23,9 @@ WORD = 512
 MAX_HOLD = 1 << 16
 """Characters of output that are held back at most."""
 
+NAME = 64
+"""Characters before a value that say what it is."""
+
 GROWTH = 2.0
 """Seconds for which a value that ends a row is held back: an agent's answer comes in small pieces."""
 
@@ -163,13 +166,12 @@ class Veil:
     def _opened(self, passages: Iterable[Passage]) -> Iterator[tuple[int, float]]:
         """What may become a secret at the ends of rows: where in the output it begins, when it was drawn."""
         for text, origins in passages:
-            above, position = "", 0
+            position = 0
             for row in text.split("\n"):
                 line = row.rstrip()
-                if line and _OPEN.search(f"{above}\n{line[-2 * WORD :]}"):
-                    places = origins[position + _last_word(line) : position + len(line)]
-                    yield self._first(places, self._put), self._time(max(places))
-                above = line[-WORD:]
+                word, end = position + _last_word(line), position + len(line)
+                if line and _OPEN.search(text, max(word - NAME, 0), end):
+                    yield self._first(origins[word:end], self._put), self._time(max(origins[word:end]))
                 position += len(row) + 1
 
     def _first(self, origins: Iterable[int], otherwise: int) -> int:
