@@ -119,9 +119,9 @@ class Grid:
             elif kind is not None:
                 self.strings.append((base + start, base + position, base + match.start(kind)))
         end = len(source)
-        escape = source.find("\x1b", position)
-        if escape >= 0 and end - escape <= SEQUENCE and _UNFINISHED.match(source, escape):
-            end = escape
+        unfinished = _UNFINISHED.search(source, position)
+        if unfinished is not None and end - unfinished.start() <= SEQUENCE:
+            end = unfinished.start()
         if end > position:
             self._print(source[position:end], base + position)
         self._rest = source[end:]

@@ -41,7 +41,10 @@ FLOOD = 1 << 14
 SLICE, BREATH = 1 << 15, 0.01
 """Bytes that are worked on before everything else has its turn, and seconds that it has."""
 
-CALM, PATIENCE = 0.2, 3.0
+FAST = 1 << 20
+"""Bytes left out in a second of a flood that goes on: until it is slower it has the processor to itself."""
+
+CALM, PATIENCE = 0.2, 30.0
 """Seconds without much output after which a flood is over, and seconds for which its end is waited for."""
 
 FLUSH = 1.0
@@ -156,7 +159,7 @@ class DiskRecorder:
         self._origin = self._last = self._filled = clock()
         self._flooded = -CALM
         self._budget = float(BURST)
-        self._left_out = 0
+        self._left_out = self._before = 0
         self._flushing: asyncio.TimerHandle | None = None
         self._working: asyncio.TimerHandle | None = None
         self._part = 0
@@ -170,14 +173,16 @@ class DiskRecorder:
     # What happens.
 
     def output(self, data: bytes) -> None:
-        now = self._last = self._clock()
+        now = self._clock()
+        calm, self._last = now - self._last >= CALM, now
         if self._writer is None and not self._reopened(now):
             return
         self._budget = min(self._budget + (now - self._filled) * RATE, BURST)
         self._filled = now
         if self._left_out or len(data) > self._budget:
             self._left_out += len(data)
-            self._resume(BURST / 2)  # it is in the screen already
+            if calm:
+                self._resume()  # `data` is in the screen already
         else:
             self._budget -= len(data)
             self._backlog.append((now, "o", data))
@@ -208,7 +213,7 @@ class DiskRecorder:
         for timer in (self._working, self._flushing):
             if timer is not None:
                 timer.cancel()
-        self._resume(0)
+        self._resume()
         while self._backlog:
             self._work(len(self._backlog))
         self._write(all=True)
@@ -256,19 +261,15 @@ class DiskRecorder:
         if self._writer.size > max(self._settings.record_megabytes, 1) * _MEGABYTE:
             self._go_on()
 
-    def _resume(self, enough: float) -> bool:
-        """Go on after a flood, where the budget allows it, with the screen as it is now."""
-        if not self._left_out or self._budget < enough or self._writer is None:
-            return False
-        screen = self._repaint()
-        if screen is None:
-            return False
+    def _resume(self) -> None:
+        """Go on after a flood, with the screen as it is now."""
+        if not self._left_out or self._writer is None or (screen := self._repaint()) is None:
+            return
         now = self._clock()
         self._backlog.append((now, "m", gap.say(self._left_out).encode()))
         self._backlog.append((now, "o", _AFRESH.encode() + screen))
-        self._left_out = 0
+        self._left_out = self._before = 0
         self._work_later(BREATH)
-        return True
 
     @property
     def _now(self) -> float:
@@ -284,8 +285,9 @@ class DiskRecorder:
     def _flush(self) -> None:
         self._flushing = None
         quiet = self._clock() - self._last
-        if quiet >= CALM:
-            self._resume(0)
+        came, self._before = self._left_out - self._before, self._left_out
+        if quiet >= CALM or came < FAST:
+            self._resume()
         busy = bool(self._backlog)  # what is worked on is written in a second
         if not busy:
             self._write()
@@ -346,7 +348,7 @@ class DiskRecorder:
         if self._writer is not None:
             screen = self._repaint() or b""
             self._backlog.append((self._clock(), "o", _AFRESH.encode() + screen))
-            self._left_out = 0
+            self._left_out = self._before = 0
             self._work_later(BREATH)
             self._flush_later()
 

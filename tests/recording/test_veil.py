@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relay import recording
@@ -197,6 +197,7 @@ PARTS = st.sampled_from(
 
 
 @settings(max_examples=300, deadline=None)
+@example(["\x1b\x1b", f"\x1bP{TOKEN}"], 0.1)
 @given(st.lists(st.lists(PARTS, max_size=12).map("".join), max_size=8), st.sampled_from([0.1, 9.0]))
 def test_nothing_but_secrets_changes(pieces: list[str], pause: float) -> None:
     """R44: the length stays, each character stays or is covered, and one reads no whole token."""
