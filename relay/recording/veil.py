@@ -250,7 +250,7 @@ def _last_word(text: str) -> int:
 def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
     """The places, in order, as runs (first, last + 1) of places that follow one another."""
     first = last = NOWHERE
-    for place in sorted(set(places)):
+    for place in sorted({place for place in places if place != NOWHERE}):
         if place != last:
             if first >= 0:
                 yield first, last
