@@ -61,6 +61,8 @@ def _trust(home: Home, path: Path) -> None:
     from relay.hooks.trust import Trust
     from relay.rules import book
 
+    if path.exists() and not path.is_file():
+        raise ConfigError("is not a file. Name the file to trust.", path)
     try:
         content = path.read_bytes()  # once: what is shown is what is trusted
     except OSError as error:

@@ -1,5 +1,6 @@
 """`relay trust`: what it shows, what it refuses."""
 
+import os
 from pathlib import Path
 
 from relay import journal
@@ -77,3 +78,11 @@ def test_an_agent_may_not_trust_and_the_attempt_is_noted(relay: Relay, home: Pat
     person = Home.from_env({"RELAY_HOME": str(home)})
     entries = [(entry["event"], entry["operation"], entry["name"]) for entry in journal.read(person.journal)]
     assert entries == [("refused", "trust", "Alice")]
+
+
+def test_what_is_no_file_is_not_read(relay: Relay, tmp_path: Path):
+    """A pipe would keep relay waiting for ever."""
+    os.mkfifo(tmp_path / "hooks.json")
+    for path in (tmp_path / "hooks.json", Path("/dev/zero"), tmp_path):
+        result = relay("trust", path, check=False)
+        assert result.returncode == 1 and "is not a file" in result.stderr
