@@ -164,6 +164,9 @@ def test_what_a_rule_finds_after_a_tool_reaches_the_agent_at_once(relay: Relay) 
     assert "F401 unused" in specific(call)["additionalContext"]
     assert "ruff" in specific(call)["additionalContext"]
     assert fired(claude)[0]["outcome"] == "block"
+    (given,) = wait_until(lambda: [each for each in claude.events("injection") if each["kind"] == "hook"])
+    assert given["hook_event"] == "PostToolUse"
+    assert given["place"] == f"{relay.home / 'config' / 'hooks.json'}:1"
 
 
 def test_stop_goes_on_until_its_caps_which_are_told_apart(relay: Relay, tmp_path: Path) -> None:
@@ -405,7 +408,8 @@ def test_a_call_that_a_rule_has_allowed_is_not_asked_for(relay: Relay) -> None:
     claude = begun(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     claude.fire("PreToolUse", **BASH)
-    (asked,) = claude.fire("PermissionRequest", **BASH)
+    told = {"command": "rm -rf /", "description": "May this run?"}  # as Codex puts it
+    (asked,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input=told)
     assert specific(asked)["decision"] == {"behavior": "allow"}
     (other,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input={"command": "other"})
     assert not other["stdout"]
@@ -540,3 +544,14 @@ def test_the_end_of_a_session_is_told_once(relay: Relay, tmp_path: Path) -> None
     wait_until(lambda: bob.events("session_end"))
     reasons = [each["data"]["reason"] for each in kept(end, 2)]
     assert reasons == ["prompt_input_exit", "other"]
+
+
+def test_what_is_to_be_kept_quiet_is_not_in_relays_own_displays(relay: Relay) -> None:
+    """R29"""
+    rules(relay, UserPromptSubmit=prints({"additionalContext": "between us", "suppressOutput": True}))
+    claude = begun(Claude(relay).wrap())
+    (call,) = claude.fire("UserPromptSubmit", prompt="hi")
+    assert "between us" in specific(call)["additionalContext"]
+    (entry,) = fired(claude)
+    assert "output_preview" not in entry["rules"][0]
+    assert "between us" not in relay("events", "--json").stdout + relay("audit", "--json").stdout
