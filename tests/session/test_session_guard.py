@@ -183,7 +183,7 @@ def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) 
         relay,
         tmp_path,
         "relay ps --json && relay send Bob hello && relay memory save 'the mat hides a key' && "
-        "relay memory list && relay messages",
+        "relay memory list && relay messages && relay hooks list Bob",
     )
     assert agent.code == 0, agent.err
     assert "the mat hides a key" in agent.out
