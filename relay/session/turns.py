@@ -130,7 +130,12 @@ class Turns:
         if not ruling.has("UserPromptSubmit"):
             return ()
         prompt = "\n\n".join(each.text for each in injections)
-        fired = await self.fire(ruling.derived("UserPromptSubmit", prompt=prompt))
+        try:
+            fired = await self.fire(ruling.derived("UserPromptSubmit", prompt=prompt))
+        except Exception:
+            # The injector logs it, and types the prompt all the same: nothing waits for ever.
+            self.tell_person("rules of UserPromptSubmit could not be asked, and what was typed is unchecked.")
+            raise
         self.note(fired, **prompt_fields(fired))
         if marker := aggregate.user_prompt_submit(fired).marker:
             raise MessageRefused(marker)

@@ -317,15 +317,20 @@ def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
     reported: list[Ran] = []
 
     async def body() -> Fired:
-        rules = engine(tmp_path, report=reported.append)
+        over = asyncio.Event()
+
+        def report(ran: Ran) -> None:
+            reported.append(ran)
+            over.set()
+
+        rules = engine(tmp_path, report=report)
         slow = rule(
             "PreToolUse", "until [ -e go ]; do sleep 0.01; done; echo no >&2; exit 2", background=True
         )
         fired = await rules.run([slow], event("PreToolUse", cwd=str(tmp_path)))
         assert not reported
         (tmp_path / "go").touch()
-        while not reported:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await over.wait()
         await rules.close()
         return fired
 

@@ -18,6 +18,7 @@ import pytest
 from injection.ptyagent import PtyAgent, fake, running
 from relay.hooks import events
 from relay.hooks.result import HookResult
+from relay.injection.injection import Injection
 from relay.journal import Journal
 from relay.native.event import NativeEvent, NativeName
 from relay.native.texts import Said
@@ -28,6 +29,7 @@ from relay.rules.rule import Rule
 from relay.session.control import ControlServer
 from relay.session.native import Bridge, NativeHooks
 from relay.session.requests import Requests
+from relay.session.turns import Turns
 
 ASKS = fake("lines", "--ask", "Install? [Y/n] ")
 LESSON = "You are Ann."
@@ -293,6 +295,20 @@ def test_a_fault_of_our_own_is_no_way_around_rules(tmp_path: Path, caplog: pytes
 
     played(tmp_path, play)
     assert "an error of relay's own" in caplog.text
+
+
+def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of() -> None:
+    """R80: the injector types it all the same."""
+    told: list[str] = []
+
+    async def fire(event: RuleEvent) -> Fired:
+        raise ValueError("an error of relay's own")
+
+    ruling = SimpleNamespace(has=lambda name: True, derived=lambda name, **data: RuleEvent(name, data))
+    turns: Any = SimpleNamespace(_session=SimpleNamespace(ruling=ruling), fire=fire, tell_person=told.append)
+    with pytest.raises(ValueError, match="of relay's own"):
+        asyncio.run(Turns.on_prompt(turns, [Injection("1", "hello", "Bob")]))
+    assert len(told) == 1 and "unchecked" in told[0]
 
 
 def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -> None:
