@@ -13,9 +13,9 @@ from relay.injection import body
 from relay.injection.backlog import Backlog
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.ride import Ride
-from relay.journal import Journal
 from relay.session.auditing import Audit
 from relay.session.budget import Budget
+from relay.storage.journal import Journal
 
 GOAL = 10.0
 """Milliseconds (R85)."""

@@ -2,9 +2,9 @@
 
     Injector ─→ Entry ─→ AuditLog ─→ audit.jsonl, .1, .2 ...      (`relay audit` reads them)
 
-It is a journal of its own, so that nothing busier pushes it out; as in every journal (relay.journal) secrets
-are taken out.  An injection has an entry when it is given or refused, and a second one where what was
-uncertain has been seen to arrive after all.
+It is a journal of its own, so that nothing busier pushes it out; as in every journal
+(relay.storage.journal) secrets are taken out.  An injection has an entry when it is given or refused, and a
+second one where what was uncertain has been seen to arrive after all.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from relay import journal
-from relay.journal import Journal, preview
 from relay.redact import Redactor
+from relay.storage import journal
+from relay.storage.journal import Journal, preview
 
 EVENT = "injection"
 
 GENERATIONS = 9
-"""Full files (relay.journal.MAX_BYTES each) that are kept beside the one that is written."""
+"""Full files (relay.storage.journal.MAX_BYTES each) that are kept beside the one that is written."""
 
 MAX_TEXT = 64 * 1024
 """Characters of a text that is kept whole: what is larger was refused for its size."""

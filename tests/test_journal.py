@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relay import journal
-from relay.journal import Journal
 from relay.redact import Redactor
+from relay.storage import journal
+from relay.storage.journal import Journal
 
 TOKEN = "gh" + "p_" + "a7Q" * 12  # from parts: this file holds no secret
 

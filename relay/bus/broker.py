@@ -34,9 +34,9 @@ from urllib.parse import unquote, urlsplit
 
 from relay.bus import nats, supervisor
 from relay.bus.credentials import Credentials, CredentialStore, write_private
-from relay.bus.locks import is_held, locked, open_lock, try_lock, wait_lock
 from relay.errors import BrokerError
 from relay.home import Home, private_directory
+from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
 
 LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""

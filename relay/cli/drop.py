@@ -20,10 +20,10 @@ from relay.bus.message import State
 from relay.cli.messages import short_id
 from relay.errors import UsageError
 from relay.home import Home
-from relay.journal import Journal
 from relay.session.caller import caller
 from relay.session.directory import have_carried
 from relay.session.guard import own_only, person_only
+from relay.storage.journal import Journal
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from relay import journal
 from relay.home import Home
 from relay.names import same
 from relay.session import guard
+from relay.storage import journal
 from relay.text import one_line, printable_json
 
 LOOK = 0.1

@@ -312,8 +312,8 @@ def _report(fired: Fired, warnings: list[str], duration: float) -> dict[str, Any
 
 
 def _ran(ran: Ran) -> dict[str, Any]:
-    from relay.journal import preview
     from relay.redact import redact
+    from relay.storage.journal import preview
 
     return {
         "id": ran.rule.id,

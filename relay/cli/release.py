@@ -20,9 +20,9 @@ from relay.bus.message import State
 from relay.cli.messages import short_id
 from relay.errors import LedgerError, UsageError
 from relay.home import Home
-from relay.journal import Journal
 from relay.session import guard
 from relay.session.directory import have_carried
+from relay.storage.journal import Journal
 from relay.text import count
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relay import journal
 from relay.recording.store import events_of
 from relay.replay.tape import LONGEST, MAX_LINE, Part, Tape, markers
+from relay.storage import journal
 from relay.text import one_line
 
 MOST = 100_000

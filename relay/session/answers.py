@@ -14,9 +14,9 @@ from typing import Protocol
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.injection.port import TtyState
 from relay.injection.readiness import Readiness
-from relay.journal import Journal
 from relay.session import question
 from relay.session.question import Option, Question
+from relay.storage.journal import Journal
 from relay.text import visible
 
 STANDS = 0.2

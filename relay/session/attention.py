@@ -11,8 +11,8 @@ from typing import Protocol
 
 from relay.hooks import events
 from relay.injection.readiness import Readiness, Verdict
-from relay.journal import Journal
 from relay.session.state import Change
+from relay.storage.journal import Journal
 from relay.terminal import status
 
 STANDS = 0.8

@@ -13,8 +13,8 @@ from typing import Protocol
 from relay.audit import AuditLog, Entry
 from relay.hooks.result import Level
 from relay.injection.injection import Injection, Outcome, Result
-from relay.journal import Journal
 from relay.session.budget import Budget, tokens
+from relay.storage.journal import Journal
 
 
 class TellPerson(Protocol):

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 
 from relay.bus.courier import Courier
 from relay.errors import LedgerError, NameInUse, RelayError
-from relay.journal import Journal
 from relay.session.absent import NoBus
 from relay.session.directory import CONNECTING
+from relay.storage.journal import Journal
 
 LEDGER_RETRY = 3.0
 """Seconds between two tries to open a ledger that could not be used."""

@@ -22,11 +22,11 @@ from pathlib import Path
 
 from relay import names, settings
 from relay.bus import broker, schema
-from relay.bus.locks import is_held
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home, check_socket_path
 from relay.profile import profiles
 from relay.session.directory import socket_of
+from relay.storage.locks import is_held
 from relay.terminal import libghostty
 from relay.terminal.screen import ScreenUnavailable
 from relay.text import count

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from relay.journal import Journal, preview
 from relay.native.reply import Fate, Settle
 from relay.session.turn import Turn
+from relay.storage.journal import Journal, preview
 
 PROOF = 5.0
 """Seconds after which an agent that was told to go on and stands at its prompt has not read it."""

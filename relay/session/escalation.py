@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from relay.journal import Journal
+from relay.storage.journal import Journal
 from relay.text import one_line, visible
 
 REPEAT = 60.0

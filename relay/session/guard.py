@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 from relay import names
 from relay.errors import NotAllowed
 from relay.home import Home
-from relay.journal import Journal
 from relay.session.caller import Caller, ancestors, caller
+from relay.storage.journal import Journal
 
 if TYPE_CHECKING:
     from relay.session.control import Request

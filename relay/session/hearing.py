@@ -24,7 +24,6 @@ from relay.injection import waiting
 from relay.injection.queue import Injector
 from relay.injection.readiness import SCREEN_QUIET, Readiness
 from relay.injection.waiting import Wait
-from relay.journal import Journal, preview
 from relay.readers.line import Line
 from relay.session.giving import Giving
 from relay.session.mail import Mail
@@ -35,6 +34,7 @@ from relay.session.state import AgentState
 from relay.session.terminals import Terminals
 from relay.session.turns import Turns
 from relay.session.work import Workers
+from relay.storage.journal import Journal, preview
 from relay.terminal.forward import Forwarder
 from relay.terminal.pty import Pty
 from relay.terminal.status import StatusRecords

@@ -23,10 +23,10 @@ from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.queue import Injector
 from relay.injection.readiness import Readiness
-from relay.journal import Journal, preview
 from relay.session.absent import NoBus
 from relay.session.chain import Chain
 from relay.session.receipts import Receipts, TellAgent
+from relay.storage.journal import Journal, preview
 
 STATES = {
     Result.INJECTED: State.INJECTED,

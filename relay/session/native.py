@@ -16,7 +16,6 @@ from typing import Protocol
 from relay.detection.evidence import Evidence
 from relay.hooks import events
 from relay.injection.queue import Injector
-from relay.journal import Journal
 from relay.native.event import NativeEvent, NativeName
 from relay.native.reply import Answered
 from relay.native.texts import Said, Words
@@ -25,6 +24,7 @@ from relay.session import replies
 from relay.session.continuation import Continuation
 from relay.session.replies import Replies
 from relay.session.turn import Turn
+from relay.storage.journal import Journal
 
 POLL = 0.1
 """Seconds between two looks for new text while the agent works."""

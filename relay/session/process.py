@@ -41,7 +41,6 @@ from relay.hooks.runner import Runner
 from relay.injection.injection import Injection, Outcome
 from relay.injection.queue import Injector
 from relay.injection.readiness import Verdict
-from relay.journal import Journal
 from relay.memory.store import MemoryStore
 from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
@@ -74,6 +73,7 @@ from relay.session.stopping import FAREWELL, Stopping
 from relay.session.terminals import TerminalClient, Terminals
 from relay.session.turns import Turns
 from relay.session.work import Workers
+from relay.storage.journal import Journal
 from relay.text import count
 
 _log = logging.getLogger(__name__)

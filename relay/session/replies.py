@@ -18,7 +18,6 @@ from relay.hooks import events
 from relay.hooks.result import Decision, HookResult, decide, injected
 from relay.injection.injection import Injection, Outcome, Result, Role
 from relay.injection.queue import Injector
-from relay.journal import Journal, preview
 from relay.native.event import NativeEvent, NativeName, prompt_kind
 from relay.native.reply import Answered, Fate, Reply, carries, render
 from relay.policy import Policy
@@ -28,6 +27,7 @@ from relay.rules.fired import Fired
 from relay.rules.payload import from_native
 from relay.session.continuation import GO_ON, Continuation, Ending
 from relay.session.turn import Turn
+from relay.storage.journal import Journal, preview
 
 ROOM = 9_000
 """Bytes of one reply: Claude Code puts strings of more than 10,000 characters into a file."""

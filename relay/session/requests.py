@@ -15,7 +15,6 @@ from relay.detection.state import PromptKind
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.injection.queue import Injector
-from relay.journal import Journal
 from relay.native.event import NativeEvent, NativeName, known, parse
 from relay.native.reply import Answered, Fate, Reply, render
 from relay.readers.auto import AutoReader
@@ -31,6 +30,7 @@ from relay.session.services import SessionServices
 from relay.session.setup import Setup
 from relay.session.state import AgentState
 from relay.session.terminals import TerminalClient, Terminals
+from relay.storage.journal import Journal
 from relay.terminal.lend import Lent
 from relay.terminal.pty import Pty
 

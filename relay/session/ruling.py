@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from relay.home import Home
 from relay.hooks.result import Level
-from relay.journal import Journal, preview
 from relay.rules import aggregate
 from relay.rules.book import RuleBook
 from relay.rules.engine import Engine
@@ -27,6 +26,7 @@ from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
 from relay.session.giving import Giving
 from relay.session.terminals import Terminals
+from relay.storage.journal import Journal, preview
 from relay.text import count
 
 DERIVED = frozenset({"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop"})

@@ -12,12 +12,12 @@ from relay.bus.message import Message, Priority
 from relay.hooks.problem import Problem
 from relay.hooks.result import HookResult
 from relay.hooks.services import Member
-from relay.journal import Journal, preview
 from relay.session.absent import NoBus
 from relay.session.claim import Claim
 from relay.session.giving import Giving
 from relay.session.mail import Mail
 from relay.session.terminals import Terminals
+from relay.storage.journal import Journal, preview
 
 
 class Subject(Protocol):

@@ -23,7 +23,6 @@ from relay.hooks.runner import Runner
 from relay.injection.injection import Injection
 from relay.injection.queue import Injector
 from relay.injection.readiness import Readiness, Verdict
-from relay.journal import Journal, preview
 from relay.native.texts import Said
 from relay.policy import Policy
 from relay.readers.line import Line
@@ -41,6 +40,7 @@ from relay.session.ruling import Ruling
 from relay.session.setup import Setup
 from relay.session.state import AgentState, Change
 from relay.session.work import Workers
+from relay.storage.journal import Journal, preview
 
 
 class Hears(Protocol):

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from relay.bus import broker
-from relay.bus.locks import is_held
 from relay.errors import BrokerError
 from relay.home import Home
+from relay.storage.locks import is_held
 from support import wait_until
 
 

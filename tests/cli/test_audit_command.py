@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from relay import audit, journal
+from relay import audit
 from relay.audit import AuditLog, Entry
 from relay.cli.audit import moment
 from relay.home import Home
+from relay.storage import journal
 from support import Relay
 
 

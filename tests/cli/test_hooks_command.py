@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from relay import journal
 from relay.home import Home
+from relay.storage import journal
 from support import Relay, wait_until
 
 GUARD = {"type": "command", "command": "echo no >&2; exit 2", "matcher": {"tool_name": "run_shell_command"}}

@@ -11,7 +11,7 @@ import pytest
 
 from relay.bus.ledger import Ledger
 from relay.home import Home
-from relay.journal import Journal
+from relay.storage.journal import Journal
 from support import Relay
 
 

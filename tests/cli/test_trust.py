@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from relay import journal
 from relay.home import Home
 from relay.hooks.config_file import choose
+from relay.storage import journal
 from support import Relay
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from relay.bus.courier import Courier
 from relay.errors import BrokerError, HomeError, LedgerError, NameInUse, RelayError
-from relay.journal import Journal
 from relay.session.absent import NoBus
 from relay.session.bus import FIRST_RETRY, LAST_RETRY, LEDGER_RETRY, NAME_RETRY, Bus
 from relay.session.directory import CONNECTING
+from relay.storage.journal import Journal
 from session.puppet import Puppet, ps, settings
 from support import Relay, wait_until
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.journal import Journal
 from relay.session import notification
 from relay.session.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Escalation
+from relay.storage.journal import Journal
 
 
 class World:

@@ -19,7 +19,6 @@ from injection.ptyagent import PtyAgent, fake, running
 from relay.hooks import events
 from relay.hooks.result import HookResult
 from relay.injection.injection import Injection
-from relay.journal import Journal
 from relay.native.event import NativeEvent, NativeName
 from relay.native.texts import Said
 from relay.policy import Policy
@@ -30,6 +29,7 @@ from relay.session.control import ControlServer
 from relay.session.native import Bridge, NativeHooks
 from relay.session.requests import Requests
 from relay.session.turns import Turns
+from relay.storage.journal import Journal
 
 ASKS = fake("lines", "--ask", "Install? [Y/n] ")
 LESSON = "You are Ann."

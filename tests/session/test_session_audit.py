@@ -13,9 +13,9 @@ from relay import audit
 from relay.audit import AuditLog, Entry
 from relay.hooks.result import Level
 from relay.injection.injection import Injection, Outcome, Result
-from relay.journal import Journal
 from relay.session.auditing import Audit
 from relay.session.budget import Budget
+from relay.storage.journal import Journal
 from session.puppet import Puppet, project, settings
 from session.test_session_guard import LISTENING, Agent
 from support import Relay, wait_until

@@ -18,9 +18,9 @@ from relay.errors import NameInUse
 from relay.home import Home
 from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
-from relay.journal import Journal
 from relay.session.absent import NoBus
 from relay.session.mail import WINDOW, Mail
+from relay.storage.journal import Journal
 from session.puppet import Puppet, messages
 from support import Relay, wait_until
 

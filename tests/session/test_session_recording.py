@@ -13,11 +13,11 @@ import pytest
 from puppet import Puppet, ps, settings
 
 from relay import recording
-from relay.journal import Journal
 from relay.recording import store
 from relay.redact import Redactor
 from relay.session.recorder import BURST, RATE, DiskRecorder, Recorded
 from relay.settings import Settings
+from relay.storage.journal import Journal
 from support import Relay, wait_until
 
 # Put together from parts: this file holds no secret.

@@ -1,0 +1,1 @@
+"""Transport: MQTT connections, topics, presence, and the embedded broker."""
