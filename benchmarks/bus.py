@@ -21,11 +21,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from relay.bus import broker
 from relay.bus.courier import Courier
 from relay.bus.message import Message, State
 from relay.bus.runaway import Limits
 from relay.home import Home
+from relay.transport import broker
 
 SINGLE = 500
 BURSTS = (50, 1000)

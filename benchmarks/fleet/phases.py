@@ -20,7 +20,7 @@ CHAT, BURST = 500, 2000
 """Messages in all: at that rate, and as fast as everybody can."""
 
 QUIET = 5.0
-"""Announcements a second that an agent may hear in quiet times; see `relay.bus.presence.interval`."""
+"""Announcements a second that an agent may hear in quiet times; see `relay.transport.presence.interval`."""
 
 IDLE_SECONDS = 6.0
 STORM_SECONDS = 90.0

@@ -17,8 +17,8 @@ from relay import names
 from relay.bus.database import Database
 from relay.bus.message import State
 from relay.bus.outbox import advance
-from relay.bus.presence import MAX_CHANNELS
 from relay.errors import MessageRefused, NotAMember, UnknownRecipient
+from relay.transport.presence import MAX_CHANNELS
 
 CATCH_UP = 100
 """Messages of one channel that wait for a member that is away; of what one home has sent."""

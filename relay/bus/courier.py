@@ -21,21 +21,21 @@ from dataclasses import replace
 from typing import TypeVar
 
 from relay import names
-from relay.bus import broker, claims, presence, topics
-from relay.bus.announcer import Announcer
-from relay.bus.broker import Endpoint
-from relay.bus.claims import Claim, claim_name, contend, is_present
-from relay.bus.credentials import Login, for_endpoint
 from relay.bus.database import LedgerGone
 from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
 from relay.bus.ledger import Ledger
 from relay.bus.message import Message, Priority, State
 from relay.bus.posting import post
-from relay.bus.presence import Presence, Roster
 from relay.bus.publisher import Publisher
 from relay.bus.runaway import Limits
 from relay.bus.substitutes import Substitutes
-from relay.bus.transport import (
+from relay.errors import LedgerError, NameInUse, RelayError
+from relay.home import Home
+from relay.transport import broker, name_claims, presence, topics
+from relay.transport.announcer import Announcer
+from relay.transport.broker import Endpoint
+from relay.transport.credentials import Login, for_endpoint
+from relay.transport.mqtt import (
     IN_FLIGHT,
     ConnectionLost,
     Identity,
@@ -44,8 +44,8 @@ from relay.bus.transport import (
     MqttTransport,
     Transport,
 )
-from relay.errors import LedgerError, NameInUse, RelayError
-from relay.home import Home
+from relay.transport.name_claims import Claim, claim_name, contend, is_present
+from relay.transport.presence import Presence, Roster
 
 FIRST_RECONNECT = 0.2
 LAST_RECONNECT = 30.0
@@ -446,7 +446,7 @@ class Courier:
         self._receipts.set()
 
     def _hear(self, inbound: Inbound, level: str) -> None:
-        heard = presence.decode(inbound.payload, level) or claims.decode(inbound.payload, level)
+        heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)
         if heard is None:
             raise ForeignPayload("neither an announcement nor a claim")
         if isinstance(heard, Claim):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay import names
-from relay.bus import topics
 from relay.bus.message import MAX_BODY, Message, Priority, State
 from relay.errors import InvalidName
+from relay.transport import topics
 
 VERSION = 1
 MAX_PAYLOAD = 6 * MAX_BODY + 8192

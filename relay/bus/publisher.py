@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import random
 
-from relay.bus import topics
 from relay.bus.envelope import encode
 from relay.bus.ledger import Ledger
-from relay.bus.presence import Roster
-from relay.bus.transport import IN_FLIGHT, Transport
+from relay.transport import topics
+from relay.transport.mqtt import IN_FLIGHT, Transport
+from relay.transport.presence import Roster
 
 FIRST_RETRY = 5.0
 LAST_RETRY = 60.0

@@ -13,15 +13,15 @@ import random
 from collections.abc import Awaitable, Callable
 
 from relay import names
-from relay.bus import topics
-from relay.bus.claims import is_present
 from relay.bus.envelope import ForeignPayload, Receipt, decode
 from relay.bus.ledger import Ledger
-from relay.bus.presence import Roster
 from relay.bus.publisher import Publisher
-from relay.bus.transport import Transport
 from relay.errors import BrokerError, RelayError
 from relay.home import Home
+from relay.transport import topics
+from relay.transport.mqtt import Transport
+from relay.transport.name_claims import is_present
+from relay.transport.presence import Roster
 
 LINGER = 30.0
 """Seconds for which a connection waits for receipts and for further messages."""

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from relay import names, settings
-from relay.bus import acl, broker, credentials
-from relay.bus.broker import Endpoint
-from relay.bus.credentials import Credentials, write_private
 from relay.errors import BrokerError, RelayError
 from relay.home import Home
 from relay.session import guard
 from relay.session.directory import live
 from relay.text import count
+from relay.transport import acl, broker, credentials
+from relay.transport.broker import Endpoint
+from relay.transport.credentials import Credentials, write_private
 
 _NEXT = {
     "mosquitto": """\
@@ -213,7 +213,7 @@ def _status(home: Home, args: argparse.Namespace) -> int:
 
 async def _greet(endpoint: Endpoint) -> None:
     """Log in and out. Raises BrokerError."""
-    from relay.bus.transport import Identity, MqttTransport  # loads the MQTT client
+    from relay.transport.mqtt import Identity, MqttTransport  # loads the MQTT client
 
     identity = Identity("", keep=False, user=endpoint.user, password=endpoint.password)
     transport = MqttTransport(endpoint, identity)

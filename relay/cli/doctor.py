@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names, settings
-from relay.bus import broker
-from relay.bus.broker import Endpoint
-from relay.bus.credentials import Credentials
 from relay.errors import BrokerError, UsageError
 from relay.home import Home
 from relay.session import guard
 from relay.session.checks import Result, all_checks
 from relay.text import printable_json, visible
+from relay.transport import broker
+from relay.transport.broker import Endpoint
+from relay.transport.credentials import Credentials
 
 _CONFIGURED = ""  # what --broker without a URL stands for
 
@@ -90,8 +90,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _try_broker(home: Home, url: str, agents: list[str]) -> list[_Line]:
-    from relay.bus.probe import NATS_PORT, probe  # loads the MQTT client
-    from relay.bus.verdict import Verdict
+    from relay.transport.probe import NATS_PORT, probe  # loads the MQTT client
+    from relay.transport.probe_result import Verdict
 
     url = url or settings.load(home, Path.cwd(), lambda _: False)[0].broker
     with _tried(home, url, agents) as (endpoint, credentials):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from relay.bus.message import Message, Priority, State
-from relay.bus.presence import Presence
 from relay.errors import RelayError
 from relay.hooks.services import Remembered
+from relay.transport.presence import Presence
 
 
 class NoBus:

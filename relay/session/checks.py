@@ -21,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from relay import names, settings
-from relay.bus import broker, schema
+from relay.bus import schema
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home, check_socket_path
 from relay.profile import profiles
@@ -30,6 +30,7 @@ from relay.storage.locks import is_held
 from relay.terminal import libghostty
 from relay.terminal.screen import ScreenUnavailable
 from relay.text import count
+from relay.transport import broker
 
 _PACKAGES = (
     "agent-relay",
@@ -259,7 +260,7 @@ def _broker(home: Home, directory: Path) -> Iterator[Check]:
 def _answering(endpoint: broker.Endpoint) -> Check:
     import asyncio
 
-    from relay.bus.knock import knock  # loads the MQTT client
+    from relay.transport.raw_login import knock  # loads the MQTT client
 
     async def answers() -> None:
         async with knock(endpoint, "relay-doctor"):

@@ -46,7 +46,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         raise UsageError("there is no command to run. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
     if options.broker:
-        from relay.bus.broker import external  # 50 ms, for those who name one
+        from relay.transport.broker import external  # 50 ms, for those who name one
 
         external(options.broker)
     _fill_standard()

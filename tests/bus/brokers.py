@@ -29,9 +29,9 @@ from urllib.parse import quote
 import pytest
 
 import debian
-from relay.bus import acl, broker, topics
-from relay.bus.credentials import Credentials
 from relay.home import Home
+from relay.transport import acl, broker, topics
+from relay.transport.credentials import Credentials
 from support import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from clocks import Clock
 
-from relay.bus import broker
 from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.transport import broker
 
 
 @pytest.fixture

@@ -24,11 +24,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from relay.bus import broker, claims, publisher, substitutes
+from relay.bus import publisher, substitutes
 from relay.bus.courier import Courier
 from relay.bus.message import Message, State
 from relay.errors import MessageRefused
 from relay.home import Home
+from relay.transport import broker, name_claims
 
 TEAM = "default"
 
@@ -91,8 +92,8 @@ _INBOX = "relay.bus.inbox:Inbox."
 _LEDGER = "relay.bus.ledger:Ledger."
 _CHANNELS = "relay.bus.channels:Channels."
 _REGISTRY = "relay.bus.registry:Registry."
-_MQTT = "relay.bus.transport:MqttTransport."
-_BROKER = "relay.bus.broker:"
+_MQTT = "relay.transport.mqtt:MqttTransport."
+_BROKER = "relay.transport.broker:"
 
 TYPING = Point("failpoints:type_into", before=End(State.UNCERTAIN, 0), after=End(State.UNCERTAIN, 1))
 """The first byte that the agent gets, and the last: nobody can know which of the two it was."""
@@ -301,7 +302,7 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> No
     """The actor's process."""
     # Seconds: what dies here is back at once.
     publisher.FIRST_RETRY = publisher._LOOK_AGAIN = substitutes.LOOK = 0.2
-    claims.OBJECTION_SECONDS = 0.5
+    name_claims.OBJECTION_SECONDS = 0.5
     if failpoint is not None:
         arm(failpoint)
     asyncio.run(_act(actor, commands))

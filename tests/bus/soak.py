@@ -34,13 +34,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.bus import broker
 from relay.bus.courier import Courier
 from relay.bus.ledger import Ledger
 from relay.bus.message import Message, Priority, State
 from relay.bus.runaway import Limits
 from relay.errors import LedgerError, MessageRefused, RelayError
 from relay.home import Home
+from relay.transport import broker
 
 TEAM = "soak"
 AGENTS = ("Ada", "Bo", "Cy", "Dee")

@@ -17,14 +17,14 @@ from couriers import Agent, eventually, running
 
 from guarded import GuardedMosquitto
 from relay import names
-from relay.bus import acl, broker
-from relay.bus.credentials import Credentials
 from relay.bus.message import State
 from relay.bus.posting import post
-from relay.bus.probe import probe
-from relay.bus.verdict import CLAIMS, Verdict
 from relay.errors import BrokerError
 from relay.home import Home
+from relay.transport import acl, broker
+from relay.transport.credentials import Credentials
+from relay.transport.probe import probe
+from relay.transport.probe_result import CLAIMS, Verdict
 from support import wait_until
 
 ROOT = Path(__file__).parents[2]

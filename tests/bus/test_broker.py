@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from relay.bus import broker
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.storage.locks import is_held
+from relay.transport import broker
 from support import wait_until
 
 

@@ -20,12 +20,12 @@ import pytest
 from brokers import SHIPPED_MOSQUITTO, Amqtt, Broker, DebianMosquitto, Embedded, Keeps, Mosquitto, Nats
 from couriers import Agent, eventually, running
 
-from relay.bus import broker, topics
-from relay.bus.credentials import Credentials, for_endpoint
 from relay.bus.envelope import Parcel, encode
 from relay.bus.message import MAX_BODY, Message, State
 from relay.bus.outbox import WINDOW
 from relay.home import Home
+from relay.transport import broker, topics
+from relay.transport.credentials import Credentials, for_endpoint
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"
 

@@ -10,13 +10,14 @@ from urllib.parse import quote
 import pytest
 from couriers import Agent, eventually, running
 
-from relay.bus import broker, courier, presence, publisher, substitutes, topics
+from relay.bus import courier, publisher, substitutes
 from relay.bus.channels import CATCH_UP
 from relay.bus.ledger import Ledger
 from relay.bus.message import State
 from relay.bus.posting import post
-from relay.bus.transport import Inbound
 from relay.home import Home
+from relay.transport import broker, presence, topics
+from relay.transport.mqtt import Inbound
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.bus import broker, claims, presence, topics
-from relay.bus.claims import Claim, contend
-from relay.bus.presence import Presence
-from relay.bus.transport import ConnectionLost, Identity, MqttTransport
 from relay.errors import NameInUse
 from relay.home import Home
+from relay.transport import broker, name_claims, presence, topics
+from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
+from relay.transport.name_claims import Claim, contend
+from relay.transport.presence import Presence
 
 NEVER = 3600.0  # seconds: what is waited for must come before it
 SOON = 0.05
@@ -25,8 +25,8 @@ TOPIC = topics.presence("default", "Bob")
 
 @pytest.fixture(autouse=True)
 def times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "QUIET_SECONDS", SOON)
-    monkeypatch.setattr(claims, "OBJECTION_SECONDS", NEVER)
+    monkeypatch.setattr(name_claims, "QUIET_SECONDS", SOON)
+    monkeypatch.setattr(name_claims, "OBJECTION_SECONDS", NEVER)
 
 
 @contextlib.asynccontextmanager
@@ -78,7 +78,7 @@ async def held_by(home: Home, session: str, *, answers: bool = True) -> AsyncIte
 
     async def answer(transport: MqttTransport) -> None:
         async for inbound in transport.arriving():
-            if claims.decode(inbound.payload, "bob"):
+            if name_claims.decode(inbound.payload, "bob"):
                 await transport.publish(TOPIC, announcement(session), retain=True)
 
     async with connected(home, will=announcement(session, online=False)) as transport:
@@ -105,7 +105,7 @@ def test_a_name_that_nobody_has_is_won_and_announced(home: Home) -> None:
 def test_a_name_whose_holder_answers_is_refused_and_its_host_is_named(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "QUIET_SECONDS", NEVER)
+    monkeypatch.setattr(name_claims, "QUIET_SECONDS", NEVER)
 
     async def scenario() -> None:
         async with held_by(home, "holder"), connected(home) as transport:
@@ -119,7 +119,7 @@ def test_a_name_whose_holder_answers_is_refused_and_its_host_is_named(
 
 
 def test_a_holder_that_says_nothing_loses_the_name(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "OBJECTION_SECONDS", SOON)
+    monkeypatch.setattr(name_claims, "OBJECTION_SECONDS", SOON)
 
     async def scenario() -> None:
         async with held_by(home, "dead", answers=False), connected(home) as transport:
@@ -147,7 +147,7 @@ def test_the_will_of_the_holder_releases_the_name_at_once(home: Home) -> None:
 async def until_claimed(transport: MqttTransport) -> None:
     await transport.subscribe(TOPIC, 1)
     async for inbound in transport.arriving():
-        if claims.decode(inbound.payload, "bob"):
+        if name_claims.decode(inbound.payload, "bob"):
             return
 
 
@@ -170,7 +170,7 @@ def test_an_earlier_connection_of_the_same_session_does_not_object(home: Home) -
 def test_of_two_newcomers_one_gives_way(
     home: Home, one: Claim, other: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(name_claims, "QUIET_SECONDS", 1.0)
 
     async def scenario() -> None:
         async with connected(home) as first, connected(home) as second:
@@ -193,7 +193,7 @@ def test_a_broker_that_brings_nothing_is_a_lost_connection(
         async def subscribe(self, topic: str, qos: int) -> None:
             pass
 
-    monkeypatch.setattr(claims, "ECHO_SECONDS", SOON)
+    monkeypatch.setattr(name_claims, "ECHO_SECONDS", SOON)
     monkeypatch.setattr("test_claims.MqttTransport", Mute)
 
     async def scenario() -> None:
@@ -214,14 +214,14 @@ def test_exactly_one_of_two_sessions_yields(one: Claim, other: Claim) -> None:
 
 
 def test_claims_come_out_as_they_went_in() -> None:
-    payload = claims.encode(claim("a", held=True))
-    assert claims.decode(payload, "bob") == claim("a", held=True)
-    assert claims.decode(payload, "alice") is None
+    payload = name_claims.encode(claim("a", held=True))
+    assert name_claims.decode(payload, "bob") == claim("a", held=True)
+    assert name_claims.decode(payload, "alice") is None
     assert presence.decode(payload, "bob") is None
-    assert claims.decode(announcement("a"), "bob") is None
+    assert name_claims.decode(announcement("a"), "bob") is None
 
 
-@pytest.mark.parametrize("read", [claims.decode, presence.decode])
+@pytest.mark.parametrize("read", [name_claims.decode, presence.decode])
 @pytest.mark.parametrize("payload", [b"", b"1", b"[]", b"{}", b'{"v":1,"claim":true,"name":5}', b"\xff"])
 def test_foreign_claims_are_none(payload: bytes, read: Callable[[bytes, str], object]) -> None:
     assert read(payload, "bob") is None

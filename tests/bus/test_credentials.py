@@ -13,12 +13,12 @@ import pytest
 from couriers import Agent, running
 
 from guarded import GuardedMosquitto
-from relay.bus import acl, broker, topics
-from relay.bus.credentials import Credentials, CredentialStore, for_endpoint, parse
 from relay.bus.envelope import Parcel, encode
 from relay.bus.message import Message
 from relay.errors import BrokerError
 from relay.home import Home
+from relay.transport import acl, broker, topics
+from relay.transport.credentials import Credentials, CredentialStore, for_endpoint, parse
 
 ALICE = Credentials("default", "alice", "secret")
 

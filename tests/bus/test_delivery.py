@@ -13,12 +13,12 @@ import pytest
 from couriers import Agent, eventually, running
 
 from relay import names
-from relay.bus import broker, nats
 from relay.bus.ledger import Ledger
 from relay.bus.message import MAX_BODY, State
 from relay.bus.posting import post
 from relay.errors import MessageRefused, NameInUse, UnknownRecipient
 from relay.home import Home
+from relay.transport import broker, nats
 
 
 def test_mail_waits_for_an_agent_that_is_away(home: Home) -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.bus import topics
 from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
 from relay.bus.message import MAX_BODY, Message, State
+from relay.transport import topics
 
 TO_BOB = topics.Inbox("default", "bob", "alice")
 TO_ALICE = topics.Inbox("default", "alice", "bob")

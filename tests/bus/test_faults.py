@@ -16,7 +16,7 @@ import pytest
 from couriers import Agent, eventually, running
 from failpoints import far_url
 
-from relay.bus import broker, courier, database, publisher
+from relay.bus import courier, database, publisher
 from relay.bus.database import LedgerGone
 from relay.bus.envelope import Parcel
 from relay.bus.inbox import KEEP_DAYS, InboxFull
@@ -24,6 +24,7 @@ from relay.bus.ledger import Ledger
 from relay.bus.message import State
 from relay.errors import LedgerError
 from relay.home import Home
+from relay.transport import broker
 
 TEAM = "default"
 

@@ -22,13 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay import names
-from relay.bus import broker, envelope, presence, topics
-from relay.bus.broker import Endpoint
-from relay.bus.credentials import Credentials
+from relay.bus import envelope
 from relay.bus.envelope import Parcel, Receipt
 from relay.bus.message import Message, State
 from relay.errors import InvalidName
 from relay.home import Home
+from relay.transport import broker, presence, topics
+from relay.transport.broker import Endpoint
+from relay.transport.credentials import Credentials
 
 FLOOD = 20_000
 

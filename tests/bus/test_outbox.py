@@ -16,8 +16,8 @@ from relay.bus.message import Priority, State
 from relay.bus.outbox import WINDOW
 from relay.bus.posting import post
 from relay.bus.runaway import Limits
-from relay.bus.topics import Inbox
 from relay.errors import MessageRefused
+from relay.transport.topics import Inbox
 
 TEAM = "default"
 

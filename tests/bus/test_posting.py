@@ -15,8 +15,8 @@ from relay.bus.ledger import Ledger
 from relay.bus.message import State
 from relay.bus.posting import LATELY, post
 from relay.bus.runaway import Limits
-from relay.bus.topics import Inbox
 from relay.errors import MessageRefused, UnknownRecipient
+from relay.transport.topics import Inbox
 
 
 def test_a_broadcast_reaches_those_seen_lately_and_a_name_is_known_for_ever(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.bus import presence
-from relay.bus.presence import (
+from relay.transport import presence
+from relay.transport.presence import (
     HEARTBEAT,
     LONGEST_HEARTBEAT,
     MAX_CHANNELS,

@@ -9,9 +9,10 @@ from collections import Counter
 import pytest
 from couriers import Agent, eventually, running
 
-from relay.bus import announcer, broker, courier
+from relay.bus import courier
 from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.transport import announcer, broker
 
 MANY = 40
 

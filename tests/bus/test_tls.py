@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from guarded import GuardedMosquitto, make_certificate
-from relay.bus import acl, broker
-from relay.bus.credentials import Credentials
-from relay.bus.probe import probe
-from relay.bus.transport import ConnectionLost, Identity, MqttTransport
-from relay.bus.verdict import CLAIMS, Verdict
+from relay.transport import acl, broker
+from relay.transport.credentials import Credentials
+from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
+from relay.transport.probe import probe
+from relay.transport.probe_result import CLAIMS, Verdict
 
 AGENTS = [
     Credentials("default", "alice", "a"),

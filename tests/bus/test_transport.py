@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from couriers import Agent, running
 
-from relay.bus import broker, transport
-from relay.bus.broker import Endpoint
-from relay.bus.transport import ConnectionLost, Identity, MqttTransport
 from relay.errors import BrokerError
 from relay.home import Home
+from relay.transport import broker, mqtt
+from relay.transport.broker import Endpoint
+from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -70,7 +70,7 @@ async def serving(serve: Serve) -> AsyncIterator[Endpoint]:
 
 @pytest.mark.parametrize("serve", [silent, garbage, closing])
 def test_what_is_no_broker_is_said(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.3)
 
     async def scenario() -> None:
         async with serving(serve) as endpoint:
@@ -126,7 +126,7 @@ def test_a_connection_that_the_broker_closes_is_said_in_plain_words() -> None:
 
 def test_an_answer_may_come_after_much_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has hundreds of announcements to tell first is late, not dead."""
-    monkeypatch.setattr(transport, "PUBLISH_SECONDS", 0.5)
+    monkeypatch.setattr(mqtt, "PUBLISH_SECONDS", 0.5)
 
     async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1024)
@@ -173,7 +173,7 @@ def test_a_port_where_nobody_listens_is_said() -> None:
 def test_a_wedged_broker_stops_nothing_else(
     home: Home, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.3)
 
     async def scenario() -> None:
         async with serving(serve) as endpoint:

@@ -16,12 +16,12 @@ import json
 import os
 import sys
 
-from relay.bus import claims, transport
 from relay.bus.courier import Courier
 from relay.bus.message import Message, State
 from relay.bus.runaway import Limits
 from relay.errors import NameInUse, RelayError
 from relay.home import Home
+from relay.transport import mqtt, name_claims
 
 
 def tell(event: str, **fields: object) -> None:
@@ -92,6 +92,8 @@ class Agent:
 
 
 if __name__ == "__main__":
-    transport.KEEPALIVE_SECONDS = int(os.environ.get("RELAY_TEST_KEEPALIVE", transport.KEEPALIVE_SECONDS))
-    claims.OBJECTION_SECONDS = float(os.environ.get("RELAY_TEST_OBJECTION", claims.OBJECTION_SECONDS))
+    mqtt.KEEPALIVE_SECONDS = int(os.environ.get("RELAY_TEST_KEEPALIVE", mqtt.KEEPALIVE_SECONDS))
+    name_claims.OBJECTION_SECONDS = float(
+        os.environ.get("RELAY_TEST_OBJECTION", name_claims.OBJECTION_SECONDS)
+    )
     asyncio.run(Agent(*sys.argv[1:]).run())

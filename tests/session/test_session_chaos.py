@@ -32,7 +32,7 @@ TYPING = [
 SENDING = [
     ("relay.bus.outbox:Outbox.send", "before", 0),
     ("relay.bus.outbox:Outbox.send", "after", 1),
-    ("relay.bus.transport:MqttTransport.publish", "after", 0),  # its first is of its presence
+    ("relay.transport.mqtt:MqttTransport.publish", "after", 0),  # its first is of its presence
     ("relay.bus.outbox:Outbox.sent", "before", 1),
     ("relay.bus.outbox:Outbox.receipt", "before", 1),
 ]

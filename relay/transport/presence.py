@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relay import names
-from relay.bus.topics import level
 from relay.errors import InvalidName
+from relay.transport.topics import level
 
 HEARTBEAT = 30.0
 LONGEST_HEARTBEAT = 3600.0

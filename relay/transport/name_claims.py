@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from relay import names
-from relay.bus import presence, topics
-from relay.bus.topics import level
-from relay.bus.transport import ConnectionLost, Transport
 from relay.errors import InvalidName, NameInUse
 from relay.home import Home, private_directory
 from relay.storage.locks import is_held, open_lock, wait_lock
+from relay.transport import presence, topics
+from relay.transport.mqtt import ConnectionLost, Transport
+from relay.transport.topics import level
 
 ECHO_SECONDS = 10.0
 """Until the broker has brought a newcomer its own claim; otherwise the connection is of no use."""

@@ -16,13 +16,13 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
 
-from relay.bus import topics
-from relay.bus.broker import Endpoint
-from relay.bus.credentials import Credentials
-from relay.bus.knock import knock
-from relay.bus.transport import ConnectionLost, Identity, MqttTransport
-from relay.bus.verdict import ADVICE, Row, Verdict
 from relay.errors import BrokerError
+from relay.transport import topics
+from relay.transport.broker import Endpoint
+from relay.transport.credentials import Credentials
+from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
+from relay.transport.probe_result import ADVICE, Row, Verdict
+from relay.transport.raw_login import knock
 
 SETTLE_SECONDS = 0.2
 """A broker of several nodes may bring later what was sent first."""

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from relay import names
-from relay.bus.topics import level
 from relay.errors import BrokerError, InvalidName
+from relay.transport.topics import level
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from typing import Any, Protocol
 import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
 
-from relay.bus.broker import Endpoint
 from relay.errors import BrokerError
+from relay.transport.broker import Endpoint
 
 CONNECT_SECONDS = 5.0
 PUBLISH_SECONDS = 10.0

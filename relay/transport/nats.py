@@ -11,8 +11,8 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from relay.bus import acl
-from relay.bus.credentials import Credentials
+from relay.transport import acl
+from relay.transport.credentials import Credentials
 
 HOST = "127.0.0.1"
 _MAX_STORE = 1 << 30  # bytes that the broker may keep, of presences and of what is on its way

@@ -11,8 +11,8 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 
-from relay.bus.broker import Endpoint
-from relay.bus.transport import CONNECT_SECONDS, ConnectionLost
+from relay.transport.broker import Endpoint
+from relay.transport.mqtt import CONNECT_SECONDS, ConnectionLost
 
 _DISCONNECT = b"\xe0\x00"
 _CONNACK = 0x20

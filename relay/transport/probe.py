@@ -8,13 +8,13 @@ import json
 import secrets
 from collections.abc import Sequence
 
-from relay.bus.attack import ANSWER_SECONDS, Attack, anybody, identity
-from relay.bus.broker import Endpoint
-from relay.bus.credentials import Credentials, for_endpoint
-from relay.bus.knock import knock
-from relay.bus.transport import Identity, MqttTransport
-from relay.bus.verdict import ADVICE, CLAIMS, Row, Verdict
 from relay.errors import BrokerError
+from relay.transport.attack import ANSWER_SECONDS, Attack, anybody, identity
+from relay.transport.broker import Endpoint
+from relay.transport.credentials import Credentials, for_endpoint
+from relay.transport.mqtt import Identity, MqttTransport
+from relay.transport.probe_result import ADVICE, CLAIMS, Row, Verdict
+from relay.transport.raw_login import knock
 
 NATS_PORT = 4222
 """Where nats-server listens for NATS clients, unless it is told otherwise."""

@@ -32,18 +32,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from relay.bus import nats, supervisor
-from relay.bus.credentials import Credentials, CredentialStore, write_private
 from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
+from relay.transport import broker_supervisor, nats
+from relay.transport.credentials import Credentials, CredentialStore, write_private
 
 LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""
 
 _ELECTION_SECONDS = 15.0
-_START_SECONDS = supervisor.START_SECONDS + 2
-_STOP_SECONDS = supervisor.STOP_SECONDS + 3
+_START_SECONDS = broker_supervisor.START_SECONDS + 2
+_STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
 _RELOAD_SECONDS = 5.0
 _SCHEMES = {"mqtt": 1883, "mqtts": 8883}
 
@@ -98,7 +98,7 @@ def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: f
     with _election(home):
         endpoint = _ensure(home, port, linger)
         if keep:
-            (home.broker / supervisor.KEEP).touch(0o600)
+            (home.broker / broker_supervisor.KEEP).touch(0o600)
         return endpoint
 
 
@@ -266,7 +266,7 @@ def _launch(
                 ) from None
             process = subprocess.Popen(
                 [
-                    *(sys.executable, "-I", "-S", supervisor.__file__),
+                    *(sys.executable, "-I", "-S", broker_supervisor.__file__),
                     *(str(binary()), str(_config(home))),
                     *(str(linger), str(alive), str(reporter)),
                 ],
@@ -349,7 +349,7 @@ def _stop(home: Home) -> None:
     try:
         if not wait_lock(descriptor, _STOP_SECONDS):
             raise BrokerError(f"the broker did not end within {_STOP_SECONDS:.0f} s. Look at {_log(home)}.")
-        for name in ("endpoint.json", supervisor.KEEP):
+        for name in ("endpoint.json", broker_supervisor.KEEP):
             (home.broker / name).unlink(missing_ok=True)
     finally:
         os.close(descriptor)

@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from relay.bus import topics
-from relay.bus.credentials import Credentials
+from relay.transport import topics
+from relay.transport.credentials import Credentials
 
 _SALT = 12  # bytes, as mosquitto_passwd takes
 _ROUNDS = 101  # mosquitto_passwd's own count; our passwords are 192 random bits, and need no more

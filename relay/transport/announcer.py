@@ -14,10 +14,10 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
-from relay.bus import presence, topics
-from relay.bus.claims import Claim
-from relay.bus.presence import Presence, Roster
-from relay.bus.transport import ConnectionLost, Transport
+from relay.transport import presence, topics
+from relay.transport.mqtt import ConnectionLost, Transport
+from relay.transport.name_claims import Claim
+from relay.transport.presence import Presence, Roster
 
 CROWD_SECONDS = 3.0
 """Who appears within so many seconds of this agent's own appearance may have missed it."""
