@@ -21,10 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from relay.bus.courier import Courier
-from relay.bus.message import Message, State
-from relay.bus.runaway import Limits
 from relay.home import Home
+from relay.messaging.client import Courier
+from relay.messaging.message import Message, State
+from relay.messaging.runaway import Limits
 from relay.transport import broker
 
 SINGLE = 500

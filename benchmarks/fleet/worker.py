@@ -26,10 +26,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from relay.bus.courier import Courier
-from relay.bus.message import Message, State
-from relay.bus.runaway import Limits
 from relay.home import Home
+from relay.messaging.client import Courier
+from relay.messaging.message import Message, State
+from relay.messaging.runaway import Limits
 
 TEAM = "fleet"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from relay.session import guard
 from relay.text import one_line, printable_json
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from relay.bus.ledger import Ledger
 from relay.errors import LedgerError, NoSuchSession
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from relay.names import same
 from relay.session.directory import SessionInfo, call, find, live
 from relay.text import count, one_line, printable_json, visible

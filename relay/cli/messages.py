@@ -27,9 +27,9 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 
-from relay.bus.ledger import Entry, Ledger
-from relay.bus.message import Message, Priority, State
 from relay.home import Home
+from relay.messaging.ledger import Entry, Ledger
+from relay.messaging.message import Message, Priority, State
 from relay.session import guard
 from relay.text import count, one_line, printable_json
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.bus.ledger import Entry, Ledger
-from relay.bus.message import State
 from relay.cli.messages import short_id
 from relay.errors import LedgerError, UsageError
 from relay.home import Home
+from relay.messaging.ledger import Entry, Ledger
+from relay.messaging.message import State
 from relay.session import guard
 from relay.session.directory import have_carried
 from relay.storage.journal import Journal

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay import names
-from relay.bus.ledger import Ledger
-from relay.bus.message import MAX_BODY, Priority, State
-from relay.bus.posting import post
 from relay.cli.messages import short_id
 from relay.errors import MessageRefused
 from relay.home import Home
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import MAX_BODY, Priority, State
+from relay.messaging.posting import post
 from relay.session import guard
 from relay.session.directory import have_carried
 from relay.session.limits import limits_here

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relay.bus.message import Message, Priority
 from relay.errors import RelayError
 from relay.hooks.config import MemoryConfig
 from relay.hooks.problem import Problem
 from relay.hooks.services import Member, MemoryBackend, Remembered, Services
+from relay.messaging.message import Message, Priority
 
 MAX_OUTPUT = 10_000
 """Logical lines that `ctx.output` keeps."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.bus.message import Message, Priority
 from relay.hooks.problem import Problem
+from relay.messaging.message import Message, Priority
 
 
 class Remembered(Protocol):

@@ -39,9 +39,9 @@ import time
 from collections.abc import Sequence
 from enum import Enum
 
-from relay.bus.message import MAX_BODY
 from relay.errors import MessageRefused
 from relay.injection.injection import Injection
+from relay.messaging.message import MAX_BODY
 from relay.text import count
 
 MAX_HOOK_BYTES = 10 * 1024

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from relay.bus.message import Priority
+from relay.messaging.message import Priority
 
 Kind = Literal["message", "hook", "closing", "notice"]
 Route = Literal["", "typed", "native"]

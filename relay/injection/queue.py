@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from relay.bus.message import Priority
 from relay.errors import MessageRefused
 from relay.injection import body
 from relay.injection.backlog import Backlog
@@ -34,6 +33,7 @@ from relay.injection.readiness import SCREEN_QUIET, Readiness, Sight, Verdict, d
 from relay.injection.ride import Ride
 from relay.injection.typist import Typist
 from relay.injection.view import View, style_of
+from relay.messaging.message import Priority
 from relay.profile import Profile
 
 PERSON_PAUSE = 2.0

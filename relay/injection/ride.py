@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from relay.bus.message import Priority
 from relay.injection import body
 from relay.injection.backlog import Backlog
 from relay.injection.injection import Injection
+from relay.messaging.message import Priority
 
 _BETWEEN = "\n"  # the texts of one reply
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from relay.bus.message import Message, Priority, State
 from relay.errors import RelayError
 from relay.hooks.services import Remembered
+from relay.messaging.message import Message, Priority, State
 from relay.transport.presence import Presence
 
 

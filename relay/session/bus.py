@@ -11,8 +11,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from relay.bus.courier import Courier
 from relay.errors import LedgerError, NameInUse, RelayError
+from relay.messaging.client import Courier
 from relay.session.absent import NoBus
 from relay.session.directory import CONNECTING
 from relay.storage.journal import Journal

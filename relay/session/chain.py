@@ -2,13 +2,13 @@
 
     the person ──→ Alice ── depth 1 ──→ Bob ── depth 2, in reply to it ──→ Alice ── depth 3 ──→ ...
 
-The depth is what tells two agents that answer each other for ever (relay.bus.runaway).
+The depth is what tells two agents that answer each other for ever (relay.messaging.runaway).
 """
 
 from __future__ import annotations
 
 from relay import names
-from relay.bus.message import Message
+from relay.messaging.message import Message
 
 
 class Chain:

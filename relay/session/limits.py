@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relay.bus.runaway import Limits
 from relay.home import Home
 from relay.hooks.trust import Trust
+from relay.messaging.runaway import Limits
 from relay.settings import Settings, load
 
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from relay import names
-from relay.bus.courier import Courier
-from relay.bus.message import Message, Priority, State
 from relay.errors import LedgerError, RelayError
 from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.queue import Injector
 from relay.injection.readiness import Readiness
+from relay.messaging.client import Courier
+from relay.messaging.message import Message, Priority, State
 from relay.session.absent import NoBus
 from relay.session.chain import Chain
 from relay.session.receipts import Receipts, TellAgent

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from relay import names
-from relay.bus.ledger import Ledger
 from relay.errors import NoSuchSession
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from relay.session import directory, guard
 
 Operation = Literal["join", "leave"]

@@ -28,8 +28,6 @@ from pathlib import Path
 
 from relay import names
 from relay.audit import AuditLog
-from relay.bus.courier import Courier
-from relay.bus.message import Message
 from relay.detection.evidence import Evidence
 from relay.directives.grammar import Grammar
 from relay.errors import MessageRefused, RelayError
@@ -42,6 +40,8 @@ from relay.injection.injection import Injection, Outcome
 from relay.injection.queue import Injector
 from relay.injection.readiness import Verdict
 from relay.memory.store import MemoryStore
+from relay.messaging.client import Courier
+from relay.messaging.message import Message
 from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
 from relay.redact import Redactor, known_in

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from relay import names
-from relay.bus.message import Message, State
 from relay.injection.injection import Injection
+from relay.messaging.message import Message, State
 from relay.text import count, one_line
 
 NAMED = 3

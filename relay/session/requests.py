@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Protocol
 
 from relay import names
-from relay.bus.courier import Courier
-from relay.bus.message import Priority
 from relay.detection.state import PromptKind
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.injection.queue import Injector
+from relay.messaging.client import Courier
+from relay.messaging.message import Priority
 from relay.native.event import NativeEvent, NativeName, known, parse
 from relay.native.reply import Answered, Fate, Reply, render
 from relay.readers.auto import AutoReader

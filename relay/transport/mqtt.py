@@ -36,7 +36,7 @@ IN_FLIGHT = 64
 
 # aiomqtt writes each lost connection to its logger; the courier tells of it in its own words.  Disabled, it
 # does not even make the record of each packet, a tenth of what a packet costs.
-_quiet = logging.Logger("relay.bus.mqtt")
+_quiet = logging.Logger("relay.transport.mqtt")
 _quiet.disabled = True
 
 

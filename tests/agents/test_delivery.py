@@ -17,8 +17,8 @@ import pytest
 from agents.house import House, Wrapped
 from agents.model import Rule, Shell, Step
 from agents.recipes import Agent
-from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 
 pytestmark = pytest.mark.agents("claude", "codex", "qwen")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from clocks import Clock
 
-from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from relay.transport import broker
 
 

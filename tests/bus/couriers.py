@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from relay.bus.courier import Courier
-from relay.bus.message import Message, State
-from relay.bus.runaway import Limits
 from relay.home import Home
+from relay.messaging.client import Courier
+from relay.messaging.message import Message, State
+from relay.messaging.runaway import Limits
 
 SECONDS = 60.0
 

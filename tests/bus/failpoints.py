@@ -24,11 +24,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from relay.bus import publisher, substitutes
-from relay.bus.courier import Courier
-from relay.bus.message import Message, State
 from relay.errors import MessageRefused
 from relay.home import Home
+from relay.messaging import proxy_publishers, publisher
+from relay.messaging.client import Courier
+from relay.messaging.message import Message, State
 from relay.transport import broker, name_claims
 
 TEAM = "default"
@@ -87,11 +87,11 @@ class Failpoint:
     also: tuple[Path, ...] = ()
 
 
-_OUTBOX = "relay.bus.outbox:Outbox."
-_INBOX = "relay.bus.inbox:Inbox."
-_LEDGER = "relay.bus.ledger:Ledger."
-_CHANNELS = "relay.bus.channels:Channels."
-_REGISTRY = "relay.bus.registry:Registry."
+_OUTBOX = "relay.messaging.outbox:Outbox."
+_INBOX = "relay.messaging.inbox:Inbox."
+_LEDGER = "relay.messaging.ledger:Ledger."
+_CHANNELS = "relay.messaging.channels:Channels."
+_REGISTRY = "relay.messaging.name_registry:Registry."
 _MQTT = "relay.transport.mqtt:MqttTransport."
 _BROKER = "relay.transport.broker:"
 
@@ -301,7 +301,7 @@ class Actor:
 def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> None:
     """The actor's process."""
     # Seconds: what dies here is back at once.
-    publisher.FIRST_RETRY = publisher._LOOK_AGAIN = substitutes.LOOK = 0.2
+    publisher.FIRST_RETRY = publisher._LOOK_AGAIN = proxy_publishers.LOOK = 0.2
     name_claims.OBJECTION_SECONDS = 0.5
     if failpoint is not None:
         arm(failpoint)

@@ -34,12 +34,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.bus.courier import Courier
-from relay.bus.ledger import Ledger
-from relay.bus.message import Message, Priority, State
-from relay.bus.runaway import Limits
 from relay.errors import LedgerError, MessageRefused, RelayError
 from relay.home import Home
+from relay.messaging.client import Courier
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import Message, Priority, State
+from relay.messaging.runaway import Limits
 from relay.transport import broker
 
 TEAM = "soak"

@@ -17,10 +17,10 @@ from couriers import Agent, eventually, running
 
 from guarded import GuardedMosquitto
 from relay import names
-from relay.bus.message import State
-from relay.bus.posting import post
 from relay.errors import BrokerError
 from relay.home import Home
+from relay.messaging.message import State
+from relay.messaging.posting import post
 from relay.transport import acl, broker
 from relay.transport.credentials import Credentials
 from relay.transport.probe import probe

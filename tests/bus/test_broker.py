@@ -26,7 +26,7 @@ def python(home: Home, code: str) -> subprocess.Popen[str]:
     """Run `code` in a process of its own, in a session of its own, with `home` in its environment."""
     root = Path(home.state_dir).parent
     return subprocess.Popen(
-        [sys.executable, "-c", f"from relay.bus import broker\nfrom relay.home import Home\n{code}"],
+        [sys.executable, "-c", f"from relay.transport import broker\nfrom relay.home import Home\n{code}"],
         env={**os.environ, "RELAY_HOME": str(root)},
         stdout=subprocess.PIPE,
         text=True,

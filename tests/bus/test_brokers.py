@@ -20,10 +20,10 @@ import pytest
 from brokers import SHIPPED_MOSQUITTO, Amqtt, Broker, DebianMosquitto, Embedded, Keeps, Mosquitto, Nats
 from couriers import Agent, eventually, running
 
-from relay.bus.envelope import Parcel, encode
-from relay.bus.message import MAX_BODY, Message, State
-from relay.bus.outbox import WINDOW
 from relay.home import Home
+from relay.messaging.envelope import Parcel, encode
+from relay.messaging.message import MAX_BODY, Message, State
+from relay.messaging.outbox import WINDOW
 from relay.transport import broker, topics
 from relay.transport.credentials import Credentials, for_endpoint
 
@@ -33,9 +33,9 @@ TO_BOB = topics.inbox("default", "Bob", "Alice")
 
 PROGRAM = """
 import asyncio, sys
-from relay.bus.courier import Courier
-from relay.bus.message import State
-from relay.bus.runaway import Limits
+from relay.messaging.client import Courier
+from relay.messaging.message import State
+from relay.messaging.runaway import Limits
 from relay.home import Home
 
 async def main(name, url, to, count):

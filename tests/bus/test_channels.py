@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from relay.bus.channels import CATCH_UP, Channel
-from relay.bus.ledger import Ledger
-from relay.bus.message import State
-from relay.bus.posting import post
 from relay.errors import InvalidName, NotAMember, UnknownRecipient
+from relay.messaging.channels import CATCH_UP, Channel
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import State
+from relay.messaging.posting import post
 
 TEAM = "default"
 

@@ -10,12 +10,12 @@ from urllib.parse import quote
 import pytest
 from couriers import Agent, eventually, running
 
-from relay.bus import courier, publisher, substitutes
-from relay.bus.channels import CATCH_UP
-from relay.bus.ledger import Ledger
-from relay.bus.message import State
-from relay.bus.posting import post
 from relay.home import Home
+from relay.messaging import client, proxy_publishers, publisher
+from relay.messaging.channels import CATCH_UP
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import State
+from relay.messaging.posting import post
 from relay.transport import broker, presence, topics
 from relay.transport.mqtt import Inbound
 
@@ -90,7 +90,7 @@ def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(courier, "SWEEP_EVERY", 0.05)
+        monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
         many = [f"number {n}" for n in range(CATCH_UP + 7)]
         async with running(Agent(home, "Alice")) as alice:
             async with running(Agent(home, "Bob")) as bob:
@@ -118,7 +118,7 @@ def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The person has no session: others of the home publish, and hear that the member is back."""
-    monkeypatch.setattr(substitutes, "LOOK", 3600.0)
+    monkeypatch.setattr(proxy_publishers, "LOOK", 3600.0)
     monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
 
     async def scenario() -> None:

@@ -33,13 +33,13 @@ from failpoints import (
 )
 
 from relay import names
-from relay.bus.channels import CATCH_UP
-from relay.bus.database import Database
-from relay.bus.ledger import Ledger
-from relay.bus.message import Message
-from relay.bus.posting import post
-from relay.bus.runaway import Limits
 from relay.home import Home
+from relay.messaging.channels import CATCH_UP
+from relay.messaging.ledger import Ledger
+from relay.messaging.ledger_database import Database
+from relay.messaging.message import Message
+from relay.messaging.posting import post
+from relay.messaging.runaway import Limits
 from support import wait_until
 
 SECONDS = 60.0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.bus import clock
-from relay.bus.ledger import Ledger
-from relay.bus.message import State
+from relay.messaging import ledger_clock
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import State
 
 TEAM = "default"
 
@@ -42,8 +42,8 @@ def test_another_start_of_the_machine_never_takes_it_back(
         before = ledger.now()
         ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
     monkeypatch.setattr(time, "time", lambda: 60.0)
-    monkeypatch.setattr(clock, "since_boot", lambda: 60.0)
-    monkeypatch.setattr(clock, "boot_id", lambda: "another")
+    monkeypatch.setattr(ledger_clock, "since_boot", lambda: 60.0)
+    monkeypatch.setattr(ledger_clock, "boot_id", lambda: "another")
     with Ledger(path) as ledger:
         assert ledger.now() > before - 1
         assert ledger.outbox.expire() == 0
@@ -56,8 +56,8 @@ def test_a_day_without_the_machine_counts(tmp_path: Path, monkeypatch: pytest.Mo
         ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
     tomorrow = time.time() + 86400
     monkeypatch.setattr(time, "time", lambda: tomorrow)
-    monkeypatch.setattr(clock, "since_boot", lambda: 60.0)
-    monkeypatch.setattr(clock, "boot_id", lambda: "another")
+    monkeypatch.setattr(ledger_clock, "since_boot", lambda: 60.0)
+    monkeypatch.setattr(ledger_clock, "boot_id", lambda: "another")
     with Ledger(path) as ledger:
         assert ledger.outbox.expire() == 1
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from brokers import Embedded
 from couriers import Agent, eventually, running
 
-from relay.bus.message import State
 from relay.home import Home
+from relay.messaging.message import State
 from relay.transport import broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"

@@ -6,8 +6,8 @@ import asyncio
 
 from couriers import Agent, running
 
-from relay.bus.message import Message, State
 from relay.home import Home
+from relay.messaging.message import Message, State
 
 
 def test_a_message_reaches_the_other_agent_and_its_sender_hears_of_it(home: Home) -> None:

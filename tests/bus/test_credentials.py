@@ -13,10 +13,10 @@ import pytest
 from couriers import Agent, running
 
 from guarded import GuardedMosquitto
-from relay.bus.envelope import Parcel, encode
-from relay.bus.message import Message
 from relay.errors import BrokerError
 from relay.home import Home
+from relay.messaging.envelope import Parcel, encode
+from relay.messaging.message import Message
 from relay.transport import acl, broker, topics
 from relay.transport.credentials import Credentials, CredentialStore, for_endpoint, parse
 

@@ -13,11 +13,11 @@ import pytest
 from couriers import Agent, eventually, running
 
 from relay import names
-from relay.bus.ledger import Ledger
-from relay.bus.message import MAX_BODY, State
-from relay.bus.posting import post
 from relay.errors import MessageRefused, NameInUse, UnknownRecipient
 from relay.home import Home
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import MAX_BODY, State
+from relay.messaging.posting import post
 from relay.transport import broker, nats
 
 
@@ -263,7 +263,7 @@ def test_what_waits_for_somebody_away_never_fills_the_broker(
 
 RECEIVER = """
 import asyncio, sys
-from relay.bus.courier import Courier
+from relay.messaging.client import Courier
 from relay.home import Home
 
 async def main():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
-from relay.bus.message import MAX_BODY, Message, State
+from relay.messaging.envelope import ForeignPayload, Parcel, Receipt, decode, encode
+from relay.messaging.message import MAX_BODY, Message, State
 from relay.transport import topics
 
 TO_BOB = topics.Inbox("default", "bob", "alice")

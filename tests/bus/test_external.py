@@ -16,8 +16,8 @@ import pytest
 from brokers import Mosquitto
 from couriers import Agent, running
 
-from relay.bus.message import State
 from relay.home import Home
+from relay.messaging.message import State
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ import pytest
 from couriers import Agent, eventually, running
 from failpoints import far_url
 
-from relay.bus import courier, database, publisher
-from relay.bus.database import LedgerGone
-from relay.bus.envelope import Parcel
-from relay.bus.inbox import KEEP_DAYS, InboxFull
-from relay.bus.ledger import Ledger
-from relay.bus.message import State
 from relay.errors import LedgerError
 from relay.home import Home
+from relay.messaging import client, ledger_database, publisher
+from relay.messaging.envelope import Parcel
+from relay.messaging.inbox import KEEP_DAYS, InboxFull
+from relay.messaging.ledger import Ledger
+from relay.messaging.ledger_database import LedgerGone
+from relay.messaging.message import State
 from relay.transport import broker
 
 TEAM = "default"
@@ -181,7 +181,7 @@ def test_a_receivers_full_disk_delays_what_it_gets(ends: Ends) -> None:
 
 
 def test_a_ledger_that_another_process_keeps_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(ledger_database, "BUSY_SECONDS", 0.05)
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -228,7 +228,7 @@ def test_a_courier_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session opens a new ledger then."""
-    monkeypatch.setattr(courier, "SWEEP_EVERY", 0.05)
+    monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
 
     async def scenario() -> None:
         alice = Agent(home, "Alice")

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from relay.bus.envelope import Parcel, Receipt, decode, encode
-from relay.bus.ledger import KEEP_DAYS, Ledger
-from relay.bus.message import Message, Priority, State
-from relay.bus.runaway import Limits
 from relay.errors import LedgerError
+from relay.messaging.envelope import Parcel, Receipt, decode, encode
+from relay.messaging.ledger import KEEP_DAYS, Ledger
+from relay.messaging.message import Message, Priority, State
+from relay.messaging.runaway import Limits
 from relay.transport import topics
 
 LONG = bool(os.environ.get("RELAY_LONG"))

@@ -22,11 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay import names
-from relay.bus import envelope
-from relay.bus.envelope import Parcel, Receipt
-from relay.bus.message import Message, State
 from relay.errors import InvalidName
 from relay.home import Home
+from relay.messaging import envelope
+from relay.messaging.envelope import Parcel, Receipt
+from relay.messaging.message import Message, State
 from relay.transport import broker, presence, topics
 from relay.transport.broker import Endpoint
 from relay.transport.credentials import Credentials

@@ -17,11 +17,11 @@ from clocks import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.bus import schema
-from relay.bus.envelope import Parcel, Receipt
-from relay.bus.ledger import KEEP_DAYS, Ledger
-from relay.bus.message import Message, Priority, State
 from relay.errors import LedgerError, MessageRefused
+from relay.messaging import schema
+from relay.messaging.envelope import Parcel, Receipt
+from relay.messaging.ledger import KEEP_DAYS, Ledger
+from relay.messaging.message import Message, Priority, State
 
 TEAM = "default"
 
@@ -377,7 +377,7 @@ def test_processes_that_claim_at_once_never_get_the_same(tmp_path: Path) -> None
         for number in range(250):
             ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
     code = (
-        "import sys\nfrom pathlib import Path\nfrom relay.bus.ledger import Ledger\n"
+        "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
         "while parcels := ledger.outbox.claim('default', 'Alice', lambda *_: None, 7):\n"
         "    print(*(p.message.body for p in parcels), sep='\\n')\n"
@@ -393,7 +393,7 @@ def test_processes_that_claim_at_once_never_get_the_same(tmp_path: Path) -> None
 def test_what_was_committed_survives_kill_minus_nine(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     code = (
-        "import sys\nfrom pathlib import Path\nfrom relay.bus.ledger import Ledger\n"
+        "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
         "while True:\n    print(ledger.outbox.send('default', 'Alice', ['Bob'], 'x')[0].id, flush=True)\n"
     )
@@ -497,7 +497,7 @@ def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_locked_ledger_is_said(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.bus.database.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("relay.messaging.ledger_database.BUSY_SECONDS", 0.01)
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with (
@@ -513,7 +513,7 @@ def test_a_full_disk_is_said_and_nothing_accepted_is_lost(tmp_path: Path) -> Non
     with Ledger(path) as ledger:
         (kept,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "kept")
     code = (
-        "import sys\nfrom pathlib import Path\nfrom relay.bus.ledger import Ledger\n"
+        "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
         "from relay.errors import LedgerError\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
         "try:\n    while True: ledger.outbox.send('default', 'Alice', ['Bob'], 'x' * 60000)\n"

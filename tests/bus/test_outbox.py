@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from clocks import Clock
 
-from relay.bus.envelope import Parcel, decode, encode
-from relay.bus.inbox import InboxFull
-from relay.bus.ledger import Ledger
-from relay.bus.message import Priority, State
-from relay.bus.outbox import WINDOW
-from relay.bus.posting import post
-from relay.bus.runaway import Limits
 from relay.errors import MessageRefused
+from relay.messaging.envelope import Parcel, decode, encode
+from relay.messaging.inbox import InboxFull
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import Priority, State
+from relay.messaging.outbox import WINDOW
+from relay.messaging.posting import post
+from relay.messaging.runaway import Limits
 from relay.transport.topics import Inbox
 
 TEAM = "default"

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay import names
-from relay.bus.envelope import decode, encode
-from relay.bus.ledger import Ledger
-from relay.bus.message import State
-from relay.bus.posting import LATELY, post
-from relay.bus.runaway import Limits
 from relay.errors import MessageRefused, UnknownRecipient
+from relay.messaging.envelope import decode, encode
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import State
+from relay.messaging.posting import LATELY, post
+from relay.messaging.runaway import Limits
 from relay.transport.topics import Inbox
 
 

@@ -6,11 +6,11 @@ import pytest
 from clocks import Clock
 
 from relay import names
-from relay.bus.ledger import Ledger
-from relay.bus.message import Message, State
-from relay.bus.posting import post
-from relay.bus.runaway import Limits
 from relay.errors import LedgerError
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import Message, State
+from relay.messaging.posting import post
+from relay.messaging.runaway import Limits
 
 TEAM = "default"
 

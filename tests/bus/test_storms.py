@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 from couriers import Agent, eventually, running
 
-from relay.bus import courier
-from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.messaging import client
+from relay.messaging.ledger import Ledger
 from relay.transport import announcer, broker
 
 MANY = 40
@@ -46,8 +46,8 @@ def test_who_comes_together_with_others_says_so_twice(home: Home, monkeypatch: p
     monkeypatch.setattr(announcer, "CROWD_SECONDS", 2.0)
     heard: Counter[str] = Counter()
 
-    class Listening(courier.Courier):
-        def _hear(self, inbound: courier.Inbound, level: str) -> None:
+    class Listening(client.Courier):
+        def _hear(self, inbound: client.Inbound, level: str) -> None:
             heard[level] += 1
             super()._hear(inbound, level)
 

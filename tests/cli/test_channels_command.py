@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from support import Relay
 
 AGENT = {"RELAY_NAME": "Alice", "RELAY_TEAM": "default"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from relay.storage.journal import Journal
 from support import Relay
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from relay.bus.ledger import Ledger
-from relay.bus.message import State
-from relay.bus.posting import post
 from relay.home import Home
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import State
+from relay.messaging.posting import post
 from support import Relay, wait_until
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay import namespaces
-from relay.bus.message import Message, State
 from relay.directives.directive import Directive
 from relay.errors import UnknownRecipient
 from relay.hooks.config import MemoryConfig
@@ -20,6 +19,7 @@ from relay.hooks.result import HookResult
 from relay.hooks.runner import Outcome, Runner
 from relay.hooks.services import Member
 from relay.memory.store import MemoryStore
+from relay.messaging.message import Message, State
 
 
 def directive(text: str) -> Directive:

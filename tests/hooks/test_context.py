@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from hooks.house import House, Services, texts
-from relay.bus.message import Message
 from relay.errors import UnknownRecipient
 from relay.hooks.context import MAX_OUTPUT
 from relay.hooks.events import Output, SessionStart
+from relay.messaging.message import Message
 
 
 def test_what_a_handler_knows(house: House, tmp_path: Path):

@@ -16,11 +16,11 @@ import json
 import os
 import sys
 
-from relay.bus.courier import Courier
-from relay.bus.message import Message, State
-from relay.bus.runaway import Limits
 from relay.errors import NameInUse, RelayError
 from relay.home import Home
+from relay.messaging.client import Courier
+from relay.messaging.message import Message, State
+from relay.messaging.runaway import Limits
 from relay.transport import mqtt, name_claims
 
 

@@ -9,8 +9,8 @@ import pytest
 from peers import Mosquitto
 
 from hosts import Host, Network
-from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from session.puppet import Puppet, messages
 from support import wait_until
 

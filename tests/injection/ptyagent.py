@@ -14,13 +14,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from relay.bus.message import Priority
 from relay.detection.evidence import Evidence
 from relay.errors import RelayError
 from relay.home import Home
 from relay.injection.injection import Injection, Kind, Outcome
 from relay.injection.port import TtyState
 from relay.injection.queue import Injector
+from relay.messaging.message import Priority
 from relay.profile import Profile, load
 from relay.terminal.ghostty import open_screen
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ptyagent import PtyAgent, fake, running
 
-from relay.bus.message import Priority
 from relay.injection.injection import Injection, Outcome, Result
+from relay.messaging.message import Priority
 
 ROOM = 9_000
 ASKS = fake("lines", "--ask", "Install? [Y/n] ")

@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from relay.bus.courier import Courier
 from relay.errors import BrokerError, HomeError, LedgerError, NameInUse, RelayError
+from relay.messaging.client import Courier
 from relay.session.absent import NoBus
 from relay.session.bus import FIRST_RETRY, LAST_RETRY, LEDGER_RETRY, NAME_RETRY, Bus
 from relay.session.directory import CONNECTING

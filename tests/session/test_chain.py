@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.bus.message import Message
+from relay.messaging.message import Message
 from relay.session.chain import Chain
 
 

@@ -16,25 +16,25 @@ FAILPOINTS = Path(__file__).parents[1] / "bus" / "failpoints.py"
 
 TYPING = [
     # where the receiver dies, and what may have become of the message
-    ("relay.bus.inbox:Inbox.store", "before", {("injected", 1)}),
-    ("relay.bus.inbox:Inbox.store", "after", {("injected", 1)}),
-    ("relay.bus.inbox:Inbox.injecting", "before", {("injected", 1)}),
-    ("relay.bus.inbox:Inbox.injecting", "after", {("uncertain", 0)}),
+    ("relay.messaging.inbox:Inbox.store", "before", {("injected", 1)}),
+    ("relay.messaging.inbox:Inbox.store", "after", {("injected", 1)}),
+    ("relay.messaging.inbox:Inbox.injecting", "before", {("injected", 1)}),
+    ("relay.messaging.inbox:Inbox.injecting", "after", {("uncertain", 0)}),
     ("relay.injection.typist:Typist.type", "before", {("uncertain", 0)}),
     # An agent whose terminal goes away may not have read what was in it.
     ("relay.terminal.forward:Forwarder._write_child", "before", {("uncertain", 0)}),
     ("relay.terminal.forward:Forwarder._write_child", "after", {("uncertain", 0), ("uncertain", 1)}),
     ("relay.injection.typist:Typist.type", "after", {("uncertain", 0), ("uncertain", 1)}),
-    ("relay.bus.inbox:Inbox.settle", "before", {("uncertain", 0), ("uncertain", 1)}),
-    ("relay.bus.inbox:Inbox.settle", "after", {("injected", 0), ("injected", 1)}),
+    ("relay.messaging.inbox:Inbox.settle", "before", {("uncertain", 0), ("uncertain", 1)}),
+    ("relay.messaging.inbox:Inbox.settle", "after", {("injected", 0), ("injected", 1)}),
 ]
 
 SENDING = [
-    ("relay.bus.outbox:Outbox.send", "before", 0),
-    ("relay.bus.outbox:Outbox.send", "after", 1),
+    ("relay.messaging.outbox:Outbox.send", "before", 0),
+    ("relay.messaging.outbox:Outbox.send", "after", 1),
     ("relay.transport.mqtt:MqttTransport.publish", "after", 0),  # its first is of its presence
-    ("relay.bus.outbox:Outbox.sent", "before", 1),
-    ("relay.bus.outbox:Outbox.receipt", "before", 1),
+    ("relay.messaging.outbox:Outbox.sent", "before", 1),
+    ("relay.messaging.outbox:Outbox.receipt", "before", 1),
 ]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from relay.bus.ledger import Ledger
-from relay.bus.posting import post
 from relay.home import Home
+from relay.messaging.ledger import Ledger
+from relay.messaging.posting import post
 from session.puppet import Puppet, messages, project, settings
 from support import Relay, wait_until
 

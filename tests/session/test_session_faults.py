@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from relay.bus.ledger import Ledger
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from session.puppet import Puppet, events, ps, settings
 from support import Relay, processes_of, wait_until
 

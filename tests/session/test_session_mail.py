@@ -10,14 +10,14 @@ from pathlib import Path
 
 from injection.ptyagent import PtyAgent, fake, running
 from relay import names
-from relay.bus.courier import Courier
-from relay.bus.ledger import Ledger
-from relay.bus.message import Message, Priority, State
-from relay.bus.runaway import Limits
 from relay.errors import NameInUse
 from relay.home import Home
 from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
+from relay.messaging.client import Courier
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import Message, Priority, State
+from relay.messaging.runaway import Limits
 from relay.session.absent import NoBus
 from relay.session.mail import WINDOW, Mail
 from relay.storage.journal import Journal

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.bus.message import Message, State
 from relay.injection.injection import Injection
+from relay.messaging.message import Message, State
 from relay.session.receipts import Receipts
 from session.puppet import Puppet, messages, project
 from support import Relay, wait_until

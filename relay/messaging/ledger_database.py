@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from relay.bus import clock, schema
-from relay.bus.message import Message, Priority, State
 from relay.errors import LedgerError
+from relay.messaging import ledger_clock, schema
+from relay.messaging.message import Message, Priority, State
 
 BUSY_SECONDS = 2.0
 
@@ -35,7 +35,8 @@ class Database:
     """One connection to a home's ledger; use it from one thread. Raises LedgerError, with advice.
 
     origin: the id of this file, made with it.
-    now:    seconds since the epoch, by a clock that does not jump (relay/bus/clock.py), unless one is given.
+    now:    seconds since the epoch, by a clock that does not jump (relay.messaging.ledger_clock), unless one is
+            given.
     """
 
     def __init__(self, path: Path, now: Callable[[], float] | None = None) -> None:
@@ -108,8 +109,8 @@ class Database:
 
     def _open_clock(self) -> Callable[[], float]:
         with self.transaction() as db:
-            offset = clock.open_clock(db)
-        return lambda: clock.since_boot() + offset
+            offset = ledger_clock.open_clock(db)
+        return lambda: ledger_clock.since_boot() + offset
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from relay import names
-from relay.bus.envelope import MAX_SHORT, is_id
-from relay.bus.ledger import Ledger
-from relay.bus.message import MAX_BODY, Message, Priority
-from relay.bus.runaway import Limits
 from relay.errors import MessageRefused, UnknownRecipient
+from relay.messaging.envelope import MAX_SHORT, is_id
+from relay.messaging.ledger import Ledger
+from relay.messaging.message import MAX_BODY, Message, Priority
+from relay.messaging.runaway import Limits
 
 EVERYBODY = "*"
 

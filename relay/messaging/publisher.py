@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import random
 
-from relay.bus.envelope import encode
-from relay.bus.ledger import Ledger
+from relay.messaging.envelope import encode
+from relay.messaging.ledger import Ledger
 from relay.transport import topics
 from relay.transport.mqtt import IN_FLIGHT, Transport
 from relay.transport.presence import Roster

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from relay import names
-from relay.bus import runaway
-from relay.bus.database import COLUMNS, Database, message_of
-from relay.bus.envelope import Parcel, Receipt
-from relay.bus.message import Message, Priority, State
-from relay.bus.runaway import Guard, Limits
 from relay.errors import MessageRefused
+from relay.messaging import runaway
+from relay.messaging.envelope import Parcel, Receipt
+from relay.messaging.ledger_database import COLUMNS, Database, message_of
+from relay.messaging.message import Message, Priority, State
+from relay.messaging.runaway import Guard, Limits
 
 WINDOW = 256
 """Messages of a stream that are under way unconfirmed, at most. Brokers keep some 1,000 for one client and

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from relay import names
-from relay.bus.database import Database
-from relay.bus.message import State
-from relay.bus.outbox import advance
 from relay.errors import MessageRefused, NotAMember, UnknownRecipient
+from relay.messaging.ledger_database import Database
+from relay.messaging.message import State
+from relay.messaging.outbox import advance
 from relay.transport.presence import MAX_CHANNELS
 
 CATCH_UP = 100

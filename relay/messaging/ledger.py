@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names
-from relay.bus.channels import Channels
-from relay.bus.database import COLUMNS, Database, message_of
-from relay.bus.envelope import is_id
-from relay.bus.inbox import KEEP_DAYS, Inbox
-from relay.bus.message import Message, State
-from relay.bus.outbox import Outbox, advance, unblock
-from relay.bus.registry import Registry
-from relay.bus.runaway import Limits
 from relay.errors import LedgerError
+from relay.messaging.channels import Channels
+from relay.messaging.envelope import is_id
+from relay.messaging.inbox import KEEP_DAYS, Inbox
+from relay.messaging.ledger_database import COLUMNS, Database, message_of
+from relay.messaging.message import Message, State
+from relay.messaging.name_registry import Registry
+from relay.messaging.outbox import Outbox, advance, unblock
+from relay.messaging.runaway import Limits
 
 _KEEP = KEEP_DAYS * 86400.0  # seconds
 
@@ -64,7 +64,7 @@ class Ledger:
         self.close()
 
     def now(self) -> float:
-        """Seconds since the epoch by the ledger's clock (relay/bus/clock.py)."""
+        """Seconds since the epoch by the ledger's clock (relay/messaging/ledger_clock.py)."""
         return self._db.now()
 
     def check(self) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay import names
-from relay.bus.message import MAX_BODY, Message, Priority, State
 from relay.errors import InvalidName
+from relay.messaging.message import MAX_BODY, Message, Priority, State
 from relay.transport import topics
 
 VERSION = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay import names
-from relay.bus.database import Database
+from relay.messaging.ledger_database import Database
 
 RECENT = 60.0
 """Seconds: the ledger need not know more exactly when somebody was there."""

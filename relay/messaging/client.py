@@ -21,16 +21,16 @@ from dataclasses import replace
 from typing import TypeVar
 
 from relay import names
-from relay.bus.database import LedgerGone
-from relay.bus.envelope import ForeignPayload, Parcel, Receipt, decode, encode
-from relay.bus.ledger import Ledger
-from relay.bus.message import Message, Priority, State
-from relay.bus.posting import post
-from relay.bus.publisher import Publisher
-from relay.bus.runaway import Limits
-from relay.bus.substitutes import Substitutes
 from relay.errors import LedgerError, NameInUse, RelayError
 from relay.home import Home
+from relay.messaging.envelope import ForeignPayload, Parcel, Receipt, decode, encode
+from relay.messaging.ledger import Ledger
+from relay.messaging.ledger_database import LedgerGone
+from relay.messaging.message import Message, Priority, State
+from relay.messaging.posting import post
+from relay.messaging.proxy_publishers import Substitutes
+from relay.messaging.publisher import Publisher
+from relay.messaging.runaway import Limits
 from relay.transport import broker, name_claims, presence, topics
 from relay.transport.announcer import Announcer
 from relay.transport.broker import Endpoint

@@ -9,11 +9,11 @@ import sqlite3
 from collections.abc import Iterable
 
 from relay import names
-from relay.bus.database import COLUMNS, Database, message_of
-from relay.bus.envelope import Parcel, Receipt
-from relay.bus.message import Message, State
-from relay.bus.outbox import advance
 from relay.errors import LedgerError, MessageRefused
+from relay.messaging.envelope import Parcel, Receipt
+from relay.messaging.ledger_database import COLUMNS, Database, message_of
+from relay.messaging.message import Message, State
+from relay.messaging.outbox import advance
 
 KEEP_DAYS = 30
 """Days for which settled messages are remembered, and with them the ids that are not taken twice."""

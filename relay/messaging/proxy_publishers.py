@@ -13,11 +13,11 @@ import random
 from collections.abc import Awaitable, Callable
 
 from relay import names
-from relay.bus.envelope import ForeignPayload, Receipt, decode
-from relay.bus.ledger import Ledger
-from relay.bus.publisher import Publisher
 from relay.errors import BrokerError, RelayError
 from relay.home import Home
+from relay.messaging.envelope import ForeignPayload, Receipt, decode
+from relay.messaging.ledger import Ledger
+from relay.messaging.publisher import Publisher
 from relay.transport import topics
 from relay.transport.mqtt import Transport
 from relay.transport.name_claims import is_present

@@ -1,1 +1,0 @@
-"""The bus: messages between agents over MQTT, remembered in a ledger until they have arrived."""
