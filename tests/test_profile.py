@@ -10,7 +10,7 @@ import pytest
 from relay import data
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.profile import fallback, for_command, load, profiles
+from relay.profile.catalog import fallback, for_command, load, profiles
 from support import Relay
 
 RULE = """[[states]]

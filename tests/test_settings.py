@@ -8,7 +8,7 @@ import pytest
 
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.profile import load as load_profile
+from relay.profile.catalog import load as load_profile
 from relay.settings import FILE, Settings, load
 
 

@@ -12,7 +12,8 @@ import argparse
 import json
 
 from relay.home import Home
-from relay.profile import Profile, profiles
+from relay.profile.catalog import profiles
+from relay.profile.profile import Profile
 from relay.text import one_line
 
 _COLUMNS = 60

@@ -33,7 +33,7 @@ from relay.injection.port import TtyState
 from relay.injection.readiness import Sight, Verdict, judge
 from relay.injection.waiting import Wait
 from relay.namespaces import install
-from relay.profile import Profile
+from relay.profile.profile import Profile
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
 from relay.recording import Recording

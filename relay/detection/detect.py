@@ -7,8 +7,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from relay.detection.state import PromptKind
-from relay.profile import Profile, StateRule
-from relay.profile.profile import StateName
+from relay.profile.profile import Profile, StateName, StateRule
 
 SHOWN = 8
 """Deciding lines kept for a person: the longest list of options seen in a dialog has five."""

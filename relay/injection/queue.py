@@ -34,7 +34,7 @@ from relay.injection.ride import Ride
 from relay.injection.typist import Typist
 from relay.injection.view import View, style_of
 from relay.messaging.message import Priority
-from relay.profile import Profile
+from relay.profile.profile import Profile
 
 PERSON_PAUSE = 2.0
 """Seconds after the person's last key during which nothing is typed (design, section 6)."""

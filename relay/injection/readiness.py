@@ -31,7 +31,7 @@ from relay.detection.evidence import Evidence
 from relay.detection.state import PromptKind
 from relay.injection.port import TtyState
 from relay.injection.waiting import Wait
-from relay.profile import Profile
+from relay.profile.profile import Profile
 from relay.text import one_line
 
 QUIET = 0.25

@@ -12,7 +12,7 @@ from relay.injection.draft import BORDER
 from relay.injection.port import Port
 from relay.injection.readiness import Sight
 from relay.injection.waiting import Wait
-from relay.profile import Profile
+from relay.profile.profile import Profile
 
 _ENDS = 64  # marks remembered: more than fit on a screen, one a row
 

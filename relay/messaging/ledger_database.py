@@ -35,8 +35,8 @@ class Database:
     """One connection to a home's ledger; use it from one thread. Raises LedgerError, with advice.
 
     origin: the id of this file, made with it.
-    now:    seconds since the epoch, by a clock that does not jump (relay.messaging.ledger_clock), unless one is
-            given.
+    now:    seconds since the epoch, by a clock that does not jump
+            (relay.messaging.ledger_clock), unless one is given.
     """
 
     def __init__(self, path: Path, now: Callable[[], float] | None = None) -> None:

@@ -24,7 +24,7 @@ from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
 from relay.native import client
 from relay.native.event import EVENTS, OBSERVED, NativeName
-from relay.profile import for_command, load
+from relay.profile.catalog import for_command, load
 
 Rules = dict[str, list[dict[str, Any]]]
 """Hook entries in the shape of Claude Code's settings: event → [{"matcher": ..., "hooks": [handler]}]."""

@@ -1,4 +1,6 @@
-"""Profiles: what relay knows of one kind of agent, read from the TOML files under `patterns/`.
+"""What relay knows of one kind of agent: its profile, and the protocol of its own hooks and transcripts.
+
+Profiles are read from the TOML files under `patterns/`:
 
     patterns/NAME.toml            shipped: generic, shell, repl, fullscreen, and one per agent CLI
     <config>/patterns/NAME.toml   the user's: a new profile, or keys that override a shipped one's

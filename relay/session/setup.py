@@ -14,9 +14,10 @@ from relay.hooks import config_file
 from relay.hooks.config import MemoryConfig
 from relay.hooks.registry import Registry
 from relay.hooks.trust import Trust
-from relay.profile import Profile, fallback
-from relay.profile import for_command as profile_for
-from relay.profile import load as load_profile
+from relay.profile.catalog import fallback
+from relay.profile.catalog import for_command as profile_for
+from relay.profile.catalog import load as load_profile
+from relay.profile.profile import Profile
 from relay.rules.book import RuleBook
 from relay.session import lesson
 from relay.session.options import Options

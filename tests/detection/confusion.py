@@ -20,7 +20,7 @@ from pathlib import Path
 from relay.cli.inspect import look_at, states
 from relay.home import Home
 from relay.injection.readiness import Verdict
-from relay.profile import load
+from relay.profile.catalog import load
 from relay.recording import read
 
 TESTS = Path(__file__).parent.parent

@@ -21,7 +21,8 @@ from relay.injection.injection import Injection, Kind, Outcome
 from relay.injection.port import TtyState
 from relay.injection.queue import Injector
 from relay.messaging.message import Priority
-from relay.profile import Profile, load
+from relay.profile.catalog import load
+from relay.profile.profile import Profile
 from relay.terminal.ghostty import open_screen
 
 FAKES = Path(__file__).parent.parent / "fakes"

@@ -12,7 +12,7 @@ import pytest
 from ptyagent import PtyAgent, fake, running, shipped
 
 from relay.detection.evidence import Evidence
-from relay.profile import Profile, StateRule, Submit
+from relay.profile.profile import Profile, StateRule, Submit
 
 WORKS = StateRule("spinner", "working", region="bottom", rows=2, any=(re.compile("^⠹ Working"),))
 READY = StateRule("empty input", "ready", region="bottom", rows=1, all=(re.compile("^>$"),))

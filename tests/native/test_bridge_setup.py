@@ -16,7 +16,7 @@ from relay.home import Home
 from relay.native import client, codex, gemini
 from relay.native.event import EVENTS
 from relay.native.setup import KINDS, TIMEOUT, Prepared, bridge, prepare, remove
-from relay.profile import profiles
+from relay.profile.catalog import profiles
 from relay.session.launch import BRIDGED
 
 MATCHER = "ExitPlanMode|AskUserQuestion|EnterPlanMode"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
-from relay.profile import CodeStyle, EchoStyle
+from relay.profile.profile import CodeStyle, EchoStyle
 from relay.readers.auto import AutoReader, Kind
 from relay.readers.line import Line
 
