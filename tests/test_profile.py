@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from relay import data
+from relay.agents.catalog import fallback, for_command, load, profiles
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.profile.catalog import fallback, for_command, load, profiles
 from support import Relay
 
 RULE = """[[states]]

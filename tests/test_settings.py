@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.agents.catalog import load as load_profile
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.profile.catalog import load as load_profile
 from relay.settings import FILE, Settings, load
 
 

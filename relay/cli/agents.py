@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 
+from relay.agents.catalog import profiles
+from relay.agents.profile import Profile
 from relay.home import Home
-from relay.profile.catalog import profiles
-from relay.profile.profile import Profile
 from relay.text import one_line
 
 _COLUMNS = 60

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 
+from relay.agents import hook_client
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import DEFAULT_TEAM, key
-from relay.native import client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def quick(argv: list[str]) -> int:
     decide = words[:1] == ["decide"]
     if len(words) != 1 + decide:
         raise RelayError(f"hook takes one event. Usage: {USAGE}")
-    client.hook(words[-1], _socket(given), given.get("--agent", ""), decide=decide)
+    hook_client.hook(words[-1], _socket(given), given.get("--agent", ""), decide=decide)
     return 0
 
 

@@ -30,11 +30,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relay.agents.hook_event import EVENTS as NATIVE
+from relay.agents.hook_event import NativeName, parse
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import suggest
-from relay.native.event import EVENTS as NATIVE
-from relay.native.event import NativeName, parse
 from relay.rules.book import FILE, RuleBook, public
 from relay.rules.disabled import Disabled
 from relay.rules.event import EVENTS, RuleEvent

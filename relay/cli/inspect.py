@@ -23,7 +23,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay import profile, recording
+from relay import recording
+from relay.agents import catalog
+from relay.agents.profile import Profile
 from relay.directives.directive import Directive
 from relay.directives.grammar import DECORATION, Grammar
 from relay.errors import UsageError
@@ -33,7 +35,6 @@ from relay.injection.port import TtyState
 from relay.injection.readiness import Sight, Verdict, judge
 from relay.injection.waiting import Wait
 from relay.namespaces import install
-from relay.profile.profile import Profile
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
 from relay.recording import Recording
@@ -75,14 +76,14 @@ def run(args: argparse.Namespace) -> int:
     if args.screen is not None:
         if args.agent is None:
             raise UsageError("a screen does not say whose it is: add --agent PROFILE (`relay agents`).")
-        verdict = look_at(_read(args.screen), profile.load(args.agent, home))
+        verdict = look_at(_read(args.screen), catalog.load(args.agent, home))
         print(printable_json(_state(verdict), indent=2) if args.json else _told(verdict))
         return 0
     recorded = recording.read(args.recording)
     if args.agent is not None:
-        chosen = profile.load(args.agent, home)
+        chosen = catalog.load(args.agent, home)
     else:
-        chosen = profile.for_command(_words(recorded.command), home)
+        chosen = catalog.for_command(_words(recorded.command), home)
     player = play(recorded, chosen)
     if args.json:
         found = [_as_json(one) for one in player.found]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from relay.detection.state import PromptKind
-from relay.profile.profile import Profile, StateName, StateRule
+from relay.agents.profile import Profile, StateName, StateRule
+from relay.agents.prompt_kind import PromptKind
 
 SHOWN = 8
 """Deciding lines kept for a person: the longest list of options seen in a dialog has five."""

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from relay.agents.profile import Profile
 from relay.errors import MessageRefused
 from relay.injection import body
 from relay.injection.backlog import Backlog
@@ -34,7 +35,6 @@ from relay.injection.ride import Ride
 from relay.injection.typist import Typist
 from relay.injection.view import View, style_of
 from relay.messaging.message import Priority
-from relay.profile.profile import Profile
 
 PERSON_PAUSE = 2.0
 """Seconds after the person's last key during which nothing is typed (design, section 6)."""

@@ -26,12 +26,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from relay.agents.profile import Profile
+from relay.agents.prompt_kind import PromptKind
 from relay.detection.detect import Detection, Look, detect
 from relay.detection.evidence import Evidence
-from relay.detection.state import PromptKind
 from relay.injection.port import TtyState
 from relay.injection.waiting import Wait
-from relay.profile.profile import Profile
 from relay.text import one_line
 
 QUIET = 0.25

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from relay.agents.profile import Profile
 from relay.detection.detect import Look, detect
 from relay.injection import waiting
 from relay.injection.body import Style
@@ -12,7 +13,6 @@ from relay.injection.draft import BORDER
 from relay.injection.port import Port
 from relay.injection.readiness import Sight
 from relay.injection.waiting import Wait
-from relay.profile.profile import Profile
 
 _ENDS = 64  # marks remembered: more than fit on a screen, one a row
 

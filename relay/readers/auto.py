@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from relay.profile.profile import CodeStyle, EchoStyle
+from relay.agents.profile import CodeStyle, EchoStyle
 from relay.readers.controls import cut, leaves_line, seven_bit
 from relay.readers.drawing import Drawing
 from relay.readers.echo import Echo

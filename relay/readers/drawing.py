@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relay.profile.profile import ANY_COLOUR, CodeStyle, EchoStyle
+from relay.agents.profile import ANY_COLOUR, CodeStyle, EchoStyle
 from relay.terminal.screen import Colours, Row, Screen
 
 _CORNERS = "⎿└╰↳"

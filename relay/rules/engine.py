@@ -27,7 +27,7 @@ from relay.rules.payload import payload
 from relay.rules.rule import Rule, Shape
 
 DEADLINE = 85.0
-"""Seconds for all rules of an event: the agent's own hook waits for 90 (relay.native.client.ANSWER)."""
+"""Seconds for all rules of an event: the agent's own hook waits for 90 (relay.agents.hook_client.ANSWER)."""
 
 AT_ONCE = 8
 """Commands that run at the same time, of one event's observers or in the background."""

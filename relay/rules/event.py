@@ -58,7 +58,7 @@ class RuleEvent:
     name:  a key of EVENTS.
     data:  Claude Code's fields of it, flat and in snake case, `hook_event_name`, `session_id` and `cwd` among
            them. Tools have the agent's own names.
-    agent: the kind of agent, such as "claude" (relay.native.event.EVENTS); "" where its hooks do not tell.
+    agent: the kind of agent, such as "claude" (relay.agents.hook_event); "" if its hooks do not tell.
     """
 
     name: str

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from relay.native.event import NativeEvent, NativeName
+from relay.agents.hook_event import NativeEvent, NativeName
 from relay.rules.event import FLAT, RuleEvent
 from relay.rules.rule import Shape
 from relay.rules.tools import claude_name

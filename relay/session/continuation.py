@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from relay.native.reply import Fate, Settle
+from relay.agents.hook_reply import Fate, Settle
 from relay.session.turn import Turn
 from relay.storage.journal import Journal, preview
 

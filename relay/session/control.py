@@ -2,7 +2,8 @@
 
 One JSON object a line, each way: `{"op": "info"}` is answered with `{"info": {...}}`, an error with
 `{"error": MESSAGE, "type": CLASS}`.  `{"op": "attach"}` comes with descriptors (SCM_RIGHTS) and turns the
-connection into a terminal client's channel.  `{"op": "hook"}` is answered in two parts (relay.native.client).
+connection into a terminal client's channel.  `{"op": "hook"}` is answered in two parts
+(relay.agents.hook_client).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from relay.agents.hook_reply import Fate, Settle
 from relay.errors import RelayError, UsageError
-from relay.native.reply import Fate, Settle
 from relay.session.directory import MAX_LINE
 
 _log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ MAX_HOOK = 64 << 20
 """Bytes of a hook's request, which holds an agent's tool call, such as a Write with the whole file in it."""
 
 _HOOK = b'{"op": "hook", '
-"""How the request of a hook begins: relay.native.client writes no other."""
+"""How the request of a hook begins: relay.agents.hook_client writes no other."""
 
 ACCEPT_RETRY = 0.5
 """Seconds until the next try, where the system could not give us a connection."""

@@ -199,10 +199,10 @@ def _bridge(
     ):
         return command, env, "", ""
     try:
-        from relay.native import setup
+        from relay.agents import hook_setup
 
         directory = _bridge_dir(home, claimed)
-        done = setup.bridge(options.profile, command, env, home, directory, claimed.socket)
+        done = hook_setup.bridge(options.profile, command, env, home, directory, claimed.socket)
     except Exception as error:  # noqa: BLE001 - a fault of ours, logged, which the session tells
         _log_fault(home)
         return command, env, "", f"setting it up failed ({type(error).__name__}: {error})"
@@ -230,7 +230,7 @@ def _bridge_dir(home: Home, claimed: Claim) -> str:
 
 def _remove_bridge(kind: str, home: Home, claimed: Claim) -> None:
     if kind:
-        from relay.native.setup import remove
+        from relay.agents.hook_setup import remove
 
         remove(_bridge_dir(home, claimed))
 

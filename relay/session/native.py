@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.hook_reply import Answered
+from relay.agents.transcript_reader import Said, Words
 from relay.detection.evidence import Evidence
 from relay.hooks import events
 from relay.injection.queue import Injector
-from relay.native.event import NativeEvent, NativeName
-from relay.native.reply import Answered
-from relay.native.texts import Said, Words
 from relay.policy import Policy
 from relay.session import replies
 from relay.session.continuation import Continuation

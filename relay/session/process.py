@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 
 from relay import names
+from relay.agents import hook_setup as bridge
 from relay.audit import AuditLog
 from relay.detection.evidence import Evidence
 from relay.directives.grammar import Grammar
@@ -42,7 +43,6 @@ from relay.injection.readiness import Verdict
 from relay.memory.store import MemoryStore
 from relay.messaging.client import Courier
 from relay.messaging.message import Message
-from relay.native import setup as bridge
 from relay.readers.auto import AutoReader
 from relay.redact import Redactor, known_in
 from relay.rules.book import RuleBook

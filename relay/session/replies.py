@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
+from relay.agents.hook_reply import Answered, Fate, Reply, carries, render
 from relay.hooks import events
 from relay.hooks.result import Decision, HookResult, decide, injected
 from relay.injection.injection import Injection, Outcome, Result, Role
 from relay.injection.queue import Injector
-from relay.native.event import NativeEvent, NativeName, prompt_kind
-from relay.native.reply import Answered, Fate, Reply, carries, render
 from relay.policy import Policy
 from relay.rules import aggregate
 from relay.rules.event import RuleEvent

@@ -9,14 +9,14 @@ from contextlib import suppress
 from typing import Protocol
 
 from relay import names
-from relay.detection.state import PromptKind
+from relay.agents.hook_event import NativeEvent, NativeName, known, parse
+from relay.agents.hook_reply import Answered, Fate, Reply, render
+from relay.agents.prompt_kind import PromptKind
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.injection.queue import Injector
 from relay.messaging.client import Courier
 from relay.messaging.message import Priority
-from relay.native.event import NativeEvent, NativeName, known, parse
-from relay.native.reply import Answered, Fate, Reply, render
 from relay.readers.auto import AutoReader
 from relay.session import guard
 from relay.session.absent import NoBus
@@ -224,7 +224,7 @@ class Requests:
         return {"event": "agent", "group": self._session.pty.pid}
 
     async def _on_hook(self, request: Request) -> Answer:
-        """An event of the agent's own hooks (relay/native/client.py has the exchange)."""
+        """An event of the agent's own hooks (relay/agents/hook_client.py has the exchange)."""
         connection, fields = request.connection, request.fields
         with suppress(OSError):  # a client that gave up, too, has told what its agent does
             await connection.write(b" ")  # JSON allows it before the answer: somebody is there

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from relay import names, namespaces
 from relay import settings as settings_file
+from relay.agents.catalog import fallback
+from relay.agents.catalog import for_command as profile_for
+from relay.agents.catalog import load as load_profile
+from relay.agents.profile import Profile
 from relay.directives.grammar import DECORATION, PREFIX
 from relay.errors import RelayError
 from relay.home import Home
@@ -14,10 +18,6 @@ from relay.hooks import config_file
 from relay.hooks.config import MemoryConfig
 from relay.hooks.registry import Registry
 from relay.hooks.trust import Trust
-from relay.profile.catalog import fallback
-from relay.profile.catalog import for_command as profile_for
-from relay.profile.catalog import load as load_profile
-from relay.profile.profile import Profile
 from relay.rules.book import RuleBook
 from relay.session import lesson
 from relay.session.options import Options

@@ -17,9 +17,9 @@ class Started:
     env:   the agent's environment; id: the session's.
     size:  (columns, rows) of the agent's terminal.
     piped: the agent's input comes from a pipe or a file that we copy into its terminal, not from a person.
-    bridge: the kind of agent whose own hooks were pointed at the session (relay.native), "" for none.
+    bridge: the kind of agent whose own hooks were pointed at the session (relay.agents), "" for none.
     bridge_note: why there is none, or what keeps it from working, for a person; "" where all is said.
-    bridge_dir: the files of the bridge; whoever ends the session removes them (relay.native.setup.remove).
+    bridge_dir: the files of the bridge, removed at the end of the session (relay.agents.hook_setup).
     """
 
     __slots__ = (

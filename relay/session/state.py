@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay.detection.state import PromptKind
+from relay.agents.prompt_kind import PromptKind
 from relay.injection.readiness import Readiness, Verdict
 
 STARTING, STOPPED, EXITED = "starting", "stopped", "exited"

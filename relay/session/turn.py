@@ -13,9 +13,9 @@ import json
 from collections.abc import Callable
 from typing import Literal
 
+from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
+from relay.agents.prompt_kind import PromptKind
 from relay.detection.evidence import Evidence
-from relay.detection.state import PromptKind
-from relay.native.event import NativeEvent, NativeName, prompt_kind
 from relay.text import one_line
 
 MAX_TEXTS = 1_000

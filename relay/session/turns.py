@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from relay.agents.transcript_reader import Said
 from relay.detection.evidence import Evidence
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
@@ -23,7 +24,6 @@ from relay.hooks.runner import Runner
 from relay.injection.injection import Injection
 from relay.injection.queue import Injector
 from relay.injection.readiness import Readiness, Verdict
-from relay.native.texts import Said
 from relay.policy import Policy
 from relay.readers.line import Line
 from relay.rules import aggregate

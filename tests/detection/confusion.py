@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.agents.catalog import load
 from relay.cli.inspect import look_at, states
 from relay.home import Home
 from relay.injection.readiness import Verdict
-from relay.profile.catalog import load
 from relay.recording import read
 
 TESTS = Path(__file__).parent.parent

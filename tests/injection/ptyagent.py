@@ -14,6 +14,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+from relay.agents.catalog import load
+from relay.agents.profile import Profile
 from relay.detection.evidence import Evidence
 from relay.errors import RelayError
 from relay.home import Home
@@ -21,8 +23,6 @@ from relay.injection.injection import Injection, Kind, Outcome
 from relay.injection.port import TtyState
 from relay.injection.queue import Injector
 from relay.messaging.message import Priority
-from relay.profile.catalog import load
-from relay.profile.profile import Profile
 from relay.terminal.ghostty import open_screen
 
 FAKES = Path(__file__).parent.parent / "fakes"

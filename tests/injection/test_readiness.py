@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from ptyagent import shipped
 
+from relay.agents.prompt_kind import PromptKind
 from relay.detection.evidence import Evidence
-from relay.detection.state import PromptKind
 from relay.injection.port import TtyState
 from relay.injection.readiness import (
     FAILURE,

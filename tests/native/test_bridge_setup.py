@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import tomli
 
+from relay.agents import codex, gemini, hook_client
+from relay.agents.catalog import profiles
+from relay.agents.hook_event import EVENTS
+from relay.agents.hook_setup import KINDS, TIMEOUT, Prepared, bridge, prepare, remove
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.native import client, codex, gemini
-from relay.native.event import EVENTS
-from relay.native.setup import KINDS, TIMEOUT, Prepared, bridge, prepare, remove
-from relay.profile.catalog import profiles
 from relay.session.launch import BRIDGED
 
 MATCHER = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
@@ -75,7 +75,7 @@ def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
     hooks = settings(prepared)["hooks"]
     assert set(hooks) == set(EVENTS["claude"]) - {"MessageDisplay"}
     observer, decider = hooks["PreToolUse"]
-    start = [sys.executable, "-I", "-S", client.__file__, "hook"]
+    start = [sys.executable, "-I", "-S", hook_client.__file__, "hook"]
     assert observer["matcher"] == MATCHER
     assert words(observer["hooks"][0]) == [*start, "pretooluse", place.socket, "claude"]
     assert "matcher" not in decider
@@ -86,7 +86,7 @@ def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
         assert handler["type"] == "command"
         assert handler["command"] == sys.executable, "in exec form: no shell splits it"
         assert handler["args"][-4:-2] == ["decide", event]
-        assert handler["timeout"] == TIMEOUT > client.TAKEN + client.ANSWER
+        assert handler["timeout"] == TIMEOUT > hook_client.TAKEN + hook_client.ANSWER
 
 
 def test_only_the_run_has_files_and_only_its_owner_reads_them(place: Place) -> None:

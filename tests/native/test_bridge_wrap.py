@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from native.hooked import Claude, Json
+from relay.agents.hook_setup import call
 from relay.home import Home
-from relay.native.setup import call
 from relay.session import launch
 from relay.session.claim import claim
 from relay.session.options import Options
@@ -219,7 +219,7 @@ def test_a_fault_of_ours_keeps_no_agent_from_starting(home: Path, monkeypatch: p
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by us")
 
-    monkeypatch.setattr("relay.native.setup.bridge", fail)
+    monkeypatch.setattr("relay.agents.hook_setup.bridge", fail)
     place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
     claimed = claim(place, "default", "Ann")
     command, env, kind, note = launch._bridge(Options(["claude"]), {"A": "1"}, place, claimed)

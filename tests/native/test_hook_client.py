@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from relay.native import client
-from relay.native.setup import call
+from relay.agents import hook_client
+from relay.agents.hook_setup import call
 
 Json = dict[str, Any]
 
@@ -150,7 +150,10 @@ def test_the_first_event_waits_no_longer_than_any_other(path: Path) -> None:
     assert silent(done)
 
 
-FROZEN = "from relay.native import client; client.{} = 0.01; client.hook('Stop', {!r}, 'claude', decide=True)"
+FROZEN = (
+    "from relay.agents import hook_client; hook_client.{} = 0.01; "
+    "hook_client.hook('Stop', {!r}, 'claude', decide=True)"
+)
 
 
 @pytest.mark.parametrize("limit", ["TAKEN", "ANSWER"])
@@ -207,7 +210,7 @@ def test_of_what_is_too_long_the_session_hears_that_it_was(path: Path) -> None:
     """R36: no call of a tool gets around rules by its length."""
     session = FakeSession(path, b'{"stdout": "{}"}\n')
     assert (
-        run(path, "decide", "PreToolUse", payload=b'{"x": "' + b"a" * client.MAX_PAYLOAD + b'"}').stdout
+        run(path, "decide", "PreToolUse", payload=b'{"x": "' + b"a" * hook_client.MAX_PAYLOAD + b'"}').stdout
         == b"{}"
     )
     assert session.end()[0]["payload"] == ""
@@ -245,7 +248,7 @@ def test_a_wrong_command_line_disturbs_nobody(path: Path, words: tuple[str, ...]
 def test_it_starts_with_what_is_built_in() -> None:
     """R97, and the speed of `relay hook`: no json, socket, os, re or site."""
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-X", "importtime", client.__file__],
+        [sys.executable, "-I", "-S", "-X", "importtime", hook_client.__file__],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.detection.state import PromptKind
-from relay.native.event import EVENTS, OBSERVED, PROMPTS, NativeName, parse, prompt_kind
+from relay.agents.hook_event import EVENTS, OBSERVED, PROMPTS, NativeName, parse, prompt_kind
+from relay.agents.prompt_kind import PromptKind
 
 PAYLOADS = Path(__file__).parent / "payloads"
 CAPTURED = sorted(PAYLOADS.glob("*/*.json"))

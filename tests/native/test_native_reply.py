@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from relay.native.event import EVENTS, NativeEvent, parse
-from relay.native.reply import Reply, carries, render
+from relay.agents.hook_event import EVENTS, NativeEvent, parse
+from relay.agents.hook_reply import Reply, carries, render
 
 EVERYTHING = Reply(context="know this", deny="no", go_on="more", notice="hey")
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.native.event import NativeEvent, NativeName
-from relay.native.texts import BUDGET, GRACE, SILENT, Said, Words
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.transcript_reader import BUDGET, GRACE, SILENT, Said, Words
 
 CAPTURED = Path(__file__).parent / "transcripts"
 START = 1_795_000_000.0  # before all that was captured

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.native.transcripts import Spoken, reader, subagent_path
+from relay.agents.transcript_formats import Spoken, reader, subagent_path
 
 CAPTURED = Path(__file__).parent / "transcripts"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.native.tail import MAX_LINE, Tail
+from relay.agents.tail import MAX_LINE, Tail
 
 BUDGET = 1 << 20
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from relay.agents.profile import CodeStyle, EchoStyle
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
-from relay.profile.profile import CodeStyle, EchoStyle
 from relay.readers.auto import AutoReader, Kind
 from relay.readers.line import Line
 

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from hearing import Ears
 
-from relay.profile.profile import ANY_COLOUR, CodeStyle, EchoStyle
+from relay.agents.profile import ANY_COLOUR, CodeStyle, EchoStyle
 
 LINE = "@relay:Bob hi there"
 HI = [("Bob", "hi there")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.native.event import parse
+from relay.agents.hook_event import parse
 from relay.rules.event import EVENTS
 from relay.rules.fields import FIELDS
 from relay.rules.payload import from_native

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from written import event
 
-from relay.native.event import NativeName, parse
+from relay.agents.hook_event import NativeName, parse
 from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.payload import from_native, payload
 from relay.rules.rule import Shape

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.native import setup
-from relay.native.event import EVENTS as NATIVE
-from relay.native.event import NativeEvent
+from relay.agents import hook_setup
+from relay.agents.hook_event import EVENTS as NATIVE
+from relay.agents.hook_event import NativeEvent
 from relay.rules.event import EVENTS
 from relay.rules.payload import from_native
 from relay.session.ruling import DERIVED
@@ -37,7 +37,7 @@ def _plain(cell: str) -> str:
 
 def given(agent: str, event: str) -> str:
     """How the code gives `event` around `agent`; "" stands for a program without a bridge."""
-    asked = setup.rules(agent, "/socket") if agent else {}
+    asked = hook_setup.rules(agent, "/socket") if agent else {}
     told = (from_native(NativeEvent(NATIVE[agent][own], agent, own)) for own in asked)
     if event in {each.name for each in told if each is not None}:
         return "native"

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from injection.ptyagent import PtyAgent, fake, running
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.transcript_reader import Said
 from relay.hooks import events
 from relay.hooks.result import HookResult
 from relay.injection.injection import Injection
-from relay.native.event import NativeEvent, NativeName
-from relay.native.texts import Said
 from relay.policy import Policy
 from relay.rules.event import RuleEvent
 from relay.rules.fired import Fired, Ran

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.detection.state import PromptKind
+from relay.agents.prompt_kind import PromptKind
 from relay.injection.readiness import Readiness, Verdict
 from relay.session.state import EXITED, STARTING, STOPPED, TRANSITIONS, AgentState, Change
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relay.detection.state import PromptKind
-from relay.native.event import NativeEvent, NativeName, parse, prompt_kind
+from relay.agents.hook_event import NativeEvent, NativeName, parse, prompt_kind
+from relay.agents.prompt_kind import PromptKind
 from relay.session.turn import Turn
 
 

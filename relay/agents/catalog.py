@@ -8,10 +8,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from relay import data
+from relay.agents.pattern_file import PatternFile
+from relay.agents.profile import CodeStyle, EchoStyle, Native, Profile, StateRule, Submit
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.profile.file import PatternFile
-from relay.profile.profile import CodeStyle, EchoStyle, Native, Profile, StateRule, Submit
 
 GENERIC = "generic"
 """The profile of a program that no other profile recognises."""

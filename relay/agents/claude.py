@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from relay.native.setup import TIMEOUT, Prepared, Run, merged, parsed, read, rules
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, merged, parsed, read, rules
 
 FLAG = "--settings"
 

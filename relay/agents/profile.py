@@ -1,4 +1,4 @@
-"""What relay knows of one kind of agent: frozen values, read from its pattern file by relay.profile.file."""
+"""The profile of one kind of agent: frozen values, read from a pattern file (relay.agents.pattern_file)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Literal
 
-from relay.profile.interactive import Interactive
+from relay.agents.interactive import Interactive
 
 ReaderKind = Literal["auto", "lines", "screen"]
 InjectPolicy = Literal["auto", "never"]

@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any
 
-from relay.native.setup import Prepared, Run, rules
+from relay.agents.hook_setup import Prepared, Run, rules
 
 _SOURCE = "/<session-flags>/config.toml"
 """What Codex calls the file that a run's flags would be."""

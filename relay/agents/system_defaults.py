@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relay.native.setup import Rules, Run, merged, read
+from relay.agents.hook_setup import Rules, Run, merged, read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Gemini: the file of system defaults of a run (relay.native.defaults). Its timeouts are in milliseconds.
+"""Gemini: a file of system defaults for one run (relay.agents.system_defaults). Timeouts are in milliseconds.
 
 It reads such a file only where nobody but root could have written it (0.61.0), and complains on its screen of
 any other.  It has no other place for the hooks of one run: an agent of anybody else has no bridge.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from relay.agents import hook_setup
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, rules
+from relay.agents.system_defaults import Defaults
 from relay.errors import ConfigError
-from relay.native import setup
-from relay.native.defaults import Defaults
-from relay.native.setup import TIMEOUT, Prepared, Run, rules
 
 DEFAULTS = Defaults(
     "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
@@ -35,7 +35,7 @@ def prepare(run: Run) -> Prepared:
 
 def _handler(command: list[str]) -> dict[str, Any]:
     """`name` is what its screen shows while a hook runs."""
-    return {**setup.handler(command, TIMEOUT * 1000), "name": "relay"}
+    return {**hook_setup.handler(command, TIMEOUT * 1000), "name": "relay"}
 
 
 def _only_root_writes(folder: Path) -> bool:

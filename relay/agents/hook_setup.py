@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from relay.agents import hook_client
+from relay.agents.catalog import for_command, load
+from relay.agents.hook_event import EVENTS, OBSERVED, NativeName
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
-from relay.native import client
-from relay.native.event import EVENTS, OBSERVED, NativeName
-from relay.profile.catalog import for_command, load
 
 Rules = dict[str, list[dict[str, Any]]]
 """Hook entries in the shape of Claude Code's settings: event → [{"matcher": ..., "hooks": [handler]}]."""
 
-TIMEOUT = int(client.TAKEN + client.ANSWER) + 7
+TIMEOUT = int(hook_client.TAKEN + hook_client.ANSWER) + 7
 """Seconds after which an agent gives its hook up: never before the client has given up itself."""
 
 KINDS = frozenset(EVENTS)
@@ -132,7 +132,7 @@ def prepare(
         raise ConfigError(
             f"there is no bridge to agents of the kind {kind!a}; known are {', '.join(sorted(KINDS))}"
         )
-    agent: Agent = importlib.import_module(f"relay.native.{kind}")
+    agent: Agent = importlib.import_module(f"relay.agents.{kind}")
     private_directory(Path(run_dir).parent)
     private_directory(run_dir)
     try:
@@ -152,7 +152,16 @@ def remove(run_dir: str) -> None:
 
 def call(kind: str, socket: str, *words: str) -> list[str]:
     """The command line of the client; `words` are those of `relay hook`. No shell, no PATH, no site."""
-    return [sys.executable, "-I", "-S", str(Path(client.__file__).absolute()), "hook", *words, socket, kind]
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        str(Path(hook_client.__file__).absolute()),
+        "hook",
+        *words,
+        socket,
+        kind,
+    ]
 
 
 def handler(command: list[str], timeout: int = TIMEOUT) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from relay.native.event import NativeEvent, NativeName
-from relay.native.tail import Tail
-from relay.native.transcripts import reader, subagent_path
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.tail import Tail
+from relay.agents.transcript_formats import reader, subagent_path
 
 GRACE = 0.7
 """Seconds that a transcript may lag behind a stop event (claude 2.1.197: about 0.1)."""

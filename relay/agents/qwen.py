@@ -1,4 +1,4 @@
-"""Qwen Code: the file of system defaults of a run (relay.native.defaults).
+"""Qwen Code: the file of system defaults of a run (relay.agents.system_defaults).
 
 It takes the user's hooks from the user's settings and the project's from the project's; only where one of the
 two has none does it take all there are, ours among them (0.15.10).
@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, handler, read, rules
+from relay.agents.system_defaults import Defaults
 from relay.errors import ConfigError
-from relay.native.defaults import Defaults
-from relay.native.setup import TIMEOUT, Prepared, Run, handler, read, rules
 
 DEFAULTS = Defaults(
     "QWEN_CODE_SYSTEM_DEFAULTS_PATH",

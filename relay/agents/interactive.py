@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Interactive:
-    """One `[[interactive]]` table (docstring of relay.profile)."""
+    """One `[[interactive]]` table (relay.agents.pattern_file)."""
 
     names: tuple[str, ...]
     words: int = 0

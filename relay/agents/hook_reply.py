@@ -14,7 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal
 
-from relay.native.event import NativeEvent, NativeName
+from relay.agents.hook_event import NativeEvent, NativeName
 
 Part = Literal["context", "deny", "allow", "ask", "input", "halt", "go_on", "notice"]
 

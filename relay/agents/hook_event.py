@@ -15,7 +15,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from relay.detection.state import PromptKind
+from relay.agents.prompt_kind import PromptKind
 
 
 class NativeName(StrEnum):
