@@ -31,13 +31,13 @@ from relay.directives.grammar import DECORATION, Grammar
 from relay.errors import UsageError
 from relay.home import Home
 from relay.hooks.registry import Registry
-from relay.injection.port import TtyState
-from relay.injection.readiness import Sight, Verdict, judge
-from relay.injection.waiting import Wait
 from relay.namespaces import install
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
 from relay.recording import Recording
+from relay.state.port import TtyState
+from relay.state.process_wait import Wait
+from relay.state.readiness import Sight, Verdict, judge
 from relay.text import count, one_line, printable_json, visible
 
 TICK = 0.02

@@ -28,13 +28,13 @@ from relay.injection.backlog import Backlog
 from relay.injection.body import Style
 from relay.injection.draft import Draft
 from relay.injection.injection import Injection, Outcome, Result
-from relay.injection.port import Port
 from relay.injection.prompt import OnPrompt, Prompts
-from relay.injection.readiness import SCREEN_QUIET, Readiness, Sight, Verdict, danger, judge
 from relay.injection.ride import Ride
 from relay.injection.typist import Typist
 from relay.injection.view import View, style_of
 from relay.messaging.message import Priority
+from relay.state.port import Port
+from relay.state.readiness import SCREEN_QUIET, Readiness, Sight, Verdict, danger, judge
 
 PERSON_PAUSE = 2.0
 """Seconds after the person's last key during which nothing is typed (design, section 6)."""

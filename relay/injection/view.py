@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable
 
 from relay.agents.profile import Profile
-from relay.detection.detect import Look, detect
-from relay.injection import waiting
 from relay.injection.body import Style
 from relay.injection.draft import BORDER
-from relay.injection.port import Port
-from relay.injection.readiness import Sight
-from relay.injection.waiting import Wait
+from relay.state import process_wait
+from relay.state.detection import Look, detect
+from relay.state.port import Port
+from relay.state.process_wait import Wait
+from relay.state.readiness import Sight
 
 _ENDS = 64  # marks remembered: more than fit on a screen, one a row
 
@@ -58,13 +58,13 @@ class View:
         tty = port.tty()
         # The kernel's word comes first: what the program printed before it slept is then either
         # analysed or pending. A program that prints, or is not in the foreground, needs no such look.
-        looked = waiting.UNKNOWN
+        looked = process_wait.UNKNOWN
         if (
             tty.foreground == tty.agent_group
             and self._profile.inject != "never"
             and not port.output_pending()
         ):
-            looked = waiting.look(tty.foreground)
+            looked = process_wait.look(tty.foreground)
         drawn = port.screen_text()
         return Sight(
             tty=tty,

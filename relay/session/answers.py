@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from relay.errors import NotAllowed, RelayError, UsageError
-from relay.injection.port import TtyState
-from relay.injection.readiness import Readiness
-from relay.session import question
-from relay.session.question import Option, Question
+from relay.state import question
+from relay.state.port import TtyState
+from relay.state.question import Option, Question
+from relay.state.readiness import Readiness
 from relay.storage.journal import Journal
 from relay.text import visible
 
@@ -41,7 +41,7 @@ UP, DOWN, ENTER = b"\x1b[A", b"\x1b[B", b"\r"
 
 
 class Screen(Protocol):
-    """The part of `relay.injection.port.Port` that is needed to answer."""
+    """The part of `relay.state.port.Port` that is needed to answer."""
 
     def write(self, data: bytes) -> None: ...
     def tty(self) -> TtyState: ...

@@ -14,16 +14,12 @@ import time
 from collections import deque
 from typing import Protocol
 
-from relay.detection.evidence import Evidence, reported
 from relay.directives.directive import Directive
 from relay.directives.grammar import unescape
 from relay.hooks import events
 from relay.hooks.context import MAX_OUTPUT, Context
 from relay.hooks.runner import Runner
-from relay.injection import waiting
 from relay.injection.queue import Injector
-from relay.injection.readiness import SCREEN_QUIET, Readiness
-from relay.injection.waiting import Wait
 from relay.readers.line import Line
 from relay.session.giving import Giving
 from relay.session.mail import Mail
@@ -34,6 +30,10 @@ from relay.session.state import AgentState
 from relay.session.terminals import Terminals
 from relay.session.turns import Turns
 from relay.session.work import Workers
+from relay.state import process_wait
+from relay.state.evidence import Evidence, reported
+from relay.state.process_wait import Wait
+from relay.state.readiness import SCREEN_QUIET, Readiness
 from relay.storage.journal import Journal, preview
 from relay.terminal.forward import Forwarder
 from relay.terminal.pty import Pty
@@ -183,7 +183,7 @@ class Hearing:
         if session.forwarder.output_pending():
             return False
         quiet = time.monotonic() - session.pump.last_output
-        looked = waiting.look(session.pty.foreground())
+        looked = process_wait.look(session.pty.foreground())
         match looked.wait:
             case Wait.READ:
                 return looked.alone or quiet >= LONG_QUIET

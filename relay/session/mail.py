@@ -20,12 +20,12 @@ from relay.errors import LedgerError, RelayError
 from relay.hooks import events
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.queue import Injector
-from relay.injection.readiness import Readiness
 from relay.messaging.client import Courier
 from relay.messaging.message import Message, Priority, State
 from relay.session.absent import NoBus
 from relay.session.chain import Chain
 from relay.session.receipts import Receipts, TellAgent
+from relay.state.readiness import Readiness
 from relay.storage.journal import Journal, preview
 
 STATES = {

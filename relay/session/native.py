@@ -16,7 +16,6 @@ from typing import Protocol
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Answered
 from relay.agents.transcript_reader import Said, Words
-from relay.detection.evidence import Evidence
 from relay.hooks import events
 from relay.injection.queue import Injector
 from relay.policy import Policy
@@ -24,6 +23,7 @@ from relay.session import replies
 from relay.session.continuation import Continuation
 from relay.session.replies import Replies
 from relay.session.turn import Turn
+from relay.state.evidence import Evidence
 from relay.storage.journal import Journal
 
 POLL = 0.1

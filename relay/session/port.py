@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relay.detection.evidence import Evidence
-from relay.injection.port import TtyState
 from relay.readers.auto import AutoReader
 from relay.session.pump import OutputPump
+from relay.state.evidence import Evidence
+from relay.state.port import TtyState
 from relay.terminal.forward import Forwarder
 from relay.terminal.pty import Pty, flags
 
 
 class SessionPort:
-    """Implements relay.injection.port.Port. `evidence`: what the agent's hooks and reports say now."""
+    """Implements relay.state.port.Port. `evidence`: what the agent's hooks and reports say now."""
 
     def __init__(
         self,

@@ -29,7 +29,6 @@ from pathlib import Path
 from relay import names
 from relay.agents import hook_setup as bridge
 from relay.audit import AuditLog
-from relay.detection.evidence import Evidence
 from relay.directives.grammar import Grammar
 from relay.errors import MessageRefused, RelayError
 from relay.home import Home
@@ -39,7 +38,6 @@ from relay.hooks.result import Level
 from relay.hooks.runner import Runner
 from relay.injection.injection import Injection, Outcome
 from relay.injection.queue import Injector
-from relay.injection.readiness import Verdict
 from relay.memory.store import MemoryStore
 from relay.messaging.client import Courier
 from relay.messaging.message import Message
@@ -73,6 +71,8 @@ from relay.session.stopping import FAREWELL, Stopping
 from relay.session.terminals import TerminalClient, Terminals
 from relay.session.turns import Turns
 from relay.session.work import Workers
+from relay.state.evidence import Evidence
+from relay.state.readiness import Verdict
 from relay.storage.journal import Journal
 from relay.text import count
 

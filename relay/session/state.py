@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relay.agents.prompt_kind import PromptKind
-from relay.injection.readiness import Readiness, Verdict
+from relay.state.readiness import Readiness, Verdict
 
 STARTING, STOPPED, EXITED = "starting", "stopped", "exited"
 

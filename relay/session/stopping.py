@@ -16,13 +16,13 @@ from typing import Protocol
 from relay.hooks import events
 from relay.hooks.context import Context
 from relay.hooks.runner import Runner
-from relay.injection import waiting
 from relay.injection.injection import Injection
-from relay.injection.waiting import Wait
 from relay.session.giving import Giving
 from relay.session.pump import OutputPump
 from relay.session.work import Workers
 from relay.settings import Settings
+from relay.state import process_wait
+from relay.state.process_wait import Wait
 from relay.terminal.forward import Forwarder
 from relay.terminal.pty import Pty
 
@@ -123,6 +123,8 @@ class Stopping:
         while not session.exited.done():
             await asyncio.sleep(SETTLED / 5)
             quiet = time.monotonic() - max(session.pump.last_output, began)
-            acted = session.pump.offset > offset or waiting.look(session.pty.foreground()).wait is Wait.READ
+            acted = (
+                session.pump.offset > offset or process_wait.look(session.pty.foreground()).wait is Wait.READ
+            )
             if acted and quiet > SETTLED and session.hearing.waits_for_input():
                 return

@@ -4,7 +4,7 @@
                         └ ExitPlanMode, AskUserQuestion, permission → prompting, until that tool has ended
 
 A hook's word is a lease: an Esc fires nothing, and after an approval nothing fires until the tool has ended.
-How long it holds against what the screen shows, relay.injection.readiness says.
+How long it holds against what the screen shows, relay.state.readiness says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
 from relay.agents.prompt_kind import PromptKind
-from relay.detection.evidence import Evidence
+from relay.state.evidence import Evidence
 from relay.text import one_line
 
 MAX_TEXTS = 1_000

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from relay.agents.transcript_reader import Said
-from relay.detection.evidence import Evidence
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
 from relay.errors import MessageRefused
@@ -23,7 +22,6 @@ from relay.hooks.result import HookResult, decide, injected
 from relay.hooks.runner import Runner
 from relay.injection.injection import Injection
 from relay.injection.queue import Injector
-from relay.injection.readiness import Readiness, Verdict
 from relay.policy import Policy
 from relay.readers.line import Line
 from relay.rules import aggregate
@@ -40,6 +38,8 @@ from relay.session.ruling import Ruling
 from relay.session.setup import Setup
 from relay.session.state import AgentState, Change
 from relay.session.work import Workers
+from relay.state.evidence import Evidence
+from relay.state.readiness import Readiness, Verdict
 from relay.storage.journal import Journal, preview
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from relay.errors import NotAllowed, UsageError
 from relay.session.directory import call
-from relay.session.question import find
+from relay.state.question import find
 from session.puppet import events, messages, ps
 from support import Relay, wait_until
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from relay.agents.catalog import load
 from relay.cli.inspect import look_at, states
 from relay.home import Home
-from relay.injection.readiness import Verdict
 from relay.recording import read
+from relay.state.readiness import Verdict
 
 TESTS = Path(__file__).parent.parent
 README = TESTS.parent / "README.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.agents.profile import Profile, StateRule
-from relay.detection.detect import SHOWN, Look, detect
+from relay.state.detection import SHOWN, Look, detect
 
 
 def _rule(name: str = "it", **fields: object) -> StateRule:

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from confusion import BEGIN, END, README, Case, cases, table
 
-from relay.injection.readiness import Readiness
+from relay.state.readiness import Readiness
 
 found = cache(cases)
 

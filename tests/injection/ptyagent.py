@@ -16,13 +16,13 @@ from pathlib import Path
 
 from relay.agents.catalog import load
 from relay.agents.profile import Profile
-from relay.detection.evidence import Evidence
 from relay.errors import RelayError
 from relay.home import Home
 from relay.injection.injection import Injection, Kind, Outcome
-from relay.injection.port import TtyState
 from relay.injection.queue import Injector
 from relay.messaging.message import Priority
+from relay.state.evidence import Evidence
+from relay.state.port import TtyState
 from relay.terminal.ghostty import open_screen
 
 FAKES = Path(__file__).parent.parent / "fakes"
@@ -40,7 +40,7 @@ def shipped(name: str = "generic") -> Profile:
 
 
 class PtyAgent:
-    """The port (relay.injection.port.Port), and what a test needs to see and to press keys."""
+    """The port (relay.state.port.Port), and what a test needs to see and to press keys."""
 
     def __init__(self, argv: Sequence[str], log: Path, profile: Profile, *, idle: float = 30.0) -> None:
         self.pid, self.master = pty.fork()

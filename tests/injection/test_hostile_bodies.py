@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ptyagent import PtyAgent, fake, running
 
-from relay.injection import readiness
 from relay.injection.body import deface, quote, sanitise
+from relay.state import readiness
 
 HOSTILE = [
     "\x1b[201~\r/exit\r",

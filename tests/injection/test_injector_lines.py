@@ -17,7 +17,7 @@ from ptyagent import fake, running, shipped
 from relay.errors import LedgerError, MessageRefused
 from relay.injection.body import LINE_BYTES
 from relay.injection.injection import Injection
-from relay.injection.readiness import SCREEN_QUIET
+from relay.state.readiness import SCREEN_QUIET
 
 
 def _bodies(received: str) -> list[str]:

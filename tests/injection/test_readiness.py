@@ -8,9 +8,10 @@ import pytest
 from ptyagent import shipped
 
 from relay.agents.prompt_kind import PromptKind
-from relay.detection.evidence import Evidence
-from relay.injection.port import TtyState
-from relay.injection.readiness import (
+from relay.state.evidence import Evidence
+from relay.state.port import TtyState
+from relay.state.process_wait import Wait
+from relay.state.readiness import (
     FAILURE,
     PROMPT_LEASE,
     QUIET,
@@ -22,7 +23,6 @@ from relay.injection.readiness import (
     danger,
     judge,
 )
-from relay.injection.waiting import Wait
 
 GENERIC = shipped()
 CLAUDE = shipped("claude")

@@ -12,7 +12,7 @@ import pytest
 from ptyagent import PtyAgent, fake, running, shipped
 
 from relay.agents.profile import Profile, StateRule, Submit
-from relay.detection.evidence import Evidence
+from relay.state.evidence import Evidence
 
 WORKS = StateRule("spinner", "working", region="bottom", rows=2, any=(re.compile("^⠹ Working"),))
 READY = StateRule("empty input", "ready", region="bottom", rows=1, all=(re.compile("^>$"),))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relay.agents.prompt_kind import PromptKind
-from relay.injection.readiness import Readiness, Verdict
 from relay.session.state import EXITED, STARTING, STOPPED, TRANSITIONS, AgentState, Change
+from relay.state.readiness import Readiness, Verdict
 
 
 class Agent:

@@ -28,10 +28,10 @@ from enum import StrEnum
 
 from relay.agents.profile import Profile
 from relay.agents.prompt_kind import PromptKind
-from relay.detection.detect import Detection, Look, detect
-from relay.detection.evidence import Evidence
-from relay.injection.port import TtyState
-from relay.injection.waiting import Wait
+from relay.state.detection import Detection, Look, detect
+from relay.state.evidence import Evidence
+from relay.state.port import TtyState
+from relay.state.process_wait import Wait
 from relay.text import one_line
 
 QUIET = 0.25
@@ -102,7 +102,7 @@ class Sight:
     unfinished, rows: without what relay itself has typed.
     same:    it is the sleep in which the last typed text already found it.
     quiet:   seconds since the program's last output and since the last typing.
-    nap:     the sleep in which the program reads the terminal, if it does (relay.injection.waiting).
+    nap:     the sleep in which the program reads the terminal, if it does (relay.state.process_wait).
     drawn:   every visible row, with what relay itself has typed.
     title:   what the program has set as its terminal's title (OSC 0, OSC 2).
     evidence: what its hooks and its status reports said last.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.detection.evidence import Evidence
+from relay.state.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)

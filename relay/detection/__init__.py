@@ -1,1 +1,0 @@
-"""What the agent's screen and title say about its state, by the rules of its profile."""
