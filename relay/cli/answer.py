@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from relay.control.guard import person_only
+from relay.control.sessions import call, find
 from relay.errors import UsageError
 from relay.home import Home
-from relay.session.directory import call, find
-from relay.session.guard import person_only
 from relay.text import printable_json, visible
 
 PATIENCE = 30.0

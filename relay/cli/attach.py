@@ -13,9 +13,9 @@ import signal
 import socket
 from typing import Any
 
+from relay.control.sessions import MAX_LINE, SessionInfo, error_from, find
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
-from relay.session.directory import MAX_LINE, SessionInfo, error_from, find
 from relay.terminal.client import HANDLED, Client, TerminalMode
 
 PATIENCE = 5.0

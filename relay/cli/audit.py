@@ -28,9 +28,9 @@ from pathlib import Path
 from relay import audit
 from relay.audit import Entry
 from relay.cli.messages import positive, short_id
+from relay.control import guard
 from relay.home import Home
 from relay.names import same
-from relay.session import guard
 from relay.text import count, one_line, printable_json
 
 _SHOWN = 50

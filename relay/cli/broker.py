@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from relay import names, settings
+from relay.control import guard
+from relay.control.sessions import live
 from relay.errors import BrokerError, RelayError
 from relay.home import Home
-from relay.session import guard
-from relay.session.directory import live
 from relay.text import count
 from relay.transport import acl, broker, credentials
 from relay.transport.broker import Endpoint

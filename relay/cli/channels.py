@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 
+from relay.control import guard
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from relay.session import guard
 from relay.text import one_line, printable_json
 
 

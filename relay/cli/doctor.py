@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names, settings
+from relay.control import guard
 from relay.errors import BrokerError, UsageError
 from relay.home import Home
-from relay.session import guard
 from relay.session.checks import Result, all_checks
 from relay.text import printable_json, visible
 from relay.transport import broker

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from relay.control import guard
 from relay.home import Home
 from relay.names import same
-from relay.session import guard
 from relay.storage import journal
 from relay.text import one_line, printable_json
 

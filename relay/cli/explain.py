@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from relay.control.sessions import SessionInfo, call, find, live
 from relay.errors import LedgerError, NoSuchSession
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.names import same
-from relay.session.directory import SessionInfo, call, find, live
 from relay.text import count, one_line, printable_json, visible
 
 

@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 from relay.agents.hook_event import EVENTS as NATIVE
 from relay.agents.hook_event import NativeName, parse
+from relay.control.guard import person_only
+from relay.control.sessions import SessionInfo, call, find, live
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import suggest
@@ -39,8 +41,6 @@ from relay.rules.book import FILE, RuleBook, public
 from relay.rules.disabled import Disabled
 from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.payload import from_native
-from relay.session.directory import SessionInfo, call, find, live
-from relay.session.guard import person_only
 from relay.text import count, printable_json, visible
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import argparse
 import sys
 
 from relay import names
+from relay.control.membership import Membership, change
 from relay.home import Home
-from relay.session.membership import Membership, change
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -13,8 +13,8 @@ import argparse
 
 from relay import names
 from relay.cli.join import who
+from relay.control.membership import change
 from relay.home import Home
-from relay.session.membership import change
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

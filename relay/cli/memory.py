@@ -21,10 +21,10 @@ import time
 from dataclasses import asdict
 
 from relay import names
+from relay.control import guard
 from relay.errors import MemoryStoreError
 from relay.home import Home
 from relay.memory import Memory, MemoryStore
-from relay.session import guard
 from relay.text import one_line, printable_json, visible
 
 

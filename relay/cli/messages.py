@@ -27,10 +27,10 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 
+from relay.control import guard
 from relay.home import Home
 from relay.messaging.ledger import Entry, Ledger
 from relay.messaging.message import Message, Priority, State
-from relay.session import guard
 from relay.text import count, one_line, printable_json
 
 _SHOWN = 50

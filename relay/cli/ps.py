@@ -12,8 +12,8 @@ import argparse
 import time
 from pathlib import Path
 
+from relay.control.sessions import CONNECTING, SessionInfo, live
 from relay.home import Home
-from relay.session.directory import CONNECTING, SessionInfo, live
 from relay.text import one_line, printable_json
 
 

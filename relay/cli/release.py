@@ -16,12 +16,12 @@ import argparse
 
 from relay import names
 from relay.cli.messages import short_id
+from relay.control import guard
+from relay.control.sessions import have_carried
 from relay.errors import LedgerError, UsageError
 from relay.home import Home
 from relay.messaging.ledger import Entry, Ledger
 from relay.messaging.message import State
-from relay.session import guard
-from relay.session.directory import have_carried
 from relay.storage.journal import Journal
 from relay.text import count
 

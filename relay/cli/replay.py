@@ -30,6 +30,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from relay.control import guard
 from relay.errors import RecordingError, UsageError
 from relay.home import Home
 from relay.recording import store
@@ -37,7 +38,6 @@ from relay.replay import archive, export, search, timeline, transcript
 from relay.replay.film import Film
 from relay.replay.show import clock_time, play
 from relay.replay.tape import Tape
-from relay.session import guard
 from relay.terminal.screen import ScreenUnavailable
 from relay.text import one_line, printable_json, visible
 

@@ -16,13 +16,13 @@ import argparse
 
 from relay import names
 from relay.cli.messages import short_id
+from relay.control.caller import caller
+from relay.control.guard import own_only
+from relay.control.sessions import have_carried
 from relay.errors import MessageRefused, UnknownRecipient
 from relay.home import Home
 from relay.messaging.ledger import Entry, Ledger
 from relay.messaging.message import Message, State
-from relay.session.caller import caller
-from relay.session.directory import have_carried
-from relay.session.guard import own_only
 from relay.session.limits import limits_here
 from relay.text import one_line
 

@@ -26,13 +26,13 @@ from typing import Any
 
 from relay import names
 from relay.cli.messages import short_id
+from relay.control import guard
+from relay.control.sessions import have_carried
 from relay.errors import MessageRefused
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.messaging.message import MAX_BODY, Priority, State
 from relay.messaging.posting import post
-from relay.session import guard
-from relay.session.directory import have_carried
 from relay.session.limits import limits_here
 from relay.text import one_line, printable_json
 

@@ -13,9 +13,9 @@ import signal
 import time
 from contextlib import suppress
 
+from relay.control.sessions import SessionInfo, call, find, live
 from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
-from relay.session.directory import SessionInfo, call, find, live
 
 LOOK = 0.02
 """Seconds between two looks at whether a session has ended, where the system cannot tell us."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from relay.control.guard import person_only
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.session.guard import person_only
 from relay.text import count, visible
 
 

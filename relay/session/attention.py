@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from relay.hooks import events
-from relay.session.state import Change
 from relay.state.readiness import Readiness, Verdict
+from relay.state.states import Change
 from relay.storage.journal import Journal
 from relay.terminal import status
 

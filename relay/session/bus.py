@@ -11,10 +11,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from relay.control.sessions import CONNECTING
 from relay.errors import LedgerError, NameInUse, RelayError
 from relay.messaging.client import Courier
 from relay.session.absent import NoBus
-from relay.session.directory import CONNECTING
 from relay.storage.journal import Journal
 
 LEDGER_RETRY = 3.0

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from relay import names, settings
 from relay.agents.catalog import profiles
+from relay.control.sessions import socket_of
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home, check_socket_path
 from relay.messaging import schema
-from relay.session.directory import socket_of
 from relay.storage.locks import is_held
 from relay.terminal import libghostty
 from relay.terminal.screen import ScreenUnavailable

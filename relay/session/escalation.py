@@ -3,7 +3,7 @@
     the terminal    bell, and a title until the question is over
     the desktop     a notification
     the bus         a message to whom the settings name (escalate_to)
-    relay ps        the state `prompting` (relay.session.state)
+    relay ps        the state `prompting` (relay.state.states)
 
 Everything the agent has drawn is untrusted: it is shown in visible characters, and quoted to other agents.
 """

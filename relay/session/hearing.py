@@ -26,7 +26,6 @@ from relay.session.mail import Mail
 from relay.session.pump import OutputPump
 from relay.session.recorder import Recorder
 from relay.session.setup import Setup
-from relay.session.state import AgentState
 from relay.session.terminals import Terminals
 from relay.session.turns import Turns
 from relay.session.work import Workers
@@ -34,6 +33,7 @@ from relay.state import process_wait
 from relay.state.evidence import Evidence, reported
 from relay.state.process_wait import Wait
 from relay.state.readiness import SCREEN_QUIET, Readiness
+from relay.state.states import AgentState
 from relay.storage.journal import Journal, preview
 from relay.terminal.forward import Forwarder
 from relay.terminal.pty import Pty

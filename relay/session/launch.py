@@ -15,10 +15,10 @@ import signal
 import sys
 from _socket import socketpair  # `socket`, which wraps it, costs 2 ms
 
+from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import DEFAULT_TEAM, key
-from relay.session.claim import Claim, claim, claim_free
 from relay.session.options import Options
 from relay.terminal.client import FORWARDED, HANDLED, Client, TerminalMode
 from relay.terminal.forward import Forwarder

@@ -29,6 +29,7 @@ from pathlib import Path
 from relay import names
 from relay.agents import hook_setup as bridge
 from relay.audit import AuditLog
+from relay.control.server import ControlServer
 from relay.directives.grammar import Grammar
 from relay.errors import MessageRefused, RelayError
 from relay.home import Home
@@ -51,7 +52,6 @@ from relay.session.attention import Alert, Attention, NoAlert
 from relay.session.auditing import Audit
 from relay.session.budget import Budget
 from relay.session.bus import Bus
-from relay.session.control import ControlServer
 from relay.session.escalation import Escalation
 from relay.session.giving import Giving
 from relay.session.hearing import Hearing
@@ -66,13 +66,13 @@ from relay.session.ruling import Ruling
 from relay.session.services import SessionServices
 from relay.session.setup import Setup
 from relay.session.started import Started
-from relay.session.state import AgentState, Change
 from relay.session.stopping import FAREWELL, Stopping
 from relay.session.terminals import TerminalClient, Terminals
 from relay.session.turns import Turns
 from relay.session.work import Workers
 from relay.state.evidence import Evidence
 from relay.state.readiness import Verdict
+from relay.state.states import AgentState, Change
 from relay.storage.journal import Journal
 from relay.text import count
 

@@ -12,24 +12,24 @@ from relay import names
 from relay.agents.hook_event import NativeEvent, NativeName, known, parse
 from relay.agents.hook_reply import Answered, Fate, Reply, render
 from relay.agents.prompt_kind import PromptKind
+from relay.control import guard
+from relay.control.caller import agents
+from relay.control.name_claim import Claim
+from relay.control.server import Answer, Request
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.injection.queue import Injector
 from relay.messaging.client import Courier
 from relay.messaging.message import Priority
 from relay.readers.auto import AutoReader
-from relay.session import guard
 from relay.session.absent import NoBus
 from relay.session.answers import Answers
-from relay.session.caller import agents
-from relay.session.claim import Claim
-from relay.session.control import Answer, Request
 from relay.session.mail import Mail
 from relay.session.ruling import Ruling
 from relay.session.services import SessionServices
 from relay.session.setup import Setup
-from relay.session.state import AgentState
 from relay.session.terminals import TerminalClient, Terminals
+from relay.state.states import AgentState
 from relay.storage.journal import Journal
 from relay.terminal.lend import Lent
 from relay.terminal.pty import Pty

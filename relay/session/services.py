@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from relay import names
+from relay.control.name_claim import Claim
 from relay.hooks.problem import Problem
 from relay.hooks.result import HookResult
 from relay.hooks.services import Member
 from relay.messaging.client import Courier
 from relay.messaging.message import Message, Priority
 from relay.session.absent import NoBus
-from relay.session.claim import Claim
 from relay.session.giving import Giving
 from relay.session.mail import Mail
 from relay.session.terminals import Terminals

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from relay.control.name_claim import Claim
     from relay.home import Home
-    from relay.session.claim import Claim
     from relay.session.options import Options
     from relay.terminal.forward import Forwarder
     from relay.terminal.pty import Pty

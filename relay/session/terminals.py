@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from relay.control.server import lines, send
 from relay.errors import RelayError
 from relay.readers.auto import AutoReader
-from relay.session.control import lines, send
 from relay.session.work import Workers
 from relay.terminal.forward import Forwarder
 from relay.terminal.lend import Lent

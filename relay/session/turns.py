@@ -36,10 +36,10 @@ from relay.session.pump import OutputPump
 from relay.session.replies import prompt_fields, stop_fields, stop_outcome
 from relay.session.ruling import Ruling
 from relay.session.setup import Setup
-from relay.session.state import AgentState, Change
 from relay.session.work import Workers
 from relay.state.evidence import Evidence
 from relay.state.readiness import Readiness, Verdict
+from relay.state.states import AgentState, Change
 from relay.storage.journal import Journal, preview
 
 

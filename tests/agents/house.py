@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from agents.model import Model, Rule
 from agents.recipes import Agent, Place, prepare
+from relay.control.sessions import call, find
 from relay.errors import RelayError
 from relay.home import Home
-from relay.session.directory import call, find
 from support import Relay
 from terminal.emulator import Emulator
 

@@ -12,8 +12,8 @@ from typing import Any
 import pexpect
 import pytest
 
+from relay.control.sessions import call
 from relay.errors import NotAllowed, UsageError
-from relay.session.directory import call
 from relay.state.question import find
 from session.puppet import events, messages, ps
 from support import Relay, wait_until

@@ -14,9 +14,9 @@ import pytest
 
 from native.hooked import Claude, Json
 from relay.agents.hook_setup import call
+from relay.control.name_claim import claim
 from relay.home import Home
 from relay.session import launch
-from relay.session.claim import claim
 from relay.session.options import Options
 from session.puppet import project
 from support import Relay, wait_until

@@ -11,11 +11,11 @@ from typing import cast
 
 import pytest
 
+from relay.control.sessions import CONNECTING
 from relay.errors import BrokerError, HomeError, LedgerError, NameInUse, RelayError
 from relay.messaging.client import Courier
 from relay.session.absent import NoBus
 from relay.session.bus import FIRST_RETRY, LAST_RETRY, LEDGER_RETRY, NAME_RETRY, Bus
-from relay.session.directory import CONNECTING
 from relay.storage.journal import Journal
 from session.puppet import Puppet, ps, settings
 from support import Relay, wait_until

@@ -18,6 +18,7 @@ import pytest
 from injection.ptyagent import PtyAgent, fake, running
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.transcript_reader import Said
+from relay.control.server import ControlServer
 from relay.hooks import events
 from relay.hooks.result import HookResult
 from relay.injection.injection import Injection
@@ -25,7 +26,6 @@ from relay.policy import Policy
 from relay.rules.event import RuleEvent
 from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
-from relay.session.control import ControlServer
 from relay.session.native import Bridge, NativeHooks
 from relay.session.requests import Requests
 from relay.session.turns import Turns

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from relay.control.sessions import call, socket_of
 from relay.errors import InvalidName, UsageError
 from relay.home import Home
 from relay.injection.injection import Injection
 from relay.messaging.message import Message, State
-from relay.session.directory import call, socket_of
 from relay.session.receipts import Receipts
 from session.puppet import Puppet, messages, project, settings
 from support import Relay, wait_until

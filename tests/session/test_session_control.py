@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from relay.control.server import Answer, ControlServer, Request
+from relay.control.sessions import MAX_LINE
 from relay.errors import NotAllowed
-from relay.session.control import Answer, ControlServer, Request
-from relay.session.directory import MAX_LINE
 
 
 async def _answer(request: Request) -> Answer:
@@ -101,7 +101,7 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
         told: asyncio.Queue[str] = asyncio.Queue()
         listener = logging.Handler()
         listener.emit = lambda record: told.put_nowait(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("relay.session.control").addHandler(listener)
+        logging.getLogger("relay.control.server").addHandler(listener)
         serving = asyncio.create_task(server.run())
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
@@ -116,7 +116,7 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
                 for fd in spare:
                     os.close(fd)
-                logging.getLogger("relay.session.control").removeHandler(listener)
+                logging.getLogger("relay.control.server").removeHandler(listener)
             channel.setblocking(False)
             async with asyncio.timeout(20):
                 answer = await asyncio.get_running_loop().sock_recv(channel, 1000)

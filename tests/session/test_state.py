@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relay.agents.prompt_kind import PromptKind
-from relay.session.state import EXITED, STARTING, STOPPED, TRANSITIONS, AgentState, Change
 from relay.state.readiness import Readiness, Verdict
+from relay.state.states import EXITED, STARTING, STOPPED, TRANSITIONS, AgentState, Change
 
 
 class Agent:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from emulator import Emulator
 
+from relay.control.name_claim import claim
 from relay.errors import NameInUse
 from relay.home import Home
-from relay.session.claim import claim
 from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
@@ -139,13 +139,13 @@ def test_a_name_whose_session_is_ending_is_waited_for(
         (home / "go").touch()
         looks.append(select.select([], [], [], seconds))
 
-    monkeypatch.setattr("relay.session.claim.time.sleep", between_two_looks)
+    monkeypatch.setattr("relay.control.name_claim.time.sleep", between_two_looks)
     claim(Home.from_env(relay.environment), "default", "Same").release()
     assert looks
 
 
 def test_a_name_whose_session_lives_is_refused_at_once(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     relay("wrap", "-d", "-n", "Lives", "cat")
-    monkeypatch.setattr("relay.session.claim.time.sleep", lambda _: pytest.fail("it waited"))
+    monkeypatch.setattr("relay.control.name_claim.time.sleep", lambda _: pytest.fail("it waited"))
     with pytest.raises(NameInUse, match="relay attach Lives"):
         claim(Home.from_env(relay.environment), "default", "Lives")

@@ -12,13 +12,13 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
+from relay.control.caller import Caller, ancestors, caller
 from relay.errors import NotAllowed
 from relay.home import Home
-from relay.session.caller import Caller, ancestors, caller
 from relay.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from relay.session.control import Request
+    from relay.control.server import Request
 
 ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
 """Operations that a descendant of an agent may ask for."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from relay import names
+from relay.control import sessions
 from relay.errors import NoSuchSession
 from relay.home import Home
-from relay.session import directory
 
 STARTING = 3.0
 """Seconds that a session, which starts its agent first, may take until it listens."""
@@ -42,7 +42,7 @@ class Caller:
         deadline = time.monotonic() + STARTING
         while True:
             try:
-                return directory.call(self.socket, request)
+                return sessions.call(self.socket, request)
             except NoSuchSession:
                 if time.monotonic() >= deadline:
                     raise
@@ -65,7 +65,7 @@ def _from_environment(home: Home) -> Caller | None:
     if "RELAY_SOCKET" not in env and "RELAY_NAME" not in env:
         return None
     name, team = env.get("RELAY_NAME", ""), env.get("RELAY_TEAM", names.DEFAULT_TEAM)
-    return Caller(name, team, Path(env.get("RELAY_SOCKET", directory.socket_of(home, team, name))))
+    return Caller(name, team, Path(env.get("RELAY_SOCKET", sessions.socket_of(home, team, name))))
 
 
 def agents(home: Home) -> dict[int, Caller]:

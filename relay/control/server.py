@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from relay.agents.hook_reply import Fate, Settle
+from relay.control.sessions import MAX_LINE
 from relay.errors import RelayError, UsageError
-from relay.session.directory import MAX_LINE
 
 _log = logging.getLogger(__name__)
 

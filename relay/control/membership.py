@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from relay import names
+from relay.control import guard, sessions
 from relay.errors import NoSuchSession
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from relay.session import directory, guard
 
 Operation = Literal["join", "leave"]
 
@@ -56,7 +56,7 @@ def change(
         return _write(home, operation, channel, names.PERSON, team)
     name = names.validate(name)
     try:
-        return _membership(directory.call(directory.socket_of(home, team, name), request))
+        return _membership(sessions.call(sessions.socket_of(home, team, name), request))
     except NoSuchSession:
         return _write(home, operation, channel, name, team)
 

@@ -99,8 +99,8 @@ def _ending(lock: str) -> bool:
     """Whether the session that holds `lock` may soon let go of it; one that lives and answers does not."""
     from pathlib import Path
 
-    from relay.session.directory import call
-    from relay.session.state import EXITED
+    from relay.control.sessions import call
+    from relay.state.states import EXITED
 
     try:
         state = call(Path(_socket(lock)), {"op": "info"}, ANSWER)["info"]["state"]
