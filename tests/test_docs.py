@@ -19,7 +19,7 @@ from support import Relay
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")])
 SOURCES = sorted((ROOT / "relay").rglob("*.py"))
-NAMESPACES = sorted({path.stem for path in (ROOT / "relay" / "namespaces").glob("*.py")} - {"__init__"})
+NAMESPACES = sorted({path.stem for path in (ROOT / "relay" / "builtin").glob("*.py")} - {"__init__"})
 
 
 def page(name: str) -> str:

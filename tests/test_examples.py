@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hooks.house import House, Services, texts
-from relay import namespaces
+from relay import builtin
 from relay.hooks import config_file
 from relay.hooks.context import Context
 from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
@@ -49,7 +49,7 @@ def load(tmp_path: Path) -> Iterator[Load]:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.parent.name)
 def test_each_loads_and_registers_something(path: Path) -> None:
     built_in = Registry()
-    namespaces.install(built_in)
+    builtin.install(built_in)
     loaded = config_file.load(config_file.read(path), built_in)
     assert list(loaded.registry.handlers())
 

@@ -26,12 +26,12 @@ from pathlib import Path
 from relay import recording
 from relay.agents import catalog
 from relay.agents.profile import Profile
+from relay.builtin import install
 from relay.directives.directive import Directive
 from relay.directives.grammar import DECORATION, Grammar
 from relay.errors import UsageError
 from relay.home import Home
 from relay.hooks.registry import Registry
-from relay.namespaces import install
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
 from relay.recording import Recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay import names, namespaces
+from relay import builtin, names
 from relay import settings as settings_file
 from relay.agents.catalog import fallback
 from relay.agents.catalog import for_command as profile_for
@@ -80,7 +80,7 @@ class Setup:
         elif settings.inject == "never":
             profile = replace(profile, inject="never")
         registry = Registry()
-        namespaces.install(registry)
+        builtin.install(registry)
         memory = options.memory
         config = None
         channels = settings.channels

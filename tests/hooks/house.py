@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relay import namespaces
+from relay import builtin
 from relay.directives.directive import Directive
 from relay.errors import UnknownRecipient
 from relay.hooks.config import MemoryConfig
@@ -95,7 +95,7 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.registry = Registry()
-        namespaces.install(self.registry)
+        builtin.install(self.registry)
         self.memory = MemoryConfig()
         self.store = MemoryStore(folder / "memory.db", "team", "Alice")
 

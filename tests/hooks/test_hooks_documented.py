@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hooks.house import House, texts
+from relay.builtin.memory import ACTIONS
 from relay.hooks.config import MemoryConfig
 from relay.hooks.config_file import ConfigFile, load
 from relay.hooks.context import Context, MemoryService, RelayService
 from relay.hooks.events import EVENTS, Idle
 from relay.hooks.registry import Registry
 from relay.hooks.result import HookResult
-from relay.namespaces.memory import ACTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOOKS = (DOCS / "HOOKS.md").read_text()

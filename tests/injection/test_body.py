@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.builtin.memory import CLOSING_PROMPT
 from relay.directives.grammar import DECORATION, Grammar
 from relay.errors import MessageRefused
 from relay.injection.body import (
@@ -25,7 +26,6 @@ from relay.injection.body import (
     sanitise,
 )
 from relay.injection.injection import Injection
-from relay.namespaces.memory import CLOSING_PROMPT
 from relay.readers.line import Line
 
 ANY_TEXT = st.text(st.characters(categories=None), max_size=300)  # lone surrogates too

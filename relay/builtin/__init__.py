@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relay.api import on, pattern
+from relay.builtin import broadcast, memory, relay
 from relay.hooks.registry import Registry, registering
-from relay.namespaces import broadcast, memory, relay
 
 
 def install(registry: Registry) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relay.api import Context
+from relay.builtin import relay
 from relay.errors import MessageRefused
-from relay.namespaces import relay
 
 
 async def deliver(target: str, message: str, ctx: Context) -> str | None:
