@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from relay.redact import Redactor
+from relay.redaction import Redactor
 from relay.storage import journal
 from relay.storage.journal import Journal, preview
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.redact import Redactor
+from relay.redaction import Redactor
 from relay.storage import journal
 from relay.storage.journal import Journal
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.redact import MAX_KNOWN, OVERLAP, SEGMENT, Redactor, find, redact
+from relay.redaction import MAX_KNOWN, OVERLAP, SEGMENT, Redactor, find, redact
 
 # ruff: noqa: E501 (lines of logs)
 # Keys are put together here, from parts, so that no scanner takes this file for a leak.

@@ -312,7 +312,7 @@ def _report(fired: Fired, warnings: list[str], duration: float) -> dict[str, Any
 
 
 def _ran(ran: Ran) -> dict[str, Any]:
-    from relay.redact import redact
+    from relay.redaction import redact
     from relay.storage.journal import preview
 
     return {

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from relay.recording.grid import NOWHERE, Grid, Passage
-from relay.redact import Redactor
+from relay.redaction import Redactor
 
 WORD = 512
 """Characters of the word at the cursor that are held back."""

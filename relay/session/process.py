@@ -43,7 +43,7 @@ from relay.memory.store import MemoryStore
 from relay.messaging.client import Courier
 from relay.messaging.message import Message
 from relay.readers.auto import AutoReader
-from relay.redact import Redactor, known_in
+from relay.redaction import Redactor, known_in
 from relay.rules.book import RuleBook
 from relay.session import lesson, notification
 from relay.session.absent import NoBus, NoMemory

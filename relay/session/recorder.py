@@ -27,7 +27,7 @@ from relay.errors import RelayError
 from relay.recording import gap, store
 from relay.recording.veil import Event, Veil
 from relay.recording.writer import Header, Writer
-from relay.redact import Redactor
+from relay.redaction import Redactor
 from relay.settings import Settings
 
 _log = logging.getLogger(__name__)

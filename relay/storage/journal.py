@@ -2,7 +2,7 @@
 
 Every entry has `time` (seconds since the epoch), `event`, `session` and `name`; the rest depends on the
 event.  When the file exceeds MAX_BYTES it becomes `events.jsonl.1`, and so on for as many generations as are
-kept.  Secrets are taken out of every entry before it is written (relay.redact).
+kept.  Secrets are taken out of every entry before it is written (relay.redaction).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay.redact import Redactor
+from relay.redaction import Redactor
 
 MAX_BYTES = 10 * 1024 * 1024
 PREVIEW = 500

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from relay import recording
 from relay.recording.grid import Grid
 from relay.recording.veil import GROWTH, MAX_HOLD, Event, Veil
-from relay.redact import Redactor
+from relay.redaction import Redactor
 
 # Put together from parts: this file holds no secret.
 TOKEN = "gh" + "p_" + "a7Qz" * 9

@@ -14,7 +14,7 @@ from puppet import Puppet, ps, settings
 
 from relay import recording
 from relay.recording import store
-from relay.redact import Redactor
+from relay.redaction import Redactor
 from relay.session.recorder import BURST, RATE, DiskRecorder, Recorded
 from relay.settings import Settings
 from relay.storage.journal import Journal

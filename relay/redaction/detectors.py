@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
 
-from relay.redact.anchors import ANCHORS
-from relay.redact.likely import is_drawn, is_likely, is_written_out
+from relay.redaction.anchors import ANCHORS
+from relay.redaction.likely import is_drawn, is_likely, is_written_out
 
 _stand_in = None if "requests" in sys.modules else ModuleType("requests")
 if _stand_in is not None:

@@ -4,7 +4,7 @@
                                                                                   ↓
                             redact: `[secret: github-token]`      relay.recording.veil: as many `*`
 
-The formats are those of `detect-secrets` (Yelp) and our own (relay.redact.detectors), which are imported at
+The formats are those of `detect-secrets` (Yelp) and our own (relay.redaction.detectors), which are imported at
 the first text with an anchor.  The text may be hostile: no expression looks further than a segment.  Logs
 take 5 to 50 MB a second, the worst lines that we know (megabytes of `secret_access_`) 1 MB.
 """
@@ -18,8 +18,8 @@ from operator import itemgetter
 from os.path import commonprefix
 from typing import NamedTuple
 
-from relay.redact.anchors import anchors_in
-from relay.redact.likely import is_likely
+from relay.redaction.anchors import anchors_in
+from relay.redaction.likely import is_likely
 
 SEGMENT, OVERLAP = 4096, 512
 """Characters that expressions see at once, and how many of them the next ones see again.
@@ -145,13 +145,13 @@ def _formats(text: str) -> Iterator[Secret]:
     while start < len(text):
         end = min(start + SEGMENT, len(text))
         if anchors := anchors_in(text[start:end]):
-            from relay.redact import detectors  # 20 ms and 2 MB, for the first text with an anchor
+            from relay.redaction import detectors  # 20 ms and 2 MB, for the first text with an anchor
 
             for first, last, kind in detectors.scan(text, start, end, anchors):
                 yield Secret(first, last, kind)
         start = end if end == len(text) else end - OVERLAP
     if "PRIVATE KEY-----" in text:
-        from relay.redact import detectors
+        from relay.redaction import detectors
 
         yield from (Secret(first, last, "private-key") for first, last in detectors.private_keys(text))
 
