@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 from benchmarks.bench import Bench
 from benchmarks.table import Figure
-from relay.audit import AuditLog
-from relay.injection import body
+from relay.injection import layout
+from relay.injection.audit_log import AuditLog
 from relay.injection.backlog import Backlog
+from relay.injection.budget import Budget
 from relay.injection.injection import Injection, Outcome, Result
-from relay.injection.ride import Ride
+from relay.injection.reply_delivery import Ride
 from relay.session.auditing import Audit
-from relay.session.budget import Budget
 from relay.storage.journal import Journal
 
 GOAL = 10.0
 """Milliseconds (R85)."""
 
 _FINDING = "src/config.py:42:101: E501 Line too long (113 > 100), after `password = settings.get('key')`\n"
-_SIZES = {"a finding of 200 bytes": 200, "10 KB": body.MAX_HOOK_BYTES}
+_SIZES = {"a finding of 200 bytes": 200, "10 KB": layout.MAX_HOOK_BYTES}
 
 
 def cost(bench: Bench) -> list[Figure]:
@@ -40,15 +40,15 @@ def _milliseconds(bench: Bench, size: int, rounds: int) -> Iterator[float]:
     )
     text = (_FINDING * (size // len(_FINDING) + 1))[:size]
     waiting = Backlog(lambda injection: None, audit.ended, time.monotonic)
-    ride = Ride(waiting, body.DIRECTIVE, lambda end: None)
+    ride = Ride(waiting, layout.DIRECTIVE, lambda end: None)
     for number in range(rounds + 1):
         begun = time.perf_counter()
         given = Injection(
             str(number), text, "ruff", "hook", event="PostToolUse", role="system", time=time.time()
         )
-        body.check(given)
+        layout.check(given)
         waiting.add(given)
-        taken = ride.take(2 * body.MAX_HOOK_BYTES, extends=False, messages=True)
+        taken = ride.take(2 * layout.MAX_HOOK_BYTES, extends=False, messages=True)
         ride.render(taken)
         ride.end(given)
         audit.ended(given, Outcome(Result.INJECTED, "", "native", "system", "printed"))

@@ -25,11 +25,11 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from relay import audit
-from relay.audit import Entry
 from relay.cli.messages import positive, short_id
 from relay.control import guard
 from relay.home import Home
+from relay.injection import audit_log
+from relay.injection.audit_log import Entry
 from relay.names import same
 from relay.text import count, one_line, printable_json
 
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             and (args.since is None or entry.time >= args.since)
         )
 
-    found = [entry for entry in audit.read(home.audit, wanted) if entry.failed or not args.failed]
+    found = [entry for entry in audit_log.read(home.audit, wanted) if entry.failed or not args.failed]
     limit = len(found) if args.all or (args.json and args.limit is None) else args.limit or _SHOWN
     entries = found[max(len(found) - limit, 0) :]
     if args.json:

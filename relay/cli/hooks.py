@@ -284,7 +284,7 @@ async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select
 
 def _too_long(fired: Fired) -> Iterator[str]:
     """What rules said and a session refuses."""
-    from relay.injection.body import MAX_HOOK_BYTES
+    from relay.injection.layout import MAX_HOOK_BYTES
 
     for ran in fired.ran:
         for result in ran.results:

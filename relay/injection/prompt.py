@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from relay.errors import MessageRefused
-from relay.injection import body
+from relay.injection import layout
 from relay.injection.backlog import Backlog
-from relay.injection.body import Style
 from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.layout import Style
 
 _log = logging.getLogger(__name__)
 
@@ -38,12 +38,12 @@ class Prompt:
     def lay_out(self, style: Style, mark: str, directive: re.Pattern[str]) -> list[str]:
         """As body.lay_out; several injections need Style.PASTE."""
         if len(self.injections) == 1:
-            return body.lay_out(self.injections[0], style, mark, directive, self.contexts)
+            return layout.lay_out(self.injections[0], style, mark, directive, self.contexts)
         contexts, texts = (
-            [(each, body.clean(each, directive)) for each in injections]
+            [(each, layout.clean(each, directive)) for each in injections]
             for injections in (self.contexts, self.injections)
         )
-        return [body.enclose(texts, mark, contexts)]
+        return [layout.enclose(texts, mark, contexts)]
 
 
 class Prompts:
@@ -99,7 +99,7 @@ class Prompts:
         fitting = []
         for each in contexts:
             try:
-                body.check(each)
+                layout.check(each)
             except MessageRefused as error:
                 self._on_outcome(each, Outcome(Result.REJECTED, str(error)))
             else:

@@ -23,13 +23,13 @@ from dataclasses import replace
 
 from relay.agents.profile import Profile
 from relay.errors import MessageRefused
-from relay.injection import body
+from relay.injection import layout
 from relay.injection.backlog import Backlog
-from relay.injection.body import Style
 from relay.injection.draft import Draft
 from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.layout import Style
 from relay.injection.prompt import OnPrompt, Prompts
-from relay.injection.ride import Ride
+from relay.injection.reply_delivery import Ride
 from relay.injection.typist import Typist
 from relay.injection.view import View, style_of
 from relay.messaging.message import Priority
@@ -84,7 +84,7 @@ class Injector:
         self._on_outcome = on_outcome
         self._idle = idle
         self._clock = clock
-        self._directive = body.directive_pattern(prefix or profile.prefix, profile.decoration)
+        self._directive = layout.directive_pattern(prefix or profile.prefix, profile.decoration)
         self._waiting = Backlog(on_typing, on_outcome, lambda: self._clock())
         self._wake = asyncio.Event()
         self._draft = Draft()
@@ -113,7 +113,7 @@ class Injector:
     def _fits(self, injection: Injection) -> bool:
         """Whether it can be given at all; else it is rejected now."""
         try:
-            body.check(injection)
+            layout.check(injection)
         except MessageRefused as error:
             self._on_outcome(injection, Outcome(Result.REJECTED, str(error)))
             return False
@@ -268,7 +268,7 @@ class Injector:
             self._typing = ()
             return
         self._typing = begun
-        mark, parts = body.nonce(), list[str]()
+        mark, parts = layout.nonce(), list[str]()
         outcome: Outcome | None = None
         try:
             if sight := await self._reserve():
@@ -292,7 +292,7 @@ class Injector:
             else:
                 given = (*prompt.contexts, *begun)
                 if outcome.result is Result.UNCERTAIN and len(parts) == 1:
-                    self._doubtful.append((body.closing_mark(mark), given))
+                    self._doubtful.append((layout.closing_mark(mark), given))
                 for injection in given:
                     self._on_outcome(injection, outcome)
 
@@ -348,7 +348,7 @@ class Injector:
                     why = f"the session ended after {number} of {len(parts)} lines"
                     return Outcome(Result.UNCERTAIN, why, "typed", "user")
                 sight = again
-            self._view.given(body.closing_mark(mark))
+            self._view.given(layout.closing_mark(mark))
             self._view.typing(part, sight.nap)
             self._began = self._clock()
             outcomes.append(await self._typist.type(part, style_of(sight), mark))

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from relay.injection.body import Style, closing_mark
 from relay.injection.injection import Outcome, Proof, Result
+from relay.injection.layout import Style, closing_mark
 from relay.state.port import Port
 
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # xterm ctlseqs, "Bracketed Paste Mode"

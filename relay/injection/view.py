@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 
 from relay.agents.profile import Profile
-from relay.injection.body import Style
 from relay.injection.draft import BORDER
+from relay.injection.layout import Style
 from relay.state import process_wait
 from relay.state.detection import Look, detect
 from relay.state.port import Port

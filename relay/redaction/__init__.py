@@ -4,7 +4,7 @@
                                                                                   ↓
                             redact: `[secret: github-token]`      relay.recording.veil: as many `*`
 
-The formats are those of `detect-secrets` (Yelp) and our own (relay.redaction.detectors), which are imported at
+The formats are those of `detect-secrets` (Yelp) and our own (relay.redaction.detectors), imported at
 the first text with an anchor.  The text may be hostile: no expression looks further than a segment.  Logs
 take 5 to 50 MB a second, the worst lines that we know (megabytes of `secret_access_`) 1 MB.
 """

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from relay.audit import AuditLog, Entry
 from relay.hooks.result import Level
+from relay.injection.audit_log import AuditLog, Entry
+from relay.injection.budget import Budget, tokens
 from relay.injection.injection import Injection, Outcome, Result
-from relay.session.budget import Budget, tokens
 from relay.storage.journal import Journal
 
 

@@ -28,7 +28,6 @@ from pathlib import Path
 
 from relay import names
 from relay.agents import hook_setup as bridge
-from relay.audit import AuditLog
 from relay.control.server import ControlServer
 from relay.directives.grammar import Grammar
 from relay.errors import MessageRefused, RelayError
@@ -37,6 +36,8 @@ from relay.hooks import config_file, events
 from relay.hooks.context import MAX_MESSAGES, Context, MemoryService
 from relay.hooks.result import Level
 from relay.hooks.runner import Runner
+from relay.injection.audit_log import AuditLog
+from relay.injection.budget import Budget
 from relay.injection.injection import Injection, Outcome
 from relay.injection.queue import Injector
 from relay.memory.store import MemoryStore
@@ -50,7 +51,6 @@ from relay.session.absent import NoBus, NoMemory
 from relay.session.answers import Answers
 from relay.session.attention import Alert, Attention, NoAlert
 from relay.session.auditing import Audit
-from relay.session.budget import Budget
 from relay.session.bus import Bus
 from relay.session.escalation import Escalation
 from relay.session.giving import Giving

@@ -20,6 +20,7 @@ from relay.hooks import events
 from relay.hooks.context import Context
 from relay.hooks.result import HookResult, decide, injected
 from relay.hooks.runner import Runner
+from relay.injection.budget import Budget
 from relay.injection.injection import Injection
 from relay.injection.queue import Injector
 from relay.policy import Policy
@@ -27,7 +28,6 @@ from relay.readers.line import Line
 from relay.rules import aggregate
 from relay.rules.event import RuleEvent
 from relay.rules.fired import Fired
-from relay.session.budget import Budget
 from relay.session.continuation import GO_ON, Ending
 from relay.session.drawn_turn import DrawnTurn
 from relay.session.giving import Giving

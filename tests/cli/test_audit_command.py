@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from relay import audit
-from relay.audit import AuditLog, Entry
 from relay.cli.audit import moment
 from relay.home import Home
+from relay.injection import audit_log
+from relay.injection.audit_log import AuditLog, Entry
 from relay.storage import journal
 from support import Relay
 
@@ -111,7 +111,7 @@ def test_several_generations_are_kept_and_read_in_order(
     assert len(list(home.state.glob("audit.jsonl.*"))) >= 3
     assert _ids(relay) == [entry.id for entry in entries]
     _write(relay, *(Entry(f"i{number}", "hook", "ruff", text="x" * 1000) for number in range(30)))
-    assert len(list(home.state.glob("audit.jsonl.*"))) == audit.GENERATIONS
+    assert len(list(home.state.glob("audit.jsonl.*"))) == audit_log.GENERATIONS
     assert _ids(relay)[-1] == "i29"
 
 

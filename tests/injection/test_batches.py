@@ -13,8 +13,8 @@ from ptyagent import PtyAgent, fake, running
 
 from relay.errors import LedgerError, MessageRefused
 from relay.injection import prompt
-from relay.injection.body import MAX_HOOK_BYTES
 from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.layout import MAX_HOOK_BYTES
 
 ROOM = 9_000
 ASKS = fake("tui", "paste", "dialog")

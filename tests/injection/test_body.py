@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from relay.builtin.memory import CLOSING_PROMPT
 from relay.directives.grammar import DECORATION, Grammar
 from relay.errors import MessageRefused
-from relay.injection.body import (
+from relay.injection.injection import Injection
+from relay.injection.layout import (
     LINE_BYTES,
     MAX_HOOK_BYTES,
     MAX_PARTS,
@@ -25,7 +26,6 @@ from relay.injection.body import (
     quote,
     sanitise,
 )
-from relay.injection.injection import Injection
 from relay.readers.line import Line
 
 ANY_TEXT = st.text(st.characters(categories=None), max_size=300)  # lone surrogates too

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ptyagent import PtyAgent, fake, running
 
-from relay.injection.body import deface, quote, sanitise
+from relay.injection.layout import deface, quote, sanitise
 from relay.state import readiness
 
 HOSTILE = [

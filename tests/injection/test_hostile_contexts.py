@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.errors import MessageRefused
-from relay.injection.body import Style, clean, deface, enclose, lay_out, sanitise
 from relay.injection.injection import Injection
+from relay.injection.layout import Style, clean, deface, enclose, lay_out, sanitise
 
 HIDDEN = [
     "",
@@ -162,7 +162,7 @@ def test_a_name_stays_on_its_line_and_is_short(name: str) -> None:
 
 NOTHING = """
 import resource
-from relay.injection.body import clean
+from relay.injection.layout import clean
 from relay.injection.injection import Injection
 
 resource.setrlimit(resource.RLIMIT_CPU, (5, 5))

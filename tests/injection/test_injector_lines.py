@@ -15,8 +15,8 @@ import pytest
 from ptyagent import fake, running, shipped
 
 from relay.errors import LedgerError, MessageRefused
-from relay.injection.body import LINE_BYTES
 from relay.injection.injection import Injection
+from relay.injection.layout import LINE_BYTES
 from relay.state.readiness import SCREEN_QUIET
 
 

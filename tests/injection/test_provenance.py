@@ -8,8 +8,8 @@ import time
 import pytest
 
 from relay.errors import MessageRefused
-from relay.injection.body import MAX_HOOK_BYTES, Style, check, clean, context, enclose, lay_out
 from relay.injection.injection import Injection, Kind, Outcome, Result
+from relay.injection.layout import MAX_HOOK_BYTES, Style, check, clean, context, enclose, lay_out
 
 
 def _hook(text: str = "line 42 is too long", source: str = "ruff", event: str = "PostToolUse") -> Injection:

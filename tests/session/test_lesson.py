@@ -8,7 +8,7 @@ import pytest
 
 from relay.directives.grammar import Grammar
 from relay.home import Home
-from relay.injection.body import DIRECTIVE
+from relay.injection.layout import DIRECTIVE
 from relay.readers.line import Line
 from relay.session import lesson
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from native.hooked import Claude
-from relay import audit
-from relay.audit import AuditLog, Entry
 from relay.hooks.result import Level
+from relay.injection import audit_log
+from relay.injection.audit_log import AuditLog, Entry
+from relay.injection.budget import Budget
 from relay.injection.injection import Injection, Outcome, Result
 from relay.session.auditing import Audit
-from relay.session.budget import Budget
 from relay.storage.journal import Journal
 from session.puppet import Puppet, project, settings
 from session.test_session_guard import LISTENING, Agent
@@ -78,7 +78,7 @@ class Desk:
 
     @property
     def entries(self) -> list[Entry]:
-        return list(audit.read(self.path))
+        return list(audit_log.read(self.path))
 
 
 def hook(text: str = "line 42 is too long", **more: Any) -> Injection:

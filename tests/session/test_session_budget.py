@@ -7,7 +7,7 @@ import json
 import pexpect
 import pytest
 
-from relay.session.budget import Budget, tokens
+from relay.injection.budget import Budget, tokens
 from session.puppet import Puppet, project, settings
 from session.test_session_person import Terminals
 from support import Relay, wait_until

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from relay.injection import body
+from relay.injection import layout
 from relay.injection.backlog import Backlog
 from relay.injection.injection import Injection
 from relay.messaging.message import Priority
@@ -54,8 +54,8 @@ class Ride:
             if injection.priority in too_long:
                 continue
             together = bool(last) and injection.kind == last[0].injection.kind == "hook"
-            mark = last[0].mark if together else body.nonce()
-            new = _Taken(injection, body.clean(injection, self._directive), mark)
+            mark = last[0].mark if together else layout.nonce()
+            new = _Taken(injection, layout.clean(injection, self._directive), mark)
             if _size([new]) > room:
                 if extends and injection.priority is Priority.URGENT:
                     break
@@ -68,7 +68,7 @@ class Ride:
                 done, last = before, grown
                 self._taken.append(new)
                 if not together:
-                    self._on_mark(body.closing_mark(mark))
+                    self._on_mark(layout.closing_mark(mark))
             elif self._waiting.refused(injection):
                 break
         return self.injections
@@ -94,7 +94,7 @@ def _rides(injection: Injection) -> bool:
 def _render(taken: Iterable[_Taken]) -> str:
     """Those of hooks with one mark are one text."""
     return _BETWEEN.join(
-        body.enclose([(each.injection, each.text) for each in together], mark)
+        layout.enclose([(each.injection, each.text) for each in together], mark)
         for mark, together in groupby(taken, key=lambda each: each.mark)
     )
 
