@@ -25,9 +25,9 @@ from pathlib import Path
 
 from relay import names, settings
 from relay.control import guard
+from relay.doctor import Result, all_checks
 from relay.errors import BrokerError, UsageError
 from relay.home import Home
-from relay.session.checks import Result, all_checks
 from relay.text import printable_json, visible
 from relay.transport import broker
 from relay.transport.broker import Endpoint

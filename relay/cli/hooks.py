@@ -37,10 +37,10 @@ from relay.control.sessions import SessionInfo, call, find, live
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import suggest
-from relay.rules.book import FILE, RuleBook, public
 from relay.rules.disabled import Disabled
 from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.payload import from_native
+from relay.rules.rule_book import FILE, RuleBook, public
 from relay.text import count, printable_json, visible
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from relay.errors import RecordingError, UsageError
 from relay.home import Home
 from relay.recording import store
 from relay.replay import archive, export, search, timeline, transcript
-from relay.replay.film import Film
+from relay.replay.seekable_screen import Film
 from relay.replay.show import clock_time, play
 from relay.replay.tape import Tape
 from relay.terminal.screen import ScreenUnavailable

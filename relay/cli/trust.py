@@ -44,14 +44,14 @@ def run(args: argparse.Namespace) -> int:
 def _projects(home: Home) -> list[Path]:
     """The files of the project around this folder that do something; ConfigError where there is none."""
     from relay.hooks import config_file
-    from relay.rules import book
+    from relay.rules import rule_book
 
-    own = {home.config / config_file.FILE, home.config / book.FILE}  # these need no trust
-    found = [config_file.find(Path.cwd(), home), book.find(Path.cwd())]
+    own = {home.config / config_file.FILE, home.config / rule_book.FILE}  # these need no trust
+    found = [config_file.find(Path.cwd(), home), rule_book.find(Path.cwd())]
     paths = [path for path in found if path is not None and path not in own]
     if not paths:
         raise ConfigError(
-            f"there is no {config_file.FILE} and no {book.FILE} in this folder or the project around it. "
+            f"there is no {config_file.FILE} and no {rule_book.FILE} in this folder or the project around it. "
             "Name the file to trust."
         )
     return paths
@@ -59,7 +59,7 @@ def _projects(home: Home) -> list[Path]:
 
 def _trust(home: Home, path: Path) -> None:
     from relay.hooks.trust import Trust
-    from relay.rules import book
+    from relay.rules import rule_book
 
     if path.exists() and not path.is_file():
         raise ConfigError("is not a file. Name the file to trust.", path)
@@ -75,7 +75,7 @@ def _trust(home: Home, path: Path) -> None:
     if path.suffix == ".py":
         print("It runs from the next `relay wrap` on, until it changes.")
         print("Modules that it imports are not covered.")
-    elif path.name == book.FILE:
+    elif path.name == rule_book.FILE:
         _rules(path, content)
     else:
         print("It holds from the next `relay wrap` on, until it changes.")
@@ -83,7 +83,7 @@ def _trust(home: Home, path: Path) -> None:
 
 def _rules(path: Path, content: bytes) -> None:
     """Say what becomes of the rules in a file, and what is wrong with them."""
-    from relay.rules.file import parse
+    from relay.rules.rule_file import parse
 
     rules, warnings = parse(path.absolute(), content, "project")
     if rules:

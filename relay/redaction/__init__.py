@@ -2,7 +2,7 @@
 
     text → anchors: can there be one at all? → detectors, segment by segment → Secret(start, end, kind)
                                                                                   ↓
-                            redact: `[secret: github-token]`      relay.recording.veil: as many `*`
+                            redact: `[secret: github-token]`      relay.recording.stream_redactor: as many `*`
 
 The formats are those of `detect-secrets` (Yelp) and our own (relay.redaction.detectors), imported at
 the first text with an anchor.  The text may be hostile: no expression looks further than a segment.  Logs

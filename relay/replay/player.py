@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relay.recording import Happening
-from relay.replay.film import Film
 from relay.replay.search import Hit, hits
+from relay.replay.seekable_screen import Film
 from relay.replay.tape import Tape
 from relay.replay.timeline import Moment, Timeline
 from relay.text import count, one_line

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from relay.replay.film import Film
+from relay.replay.seekable_screen import Film
 from relay.terminal.screen import Row
 
 FRAME = 0.1

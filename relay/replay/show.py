@@ -9,10 +9,10 @@ import math
 import time
 from collections.abc import Callable
 
-from relay.replay import picture
-from relay.replay.picture import clip
+from relay.replay import render
 from relay.replay.player import Player
-from relay.replay.stage import Cursor, Stage
+from relay.replay.player_terminal import Cursor, Stage
+from relay.replay.render import clip
 from relay.replay.tape import Tape
 from relay.replay.timeline import Timeline
 from relay.text import visible
@@ -97,7 +97,7 @@ def frame(
     height = rows - 1 if rows > 1 else rows
     panel = _panel(player, min(PANEL, rows // 3), columns) if events else []
     height -= len(panel)
-    taken = picture.take(player.film.screen, columns, height)
+    taken = render.take(player.film.screen, columns, height)
     shown = [*taken.rows, *[""] * (height - len(taken.rows)), *panel]
     if rows == 1:
         return shown, taken.cursor

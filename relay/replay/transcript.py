@@ -12,7 +12,7 @@ from itertools import groupby
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
 from relay.recording import gap
-from relay.replay.film import Film, bounded
+from relay.replay.seekable_screen import Film, bounded
 from relay.replay.tape import Tape, size
 
 TICK = 0.02

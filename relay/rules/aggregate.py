@@ -17,7 +17,7 @@ from typing import Any, Literal
 from relay.hooks.result import Action, HookResult, decide, injected
 from relay.rules.event import EVENTS
 from relay.rules.fired import Attachment, AttachmentType, Fired
-from relay.rules.verdict import STOPPED
+from relay.rules.interpret import STOPPED
 
 Outcome = Literal["allow", "block", "continue"]
 """What became of an event. "continue": a rule has the agent go on with its turn, unless a cap is reached."""

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.hooks.result import Action, HookResult
-from relay.rules import command, verdict
+from relay.rules import command, interpret
 from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.fired import Fired, Ran
 from relay.rules.payload import payload
@@ -139,17 +139,17 @@ class Engine:
 
     async def _one(self, rule: Rule, payloads: _Payloads, due: float = float("inf")) -> Ran:
         if rule.kind == "prompt":
-            return verdict.prompted(rule)
+            return interpret.prompted(rule)
         left = due - self._clock()
         if left <= 0:
             why = f"It had no turn: the rules before it took the {self._deadline:g} s that an event has."
-            return verdict.unasked(rule, why)
+            return interpret.unasked(rule, why)
         try:
             told = payloads.of(rule.shape)
         except RecursionError:
-            return verdict.unasked(rule, "What it is to read is nested too deeply to be written as JSON.")
+            return interpret.unasked(rule, "What it is to read is nested too deeply to be written as JSON.")
         except ValueError:
-            return verdict.unasked(rule, "What it is to read holds a number that JSON does not have.")
+            return interpret.unasked(rule, "What it is to read holds a number that JSON does not have.")
         output = await command.run(
             rule.command if rule.args is None else (rule.command, *rule.args),
             told,
@@ -157,7 +157,7 @@ class Engine:
             env={**self._env, "CLAUDE_PROJECT_DIR": str(self._project(rule))},
             timeout=min(rule.timeout, left),
         )
-        return verdict.judge(rule, output)
+        return interpret.judge(rule, output)
 
     def _project(self, rule: Rule) -> Path:
         """The folder that a rule's scripts are found from: its file's, where that is the project's."""

@@ -26,7 +26,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from relay import names
+from relay import desktop_notification, names
 from relay.agents import hook_setup as bridge
 from relay.control.server import ControlServer
 from relay.directives.grammar import Grammar
@@ -45,8 +45,8 @@ from relay.messaging.client import Courier
 from relay.messaging.message import Message
 from relay.readers.auto import AutoReader
 from relay.redaction import Redactor, known_in
-from relay.rules.book import RuleBook
-from relay.session import lesson, notification
+from relay.rules.rule_book import RuleBook
+from relay.session import lesson
 from relay.session.absent import NoBus, NoMemory
 from relay.session.answers import Answers
 from relay.session.attention import Alert, Attention, NoAlert
@@ -292,7 +292,7 @@ class Session:
         )
 
     async def _notify(self, title: str, text: str) -> None:
-        if why := await notification.notify(title, text):
+        if why := await desktop_notification.notify(title, text):
             self.journal.write("notification", shown=False, reason=why)
 
     def _escalate(self, to: str, text: str) -> None:

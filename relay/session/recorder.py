@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from relay.errors import RelayError
 from relay.recording import gap, store
-from relay.recording.veil import Event, Veil
+from relay.recording.stream_redactor import Event, Veil
 from relay.recording.writer import Header, Writer
 from relay.redaction import Redactor
 from relay.settings import Settings

@@ -19,11 +19,11 @@ from typing import Any, Protocol
 from relay.home import Home
 from relay.hooks.result import Level
 from relay.rules import aggregate
-from relay.rules.book import RuleBook
 from relay.rules.engine import Engine
 from relay.rules.event import RuleEvent
 from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
+from relay.rules.rule_book import RuleBook
 from relay.session.giving import Giving
 from relay.session.terminals import Terminals
 from relay.storage.journal import Journal, preview

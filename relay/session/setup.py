@@ -18,7 +18,7 @@ from relay.hooks import config_file
 from relay.hooks.config import MemoryConfig
 from relay.hooks.registry import Registry
 from relay.hooks.trust import Trust
-from relay.rules.book import RuleBook
+from relay.rules.rule_book import RuleBook
 from relay.session import lesson
 from relay.session.options import Options
 from relay.settings import Settings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relay import recording
 from relay.recording.grid import Grid
-from relay.recording.veil import GROWTH, MAX_HOLD, Event, Veil
+from relay.recording.stream_redactor import GROWTH, MAX_HOLD, Event, Veil
 from relay.redaction import Redactor
 
 # Put together from parts: this file holds no secret.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.replay import film as films
-from relay.replay.film import Film
+from relay.replay import seekable_screen as films
+from relay.replay.seekable_screen import Film
 from relay.replay.tape import Tape
 from replay.tapes import cast, said
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.replay import picture
+from relay.replay import render
 from relay.terminal.ghostty import open_screen
 
 SGR = re.compile(r"\x1b\[[0-9;:]*m")
@@ -17,7 +17,7 @@ SGR = re.compile(r"\x1b\[[0-9;:]*m")
 def drawn(data: str | bytes, columns: int = 20, rows: int = 4, window: tuple[int, int] = (0, 0)) -> list[str]:
     screen = open_screen(columns, rows)
     screen.feed(data.encode() if isinstance(data, str) else data)
-    return list(picture.take(screen, window[0] or columns, window[1] or rows).rows)
+    return list(render.take(screen, window[0] or columns, window[1] or rows).rows)
 
 
 def test_text_and_colours_are_kept_row_by_row() -> None:
@@ -50,8 +50,8 @@ def test_a_window_shows_the_left_of_the_last_used_rows() -> None:
     ("columns", "left"), [(1, "a"), (2, "a"), (3, "a漢"), (4, "a漢"), (5, "a漢字"), (9, "a漢字b")]
 )
 def test_a_wide_character_is_not_cut_in_two(columns: int, left: str) -> None:
-    assert picture.clip("a漢字b", columns) == left
-    assert picture.clip("\x1b[1ma漢字b\x1b[0m", columns).replace("\x1b[0m", "") == "\x1b[1m" + left
+    assert render.clip("a漢字b", columns) == left
+    assert render.clip("\x1b[1ma漢字b\x1b[0m", columns).replace("\x1b[0m", "") == "\x1b[1m" + left
 
 
 def test_the_last_column_is_drawn_once() -> None:
@@ -61,7 +61,7 @@ def test_the_last_column_is_drawn_once() -> None:
 def test_the_cursor_is_where_it_is_seen_and_hidden_elsewhere() -> None:
     screen = open_screen(20, 4)
     screen.feed(b"\r\nab")
-    assert picture.take(screen, 20, 4).cursor == (2, 1)
-    assert picture.take(screen, 2, 4).cursor is None
+    assert render.take(screen, 20, 4).cursor == (2, 1)
+    assert render.take(screen, 2, 4).cursor is None
     screen.feed(b"\x1b[?25l")
-    assert picture.take(screen, 20, 4).cursor is None
+    assert render.take(screen, 20, 4).cursor is None

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from relay.replay.stage import ENTER, LEAVE, names
+from relay.replay.player_terminal import ENTER, LEAVE, names
 from replay.conftest import Replay, Shell
 from replay.tapes import said, session
 from support import Relay, processes_of

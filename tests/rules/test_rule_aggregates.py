@@ -22,7 +22,7 @@ from relay.rules.aggregate import (
 )
 from relay.rules.event import EVENTS
 from relay.rules.fired import Fired, Ran
-from relay.rules.verdict import STOPPED, judge
+from relay.rules.interpret import STOPPED, judge
 
 BLOCKS = {"decision": "block", "reason": "no"}
 ENDS = {"continue": False, "stopReason": "enough"}

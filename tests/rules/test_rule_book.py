@@ -12,9 +12,9 @@ import pytest
 from relay.errors import HomeError
 from relay.home import Home
 from relay.hooks.trust import Trust
-from relay.rules.book import RuleBook, find
 from relay.rules.disabled import Disabled
 from relay.rules.event import RuleEvent
+from relay.rules.rule_book import RuleBook, find
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from relay.rules import located
 from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS
-from relay.rules.file import LONGEST_TIMEOUT, parse
 from relay.rules.rule import Rule
+from relay.rules.rule_file import LONGEST_TIMEOUT, parse
 
 PATH = Path("/project/hooks.json")
 GUARD = {"type": "command", "command": "./guard.sh"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS
-from relay.rules.file import LONGEST_TIMEOUT, parse
 from relay.rules.matcher import LONGEST, PATIENCE
 from relay.rules.rule import TIMEOUT
+from relay.rules.rule_file import LONGEST_TIMEOUT, parse
 from relay.rules.tools import aliases, claude_name
 
 PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from relay.hooks.result import HookResult, decide, injected
 from relay.rules.command import Output
 from relay.rules.event import EVENTS
 from relay.rules.fired import Ran
-from relay.rules.verdict import STOPPED, judge, prompted
+from relay.rules.interpret import STOPPED, judge, prompted
 
 SHAPES = ("flat", "group")
 CAN_BE_DENIED = ("UserPromptSubmit", "PreToolUse")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.session import notification
+from relay import desktop_notification
 from relay.session.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Escalation
 from relay.storage.journal import Journal
 
@@ -205,22 +205,22 @@ def test_a_machine_without_a_desktop_is_one_line_for_the_journal(
     for name in ("CI", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path}/nobody")
-    said = asyncio.run(notification.notify("Alice asks", "text"))
+    said = asyncio.run(desktop_notification.notify("Alice asks", "text"))
     assert said
     assert "\n" not in said
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     if sys.platform == "linux":
-        assert "no desktop" in asyncio.run(notification.notify("Alice asks", "text"))
+        assert "no desktop" in asyncio.run(desktop_notification.notify("Alice asks", "text"))
     monkeypatch.setenv("CI", "true")
-    assert "CI" in asyncio.run(notification.notify("Alice asks", "text"))
+    assert "CI" in asyncio.run(desktop_notification.notify("Alice asks", "text"))
 
 
 SERVICE = """
 import asyncio, sys
 from dbus_fast.aio import MessageBus
 from dbus_fast.service import ServiceInterface, dbus_method
-from relay.session.notification import notify
+from relay.desktop_notification import notify
 
 class Desktop(ServiceInterface):
     def __init__(self):

@@ -171,7 +171,7 @@ class _Loading:
 
     def _taken(self, path: Path, origin: Origin) -> tuple[list[Rule], list[RuleWarning]]:
         """The rules of `path` as it is now, and what is wrong with it."""
-        from relay.rules.file import LARGEST, parse
+        from relay.rules.rule_file import LARGEST, parse
 
         try:
             content = _read(path, LARGEST + 1)
