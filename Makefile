@@ -33,13 +33,13 @@ test: $(VENV)/.stamp  ## all tests
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="claude qwen" chooses
-	@$(BIN)/python tests/agents/install.py $(AGENTS)
-	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/agents --agents "$(AGENTS)" $(ARGS) || { \
+	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
+	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" $(ARGS) || { \
 		echo "What failed is tried once more, alone: real agents wait for real time, and a busy machine is late."; \
-		$(BIN)/pytest tests/agents --agents "$(AGENTS)" --last-failed --last-failed-no-failures none; }
+		$(BIN)/pytest tests/real_agents --agents "$(AGENTS)" --last-failed --last-failed-no-failures none; }
 
 test-long: $(VENV)/.stamp  ## what the tests leave out for its length: kills at every step, two at once, ...
-	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/bus/test_chaos.py tests/bus/test_guarantee.py tests/bus/test_faults.py \
+	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/messaging/test_chaos.py tests/messaging/test_guarantee.py tests/messaging/test_faults.py \
 		tests/hosts --timeout 900 $(ARGS)
 
 check: $(VENV)/.stamp  ## format, lint, types and layers

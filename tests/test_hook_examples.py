@@ -28,7 +28,7 @@ from support import Relay
 
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted(path.name for path in (ROOT / "examples" / "hooks").iterdir())
-PAYLOADS = ROOT / "tests" / "native" / "payloads"
+PAYLOADS = ROOT / "tests" / "agents" / "payloads"
 TOOLS = str(Path(sys.executable).parent)
 
 CLEAN = "def half(number: int) -> float:\n    return number / 2\n"

@@ -113,9 +113,9 @@ def _sessions(size: int, quick: bool) -> Sessions:
 
 
 def _soak(seconds: int) -> str:
-    """The account of tests/bus/soak.py, which fails when a message is unexplained."""
+    """The account of tests/messaging/soak.py, which fails when a message is unexplained."""
     run = subprocess.run(
-        [sys.executable, ROOT / "tests" / "bus" / "soak.py", "--seconds", str(seconds)],
+        [sys.executable, ROOT / "tests" / "messaging" / "soak.py", "--seconds", str(seconds)],
         stdout=subprocess.PIPE,
         text=True,
         timeout=seconds + 180,

@@ -19,7 +19,7 @@ from session.puppet import events, messages, ps
 from support import Relay, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
-SCREENS = Path(__file__).parent.parent / "detection" / "screens"
+SCREENS = Path(__file__).parent.parent / "state" / "screens"
 
 
 class Asking:

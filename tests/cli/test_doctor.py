@@ -95,7 +95,7 @@ def test_a_ledger_of_another_version_is_looked_at_and_left_as_it_is(
 ) -> None:
     ledger = relay.home / "state" / "ledger.db"
     ledger.parent.mkdir(mode=0o700)
-    tables = Path(__file__).parent.parent / "bus" / "ledger_2.sql"
+    tables = Path(__file__).parent.parent / "messaging" / "ledger_2.sql"
     with contextlib.closing(sqlite3.connect(ledger)) as db:
         db.executescript(tables.read_text())
         db.execute(f"PRAGMA user_version = {version}")

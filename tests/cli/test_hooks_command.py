@@ -22,7 +22,7 @@ from support import Relay, wait_until
 
 GUARD = {"type": "command", "command": "echo no >&2; exit 2", "matcher": {"tool_name": "run_shell_command"}}
 
-PAYLOADS = Path(__file__).parents[1] / "native" / "payloads"
+PAYLOADS = Path(__file__).parents[1] / "agents" / "payloads"
 
 
 def rules(path: Path, event: str = "PreToolUse", *handlers: dict[str, Any]) -> Path:

@@ -11,7 +11,7 @@ from relay.rules.event import EVENTS
 from relay.rules.fields import FIELDS
 from relay.rules.payload import from_native
 
-RECORDED = Path(__file__).parents[1] / "native" / "payloads"
+RECORDED = Path(__file__).parents[1] / "agents" / "payloads"
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "qwen"])

@@ -14,7 +14,7 @@ from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.payload import from_native, payload
 from relay.rules.rule import Shape
 
-RECORDED = Path(__file__).parent.parent / "native" / "payloads"
+RECORDED = Path(__file__).parent.parent / "agents" / "payloads"
 UNRULED = {
     NativeName.PERMISSION,
     NativeName.SUBAGENT_START,

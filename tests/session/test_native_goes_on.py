@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from native.hooked import Claude
+from agents.hooked import Claude
 from session.puppet import project
 from session.test_session_native import CONTINUES, Transcript, begun, context
 from support import Relay, wait_until

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from native.hooked import Claude
+from agents.hooked import Claude
 from relay.hooks.result import Level
 from relay.injection import audit_log
 from relay.injection.audit_log import AuditLog, Entry

@@ -12,7 +12,7 @@ import pytest
 from session.puppet import Puppet, messages, ps
 from support import Relay, processes_of, wait_until
 
-FAILPOINTS = Path(__file__).parents[1] / "bus" / "failpoints.py"
+FAILPOINTS = Path(__file__).parents[1] / "messaging" / "failpoints.py"
 
 TYPING = [
     # where the receiver dies, and what may have become of the message

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from native.hooked import Claude
+from agents.hooked import Claude
 from session.puppet import Puppet, events, project, ps, settings
 from support import Relay, processes_of, wait_until
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from native.hooked import Claude, Json
+from agents.hooked import Claude, Json
 from session.puppet import Puppet, project, settings
 from session.transcript import Transcript
 from support import Relay, wait_until

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from native.hooked import Claude, Json
+from agents.hooked import Claude, Json
 from relay.session.ruling import TOLD
 from session.puppet import Puppet, events, settings
 from session.transcript import Transcript

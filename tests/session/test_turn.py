@@ -157,7 +157,7 @@ def test_what_it_went_on_with_is_the_persons_word_afterwards(turn: Turn) -> None
         assert (turn.continuations, turn.halted) == (0, "")
 
 
-CAPTURED = Path(__file__).parent.parent / "native" / "payloads" / "claude"
+CAPTURED = Path(__file__).parent.parent / "agents" / "payloads" / "claude"
 
 
 @pytest.mark.parametrize("tool", ["AskUserQuestion", "ExitPlanMode"])

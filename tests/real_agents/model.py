@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from agents.dialects import Answer, Call, Dialect, Turn, dialect_of
+from real_agents.dialects import Answer, Call, Dialect, Turn, dialect_of
 
 SHELLS = ("Bash", "bash", "shell_command", "exec_command", "shell", "run_shell_command")
 """What agents call the tool that runs a command line."""

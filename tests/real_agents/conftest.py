@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.house import House
-from agents.install import PACKAGES
-from agents.recipes import AGENTS, Agent
+from real_agents.house import House
+from real_agents.install import PACKAGES
+from real_agents.recipes import AGENTS, Agent
 from support import Relay
 
 DEFAULT = "claude codex qwen pi aider"

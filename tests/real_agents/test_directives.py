@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents.house import House
-from agents.model import Rule
-from agents.recipes import Agent
+from real_agents.house import House
+from real_agents.model import Rule
+from real_agents.recipes import Agent
 
 
 def test_one_real_agent_answers_anothers_directive(house: House, agent: Agent) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from native.hooked import Claude, Json
+from agents.hooked import Claude, Json
 from relay.agents.hook_setup import call
 from relay.control.name_claim import claim
 from relay.home import Home

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from agents.house import House, Wrapped
-from agents.model import Rule, Shell, Step
-from agents.recipes import Agent
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
 from relay import recording
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

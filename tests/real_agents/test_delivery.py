@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.house import House, Wrapped
-from agents.model import Rule, Shell, Step
-from agents.recipes import Agent
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 

@@ -46,6 +46,6 @@ def test_every_agent_was_seen_in_every_state_that_matters(agent: str) -> None:
 
 
 def test_the_table_in_the_readme_is_this_one() -> None:
-    """`python tests/detection/confusion.py --write` brings it up to date."""
+    """`python tests/state/confusion.py --write` brings it up to date."""
     text = README.read_text("utf-8")
     assert text.partition(BEGIN)[2].partition(END)[0].strip() == table(found())

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.dialects import Call
-from agents.house import House
-from agents.model import Rule, Shell, Step
-from agents.recipes import Agent
+from real_agents.dialects import Call
+from real_agents.house import House
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
 
 RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
 

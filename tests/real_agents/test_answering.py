@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from agents.house import House, Wrapped
-from agents.model import Rule, Shell, Step
-from agents.recipes import Agent
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
 
 BELL_AND_TITLE = b"\x1b]2;Alice asks: permission\x1b\\\a"
 

@@ -1,7 +1,7 @@
 """How often the shipped profiles are right: recordings and rendered screens of real agents, by state.
 
-    python tests/detection/confusion.py            prints the table of the README and each miss
-    python tests/detection/confusion.py --write    puts it into the README
+    python tests/state/confusion.py            prints the table of the README and each miss
+    python tests/state/confusion.py --write    puts it into the README
 
 A screen is `screens/AGENT/STATE-WHAT.txt`, of a dialog `prompting-KIND-WHAT.txt`: what an agent's terminal
 showed, with its title in a first line `# title: ...`.  A recording's instants are in its `.expected.json`.
@@ -51,7 +51,7 @@ class Case:
 
 
 def screens() -> Iterator[Case]:
-    for path in sorted((TESTS / "detection" / "screens").glob("*/*.txt")):
+    for path in sorted((TESTS / "state" / "screens").glob("*/*.txt")):
         match = _SCREEN.fullmatch(path.stem)
         assert match is not None, f"{path} is not called as a screen is"
         agent = path.parent.name

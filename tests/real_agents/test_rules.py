@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from agents.dialects import Call
-from agents.house import House, Wrapped
-from agents.model import Rule, Shell, Step
-from agents.recipes import Agent
+from real_agents.dialects import Call
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "hooks"
 TOOLS = Path(sys.executable).parent

@@ -1,6 +1,6 @@
 """Install the agent CLIs that these tests drive: pinned versions, in .cache/agents of this clone.
 
-    python tests/agents/install.py claude qwen       what `make test-agents` runs
+    python tests/real_agents/install.py claude qwen       what `make test-agents` runs
 
 .cache/agents/NAME-VERSION/ holds one agent, complete once `.complete` is in it; NAME-VERSION.log tells of its
 installation. Where npm is missing, or a Python that aider runs on, an agent is left out, and its tests

@@ -1,6 +1,6 @@
 """A soak: agents that never stop talking, killed at random with their broker; then all messages accounted.
 
-python tests/bus/soak.py [--seconds N] [--seed S]
+python tests/messaging/soak.py [--seconds N] [--seed S]
 
 Each agent is a process with a real courier in one home, on the embedded broker.  What an agent sends it
 notes in a file before and after; what is injected into it, it notes between `injecting` and `settle`, as a

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from agents.house import House
-from agents.model import Rule, Shell, Step
-from agents.recipes import Agent
+from real_agents.house import House
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
 
 HOLDS = 3.0
 """Seconds for which a message is seen to wait."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.dialects import Call
-from agents.install import PACKAGES, Package, environment_path
+from real_agents.dialects import Call
+from real_agents.install import PACKAGES, Package, environment_path
 
 KEY = "sk-ant-dummy-0000000000000000000000000000"
 

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agents.model import Model, Rule
-from agents.recipes import Agent, Place, prepare
+from real_agents.model import Model, Rule
+from real_agents.recipes import Agent, Place, prepare
 from relay.control.sessions import call, find
 from relay.errors import RelayError
 from relay.home import Home

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from agents.house import House, Wrapped
-from agents.model import Rule, Shell, Step
-from agents.recipes import Agent
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
 
 HOLDS = 3.0
 """Seconds for which a message is seen to wait: longer than relay ever takes to type one that may be typed."""
