@@ -51,8 +51,8 @@ def _projects(home: Home) -> list[Path]:
     paths = [path for path in found if path is not None and path not in own]
     if not paths:
         raise ConfigError(
-            f"there is no {config_file.FILE} and no {rule_book.FILE} here or in the project around it. "
-            "Name the file to trust."
+            f"there is no {config_file.FILE} and no {rule_book.FILE} in this folder "
+            "or the project around it. Name the file to trust."
         )
     return paths
 

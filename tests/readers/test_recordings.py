@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from relay import profile, recording
+from relay import recording
+from relay.agents import catalog
 from relay.directives.grammar import DECORATION, Grammar
 from relay.home import Home
 from relay.readers.auto import AutoReader
@@ -26,7 +27,7 @@ TICK = 0.02
 
 def told(path: Path, agent: str, home: Home) -> list[list[str]]:
     recorded = recording.read(path)
-    chosen = profile.load(agent, home)
+    chosen = catalog.load(agent, home)
     reader = AutoReader(
         recorded.columns, recorded.rows, kind="screen", echo_style=chosen.echo, code_style=chosen.code
     )
