@@ -1,44 +1,62 @@
-"""The program that agents call as their hook: hands the event to the session, prints the verdict.
+"""The program that agents call as their hook: hand the event to the session, print its answer.
 
-    PYTHON -I -S client.py hook pretooluse SOCKET AGENT            observes: never prints
-    PYTHON -I -S client.py hook decide EVENT SOCKET AGENT          prints what the session answers
+    PYTHON -I -S hook_client.py hook pretooluse SOCKET AGENT       observes: never prints
+    PYTHON -I -S hook_client.py hook decide EVENT SOCKET AGENT     prints what the session answers
 
     stdin ──→ {"op": "hook", "agent": A, "event": E, "decide": bool, "payload": TEXT}
-              " "                                 the session has it, and thinks
+              " "                                 the session has taken the event, and thinks
               {"stdout": TEXT, "code": 0}    ──→ stdout
-              {"op": "hook_printed"}              the agent has been told
+              {"op": "hook_printed"}              the agent has its answer
 
-Whatever goes wrong, an agent is never disturbed: nothing is printed and the exit code is 0.  Agents wait for
-this program at each of their steps, so it starts with what is built into the interpreter alone (`json`,
-`socket` and `signal` would double its time).
+A session that is gone, frozen or not this agent's never disturbs the agent: nothing is printed, and the exit
+code is 0.  An answer that arrives but cannot be read denies a tool call, because a rule may forbid it; any
+other event goes on.
+
+Agents wait for this program at each of their steps, so it imports only what is built into the interpreter:
+`json`, `socket` and `signal` would double its start-up time.
 """
 
 import _signal  # type: ignore[import-not-found]  # typeshed does not have it
 import posix
 import sys
-from _json import encode_basestring, scanstring
+from _json import encode_basestring, make_scanner
 from _socket import AF_UNIX, SOCK_STREAM, socket
 from time import sleep
 
 TAKEN = 3.0
-"""Seconds until the session has taken the event. One that is gone or frozen costs the agent no more."""
+"""Seconds for the session to take the event; a session that is gone or frozen costs the agent no more."""
 
 ANSWER = 90.0
-"""Seconds that the session then has for its verdict: a rule may run for a minute (docs/NATIVE.md)."""
+"""Seconds for the session's answer after that: a rule may run for a minute (docs/NATIVE.md)."""
 
 MAX_PAYLOAD = 24 << 20
-"""Bytes of one event, such as a Write with the whole file in it; of a longer one only that it was."""
+"""Bytes of an event, such as a Write with the whole file in it. A longer one is sent without its payload."""
+
+UNREADABLE = (
+    "relay could not read what its session answered about this tool call, so the call is denied: a rule may "
+    "forbid it. Ask the user to run `relay explain`, to look into session.log, and to start the session anew."
+)
+"""The reason of a denial that the session did not decide."""
 
 _FIRST = "SessionStart"
 """An agent's first event, which comes while its session is still loading."""
 
-_POLL = 0.02  # seconds between two tries
+_POLL = 0.02  # seconds between two attempts to connect
 
-_BEGINNING = '{"stdout": '
+
+class _Json:
+    """The options of the interpreter's JSON scanner, as `json.JSONDecoder` sets them."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float  # NaN, Infinity
 
 
 def main(argv: list[str]) -> None:
-    """Run `argv` as in the module docstring."""
+    """Run the command line `argv`, as in the module docstring; do nothing for any other."""
     match argv:
         case [_, "hook", "decide", event, path, agent]:
             hook(event, path, agent, decide=True)
@@ -47,39 +65,84 @@ def main(argv: list[str]) -> None:
 
 
 def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
-    """Take the event's JSON from standard input to the session that listens at `path`."""
+    """Send the event's JSON from standard input to the session that listens at `path`.
+
+    With `decide`, print the session's answer.  Raise nothing.
+    """
+    answer = b""
     try:
-        _signal.signal(_signal.SIGALRM, _expire)
-        _signal.setitimer(_signal.ITIMER_REAL, TAKEN)
-        payload = _read()
-        channel = _connect(path, patient=event == _FIRST)
-        text = payload.decode("utf-8", "replace")
-        fields = (
-            f'{{"op": "hook", "agent": {encode_basestring(agent)}, "event": {encode_basestring(event)}, '
-            f'"decide": {"true" if decide else "false"}, "payload": {encode_basestring(text)}}}\n'
-        )
-        channel.sendall(fields.encode("utf-8", "replace"))
-        if not (answer := channel.recv(1 << 16)):
+        try:
+            _signal.signal(_signal.SIGALRM, _expire)
+            _signal.setitimer(_signal.ITIMER_REAL, TAKEN)
+            text = _read().decode("utf-8", "replace")
+            channel = _connect(path, patient=event == _FIRST)
+            request = (
+                f'{{"op": "hook", "agent": {encode_basestring(agent)}, "event": {encode_basestring(event)}, '
+                f'"decide": {"true" if decide else "false"}, "payload": {encode_basestring(text)}}}\n'
+            )
+            channel.sendall(request.encode("utf-8", "replace"))
+            while not answer.endswith(b"\n") and (more := channel.recv(1 << 16)):
+                if not answer:
+                    _signal.setitimer(_signal.ITIMER_REAL, ANSWER)
+                answer += more
+        except BaseException:  # noqa: BLE001, S110 (what has arrived by then counts)
+            pass
+        if not decide or not answer.strip(b" "):
             return
-        _signal.setitimer(_signal.ITIMER_REAL, ANSWER)
-        while not answer.endswith(b"\n"):
-            if not (more := channel.recv(1 << 16)):
-                return
-            answer += more
-        said = answer.decode().lstrip()
-        if not decide or not said.startswith(_BEGINNING + '"'):
+        try:
+            verdict = _stdout(answer)
+        except Exception:  # noqa: BLE001 (whatever is wrong with it, a guard was asked)
+            _print(_denial(event, agent))
             return
-        verdict, _ = scanstring(said, len(_BEGINNING) + 1, True)
-        rest = verdict.encode("utf-8", "replace")
-        while rest:
-            rest = rest[posix.write(1, rest) :]
-        channel.sendall(b'{"op": "hook_printed"}\n')
+        if verdict is not None:
+            _print(verdict)
+            channel.sendall(b'{"op": "hook_printed"}\n')
     except BaseException:  # noqa: BLE001, S110 (the agent must not be disturbed, by an interrupt neither)
         pass
 
 
+def _stdout(answer: bytes) -> str | None:
+    """Return the text that `answer` has for the agent; None if the session refuses to hear this agent.
+
+    Raise an exception for anything but a JSON object with a text `stdout`.
+    """
+    line = answer.decode().strip(" \t\r\n")
+    fields, end = make_scanner(_Json)(line, 0)  # type: ignore[arg-type]  # typeshed asks for a scanner there
+    if end == len(line) and type(fields) is dict:
+        if type(text := fields.get("stdout")) is str:
+            return text
+        if fields.get("type") == "NotAllowed":
+            return None
+    raise ValueError
+
+
+def _denial(event: str, agent: str) -> str:
+    """Return what denies the tool call that `event` is about; "" for another event.
+
+    The forms are those of `relay.agents.hook_reply.render`.
+    """
+    reason = encode_basestring(UNREADABLE)
+    match event.lower():
+        case "beforetool":
+            return f'{{"decision": "deny", "reason": {reason}}}'
+        case "tool_pre" if agent == "gemini":
+            return f'{{"decision": "deny", "reason": {reason}}}'
+        case "pretooluse" | "tool_pre":
+            return (
+                '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", '
+                f'"permissionDecisionReason": {reason}}}}}'
+            )
+    return ""
+
+
+def _print(text: str) -> None:
+    rest = text.encode("utf-8", "replace")
+    while rest:
+        rest = rest[posix.write(1, rest) :]
+
+
 def _connect(path: str, *, patient: bool) -> socket:
-    """A connection to the session. `patient`: it may be about to listen, for agents start before it does."""
+    """Connect to the session; with `patient`, wait until it listens: agents start before their sessions."""
     while True:
         try:
             channel = socket(AF_UNIX, SOCK_STREAM)
@@ -93,7 +156,7 @@ def _connect(path: str, *, patient: bool) -> socket:
 
 
 def _read() -> bytes:
-    """Standard input to its end; nothing of what is longer than MAX_PAYLOAD."""
+    """Return standard input to its end, or nothing if it is longer than MAX_PAYLOAD."""
     parts: list[bytes] = []
     size = 0
     while data := posix.read(0, 1 << 20):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 from relay.agents import hook_client
+from relay.agents.hook_event import EVENTS, NativeEvent, NativeName
+from relay.agents.hook_reply import Reply, render
 from relay.agents.hook_setup import call
 
 Json = dict[str, Any]
@@ -58,8 +61,10 @@ def path(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "s.sock"
 
 
-def run(path: Path | str, *words: str, payload: bytes = b"{}") -> subprocess.CompletedProcess[bytes]:
-    command = call("claude", str(path), *words)
+def run(
+    path: Path | str, *words: str, payload: bytes = b"{}", agent: str = "claude"
+) -> subprocess.CompletedProcess[bytes]:
+    command = call(agent, str(path), *words)
     return subprocess.run(command, input=payload, capture_output=True, timeout=60, check=False)
 
 
@@ -98,22 +103,126 @@ def test_an_observer_prints_nothing_whatever_it_is_answered(path: Path) -> None:
     assert (told["event"], told["decide"]) == ("pretooluse", False)
 
 
+TOOL = {
+    agent: next(own for own, name in names.items() if name is NativeName.TOOL_PRE)
+    for agent, names in EVENTS.items()
+}
+"""By agent, what it calls the event at which a guard can refuse a tool call."""
+
+FIELDS = {"stdout": VERDICT, "code": 0, "note": [1.5, None, {"stdout": "not this"}]}
+
+READABLE = {
+    **{
+        f"keys {' '.join(order)}": line({key: FIELDS[key] for key in order})
+        for order in itertools.permutations(FIELDS)
+    },
+    "no blanks": json.dumps(FIELDS, separators=(",", ":")).encode() + b"\n",
+    "many blanks": b" \t " + json.dumps(FIELDS, indent=4).replace("\n", "\r").encode() + b" \r\n",
+    "written as UTF-8": json.dumps(FIELDS, ensure_ascii=False).encode() + b"\n",
+    "an escaped key": line({"code": 0}).replace(
+        b"{", b'{"std\\u006fut": ' + json.dumps(VERDICT).encode() + b", "
+    ),
+    "a key twice": line(FIELDS).replace(b"{", b'{"stdout": "an older one", ', 1),
+    "a number that is none": line(FIELDS | {"code": float("nan")}),
+    "without an end of the line": json.dumps(FIELDS).encode(),
+}
+UNREADABLE = {
+    "no JSON": b"Traceback (most recent call last):\n",
+    "a string cut off": b'{"code": 0, "stdout": "cut o',
+    "an object cut off": b'{"stdout": "{}", "code": 0',
+    "one byte": b"{",
+    "an empty line": b"\n",
+    "more behind it": b'{"stdout": "{}"} {"stdout": "{}"}\n',
+    "a bad escape": b'{"stdout": "\\x"}\n',
+    "not UTF-8": b"\xff\xfe\n",
+    "a control character": b'{"stdout": "\x01"}\n',
+    "a number": b'{"stdout": 7}\n',
+    "null": b'{"stdout": null}\n',
+    "a list": b'{"stdout": ["{}"]}\n',
+    "an object": b'{"stdout": {"stdout": "{}"}}\n',
+    "no stdout": b'{"code": 0}\n',
+    "another case": b'{"Stdout": "{}"}\n',
+    "no object": b'["stdout", "{}"]\n',
+    "a string": b'"stdout"\n',
+    "nested too deeply": b'{"x": ' + b"[" * 100_000 + b"\n",
+    "a failure": line({"error": "the session failed at that", "type": "RelayError"}),
+}
+
+
+@pytest.mark.parametrize("agent", TOOL)
+@pytest.mark.parametrize("answer", READABLE.values(), ids=READABLE)
+def test_an_answer_is_read_however_it_is_written(path: Path, agent: str, answer: bytes) -> None:
+    """What stands before or beside the verdict opens no guard."""
+    session = FakeSession(path, b" ", answer, leaves=not answer.endswith(b"\n"))
+    done = run(path, "decide", TOOL[agent], agent=agent)
+    assert (done.stdout.decode(), done.stderr, done.returncode) == (VERDICT, b"", 0)
+    assert len(session.end()) == 1 + answer.endswith(b"\n")
+
+
+@pytest.mark.parametrize("agent", TOOL)
+@pytest.mark.parametrize("answer", UNREADABLE.values(), ids=UNREADABLE)
+def test_an_answer_that_cannot_be_read_denies_a_tool_call(path: Path, agent: str, answer: bytes) -> None:
+    session = FakeSession(path, b" ", answer, leaves=not answer.endswith(b"\n"))
+    done = run(path, "decide", TOOL[agent], agent=agent)
+    event = NativeEvent(NativeName.TOOL_PRE, agent, event=TOOL[agent])
+    denial = json.loads(render(event, Reply(deny=hook_client.UNREADABLE)))
+    assert (json.loads(done.stdout), done.stderr, done.returncode) == (denial, b"", 0)
+    assert "relay explain" in done.stdout.decode()
+    assert "session.log" in done.stdout.decode()
+    assert len(session.end()) == 1, "what the session answered has not been printed"
+
+
+@pytest.mark.parametrize("event", ["pretooluse", "tool_pre", "BEFORETOOL"])
+def test_a_tool_call_is_one_by_each_of_its_names(path: Path, event: str) -> None:
+    """An entry of one's own may leave out the kind of agent, and write the event as it likes."""
+    session = FakeSession(path, b" ", b"?\n")
+    assert hook_client.UNREADABLE in run(path, "decide", event, agent="").stdout.decode()
+    session.end()
+
+
+def test_an_answer_that_comes_half_denies_a_tool_call(path: Path) -> None:
+    """The session has begun to answer, and is frozen."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        code = FROZEN.format("ANSWER", str(path)).replace("Stop", "PreToolUse")
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        channel, _ = listener.accept()
+        with channel:
+            channel.sendall(b' {"stdout": ')
+            printed, _ = process.communicate(timeout=60)
+    assert b'"deny"' in printed
+
+
+@pytest.mark.parametrize("agent", TOOL)
+@pytest.mark.parametrize("name", [name for name in NativeName if name is not NativeName.TOOL_PRE])
+def test_an_answer_that_cannot_be_read_disturbs_nothing_else(
+    path: Path, agent: str, name: NativeName
+) -> None:
+    """Where nothing is printed for a permission, the agent asks the person."""
+    for event in (own for own, each in EVENTS[agent].items() if each is name):
+        session = FakeSession(path, b" ", b'{"code": 0}\n', leaves=True)
+        assert silent(run(path, "decide", event, agent=agent))
+        assert len(session.end()) == 1
+        path.unlink()
+
+
+@pytest.mark.parametrize("agent", TOOL)
 @pytest.mark.parametrize(
     "answers",
     [
         (),
         (b" ",),
-        (b" ", b'{"stdout": "cut off'),
         (b" ", line({"error": "not for you", "type": "NotAllowed"})),
-        (b" ", b'{"stdout": 7}\n'),
-        (b" ", b'{"stdout": "\\x"}\n'),
-        (b"\xff\xfe\n",),
     ],
-    ids=["closed", "taken and closed", "cut off", "refused", "a number", "bad escape", "not UTF-8"],
+    ids=["closed", "taken and closed", "refused"],
 )
-def test_no_answer_is_nothing_printed(path: Path, answers: tuple[bytes, ...]) -> None:
+def test_no_answer_is_nothing_printed(path: Path, agent: str, answers: tuple[bytes, ...]) -> None:
+    """A session that has gone, and one that has no say in what this agent does."""
     session = FakeSession(path, *answers, leaves=True)
-    assert silent(run(path, "decide", "Stop"))
+    assert silent(run(path, "decide", TOOL[agent], agent=agent))
     assert len(session.end()) == 1
 
 
