@@ -38,14 +38,14 @@ from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import suggest
 from relay.rules.disabled import Disabled
-from relay.rules.event import EVENTS, RuleEvent
-from relay.rules.payload import from_native
+from relay.rules.event import EVENTS, RuleEvent, from_native
 from relay.rules.rule_book import FILE, RuleBook, public
 from relay.text import count, printable_json, visible
 
 if TYPE_CHECKING:
+    from relay.rules.aggregate import Fired
+    from relay.rules.answer import RuleRun
     from relay.rules.engine import Select
-    from relay.rules.fired import Fired, Ran
     from relay.rules.rule import Rule
 
 SHORTEST = 4
@@ -269,8 +269,8 @@ def _book(home: Home, named: Sequence[Path]) -> RuleBook:
 
 async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select: Select) -> Fired:
     """Run `rules`; those in the background, too, are waited for, and their answers have no effect."""
+    from relay.rules.aggregate import Fired
     from relay.rules.engine import Engine
-    from relay.rules.fired import Fired
 
     engine = Engine(directory, os.environ)
     behind = [replace(rule, background=False) for rule in rules if rule.background]
@@ -311,7 +311,7 @@ def _report(fired: Fired, warnings: list[str], duration: float) -> dict[str, Any
     }
 
 
-def _ran(ran: Ran) -> dict[str, Any]:
+def _ran(ran: RuleRun) -> dict[str, Any]:
     from relay.redaction import redact
     from relay.storage.journal import preview
 

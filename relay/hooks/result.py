@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -182,13 +182,16 @@ def decide(results: Iterable[HookResult]) -> Decision:
     actions: list[Action] = [result.action for result in every]
     action = max(actions, key=_STRENGTH.__getitem__) if actions else _NOTHING
     reasons = [(each.source, each.reason) for each in every if each.action == action and each.reason]
-    if len(reasons) == 1:
-        reason = reasons[0][1]
-    else:
-        reason = "\n".join(f"{source}: {why}" if source else why for source, why in reasons)
     modified = [each.updated_input for each in every if each.updated_input is not None]
     allowed = action not in _REFUSING and any(each.action == "allow" for each in every)
-    return Decision(action, reason, allowed, modified[-1] if modified else None)
+    return Decision(action, joined(reasons), allowed, modified[-1] if modified else None)
+
+
+def joined(texts: Sequence[tuple[str, str]]) -> str:
+    """Return the (source, text) pairs of `texts` as one text; of several each has its source in front."""
+    if len(texts) == 1:
+        return texts[0][1]
+    return "\n".join(f"{source}: {text}" if source else text for source, text in texts)
 
 
 def _shown(value: object) -> str:

@@ -1,9 +1,8 @@
-"""Rules in hooks.json files: programs of the person's that see what an agent does, and decide on it.
+"""Rules in hooks.json files: programs of the user's that see what an agent does, and decide on it.
 
-    hooks.json ──parse──→ Rule ─┐
-                                ├─ select ─→ run ─→ verdict ─→ HookResult, aggregate, outcome
-    what happened ──→ RuleEvent ┘
+    hooks.json ──rule_file──→ Rule ─┐
+                                    ├─ rule_book ─→ engine ─→ command ─→ answer ─→ aggregate
+    what happened ──→ RuleEvent ────┘  selects      runs      a process  RuleRun   Fired, outcome
 
-The shape of the files is Claude Code's, or a flat one (docs/RULES.md). What is done with the results is not
-decided here.
+The shape of the files is Claude Code's, or a flat one (docs/RULES.md). The session applies the results.
 """

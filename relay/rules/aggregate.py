@@ -1,35 +1,64 @@
-"""What all rules of an event come to, in the words of its kind of event.
+"""The outcome of an event: which rules ran, and what all of their answers come to.
 
     Fired ─┬─ user_prompt_submit ─→ UserPromptSubmitResult ─→ marker
            ├─ stop ───────────────→ StopHookResult
            ├─ tool ───────────────→ ToolResult
            └─ outcome ────────────→ "allow", "block" or "continue"
 
-Texts of several rules stand in firing order; errors and reasons of several have the rules' names before them.
+Texts of several rules stand in firing order; of several errors or reasons each has its rule's name in front.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from relay.hooks.result import Action, HookResult, decide, injected
-from relay.rules.event import EVENTS
-from relay.rules.fired import Attachment, AttachmentType, Fired
-from relay.rules.interpret import STOPPED
+from relay.hooks.result import Action, HookResult, decide, injected, joined
+from relay.rules.answer import STOPPED, Attachment, AttachmentType, RuleRun
+from relay.rules.event import EVENTS, RuleEvent
 
-Outcome = Literal["allow", "block", "continue"]
+RuleOutcome = Literal["allow", "block", "continue"]
 """What became of an event. "continue": a rule has the agent go on with its turn, unless a cap is reached."""
 
 
 @dataclass(frozen=True, slots=True)
+class Fired:
+    """An event and the rules that were selected for it, in firing order; `ran` is empty where none was."""
+
+    event: RuleEvent
+    ran: tuple[RuleRun, ...] = ()
+
+    @property
+    def matched_rule_count(self) -> int:
+        """The number of rules that were selected, whatever became of them."""
+        return len(self.ran)
+
+    @property
+    def results(self) -> list[HookResult]:
+        return [result for run in self.ran for result in run.results]
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        return tuple(attachment for run in self.ran for attachment in run.attachments)
+
+    @property
+    def halts(self) -> list[HookResult]:
+        """The results that end the turn."""
+        return [result for result in self.results if result.action == "halt"]
+
+    def attached(self, kind: AttachmentType) -> list[Attachment]:
+        """Return the attachments of one type."""
+        return [each for each in self.attachments if each.attachment_type == kind]
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
-    """What the results of all events have in common.
+    """The fields that the results of all events have in common.
 
     blocking_error:  why it must not happen; any rule can say so.
     stop_reason:     why a rule ends the turn, whatever the others say.
-    suppress_output: the contexts are not shown to the person.
+    suppress_output: the contexts are not shown to the user.
     messages:        every attachment.
     """
 
@@ -42,7 +71,7 @@ class Aggregate:
     matched_rule_count: int = 0
 
     def public(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return asdict(self)
 
 
@@ -64,8 +93,8 @@ class UserPromptSubmitResult(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class StopHookResult(Aggregate):
-    """Whether the turn ends. force_continue: it does not; the agent goes on with `follow_up_message`, as its
-    next user turn, and with the contexts."""
+    """Whether the turn ends. With force_continue it does not: the agent goes on with `follow_up_message`, as
+    its next user turn, and with the contexts."""
 
     force_continue: bool = False
     follow_up_message: str | None = None
@@ -73,9 +102,9 @@ class StopHookResult(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult(Aggregate):
-    """What happens around a tool call; of the other events what their rules told.
+    """What happens around a tool call, or at any other event.
 
-    action, reason, updated_input: as relay.hooks.result.Decision has them.
+    action, reason, updated_input: as in relay.hooks.result.Decision.
     """
 
     action: Action = "continue"
@@ -85,13 +114,13 @@ class ToolResult(Aggregate):
 
 
 def user_prompt_submit(fired: Fired) -> UserPromptSubmitResult:
-    """What rules of UserPromptSubmit come to."""
-    return UserPromptSubmitResult(**_common(fired), prevent_continuation=bool(_halts(fired)))
+    """Return what rules of UserPromptSubmit come to."""
+    return UserPromptSubmitResult(**_common(fired), prevent_continuation=bool(fired.halts))
 
 
 def stop(fired: Fired) -> StopHookResult:
-    """What rules of Stop come to: one that ends the turn outranks those that go on with it."""
-    going_on = [] if _halts(fired) else [result for result in fired.results if result.force_continue]
+    """Return what rules of Stop come to: one that ends the turn outranks those that go on with it."""
+    going_on = [] if fired.halts else [result for result in fired.results if result.force_continue]
     follow_ups = injected(each for each in going_on if each.context_injection_role == "user")
     return StopHookResult(
         **_common(fired), force_continue=bool(going_on), follow_up_message="\n".join(follow_ups) or None
@@ -99,31 +128,19 @@ def stop(fired: Fired) -> StopHookResult:
 
 
 def tool(fired: Fired) -> ToolResult:
-    """What rules of any other event come to."""
+    """Return what rules of any other event come to."""
     decision = decide(fired.results)
     return ToolResult(
         **_common(fired),
         action=decision.action,
         reason=decision.reason,
         updated_input=None if decision.updated_input is None else dict(decision.updated_input),
-        prevent_continuation=bool(_halts(fired)),
+        prevent_continuation=bool(fired.halts),
     )
 
 
-def _common(fired: Fired) -> dict[str, Any]:
-    return {
-        "blocking_error": _blocking_error(fired),
-        "stop_reason": _stop_reason(_halts(fired)),
-        "additional_contexts": _contexts(fired),
-        "suppress_output": _suppressed(fired),
-        "system_message": _system_message(fired),
-        "messages": _messages(fired),
-        "matched_rule_count": fired.matched_rule_count,
-    }
-
-
 def aggregate(fired: Fired) -> UserPromptSubmitResult | StopHookResult | ToolResult:
-    """What the rules of `fired` come to, in the words of its event."""
+    """Return what the rules of `fired` come to, in the words of its event."""
     match fired.event.name:
         case "UserPromptSubmit":
             return user_prompt_submit(fired)
@@ -133,54 +150,33 @@ def aggregate(fired: Fired) -> UserPromptSubmitResult | StopHookResult | ToolRes
             return tool(fired)
 
 
-def outcome(fired: Fired) -> Outcome:
-    """What became of it. A tool call for which the person is to be asked counts as blocked."""
+def outcome(fired: Fired) -> RuleOutcome:
+    """Return what became of the event. A tool call that the user has to be asked about counts as blocked."""
     if fired.event.name not in EVENTS or not EVENTS[fired.event.name].decides:
         return "allow"
     if fired.event.name == "Stop" and stop(fired).force_continue:
         return "continue"
     if fired.event.name == "SessionStart":
         return "allow"  # a session that has started has started
-    blocked = decide(fired.results).refused or _attached(fired, "hook_blocking_error")
+    blocked = decide(fired.results).refused or fired.attached("hook_blocking_error")
     return "block" if blocked else "allow"
 
 
-def _attached(fired: Fired, kind: AttachmentType) -> list[Attachment]:
-    return [each for each in _messages(fired) if each.attachment_type == kind]
-
-
-def _messages(fired: Fired) -> tuple[Attachment, ...]:
-    return tuple(attachment for each in fired.ran for attachment in each.attachments)
-
-
-def _contexts(fired: Fired) -> tuple[str, ...]:
-    return tuple(each.content for each in _attached(fired, "hook_additional_context"))
-
-
-def _blocking_error(fired: Fired) -> str | None:
-    errors = _attached(fired, "hook_blocking_error")
-    return _joined([(each.rule, each.content) for each in errors])
-
-
-def _halts(fired: Fired) -> list[HookResult]:
-    return [result for result in fired.results if result.action == "halt"]
-
-
-def _stop_reason(halts: Sequence[HookResult]) -> str | None:
-    return _joined([(each.source, each.reason or STOPPED) for each in halts])
-
-
-def _system_message(fired: Fired) -> str | None:
-    return _joined([(each.source, each.user_message) for each in fired.results if each.user_message])
-
-
-def _suppressed(fired: Fired) -> bool:
-    return any(result.suppress_output for result in fired.results)
+def _common(fired: Fired) -> dict[str, Any]:
+    return {
+        "blocking_error": _joined(
+            (each.rule, each.content) for each in fired.attached("hook_blocking_error")
+        ),
+        "stop_reason": _joined((each.source, each.reason or STOPPED) for each in fired.halts),
+        "additional_contexts": tuple(each.content for each in fired.attached("hook_additional_context")),
+        "suppress_output": any(result.suppress_output for result in fired.results),
+        "system_message": _joined(
+            (each.source, each.user_message) for each in fired.results if each.user_message
+        ),
+        "messages": fired.attachments,
+        "matched_rule_count": fired.matched_rule_count,
+    }
 
 
 def _joined(texts: Iterable[tuple[str, str]]) -> str | None:
-    """Several with their rules' names before them, as relay.hooks.result.decide has reasons."""
-    every = list(texts)
-    if len(every) < 2:
-        return every[0][1] if every else None
-    return "\n".join(f"{rule}: {text}" if rule else text for rule, text in every)
+    return joined(every) if (every := list(texts)) else None

@@ -1,15 +1,15 @@
-"""One command of a rule: its process, what it is given, what it prints, and its end.
+"""One run of a rule's command: its process, standard input, output, time limit and end.
 
                     ┌─ payload ──→ stdin
     run ── sh -c ───┼─ stdout ───→ kept, at most KEEP; the rest is thrown away
                     └─ stderr ───→ kept, at most KEEP; the rest is thrown away
 
-It has a session of its own: no controlling terminal, and no process group but its own.  At its timeout, or
-when `run` is cancelled, it is killed with all that it has started.  What it leaves running after it has ended
-by itself is let be, as a shell lets it be.
+The command leads a session of its own, so that it has no controlling terminal.  At its timeout, or when `run`
+is cancelled, it is killed with all that it has started.  What it leaves running when it ends by itself runs
+on, as in a shell.
 
-The beginning of each stream is read as it comes; after that the pipe is made wider and emptied by a timer,
-so that a flood seldom asks for the interpreter's lock, which the thread that forwards the terminal needs.
+The beginning of each stream is read as it arrives; after that the pipe is widened and emptied by a timer, so
+that a flood seldom asks for the interpreter's lock, which the thread that forwards the terminal needs.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.rules import tree
+from relay.rules import process_tree
 
 KEEP = 1 << 20
 """Bytes kept of each stream, from its beginning."""
 
 GRACE = 0.25
-"""Seconds that a pipe may stay open after the command has ended: a child of its may have it for ever."""
+"""Seconds to wait for the end of a pipe once the command has ended: a child may keep it open for ever."""
 
-_FLOOD = 0.005  # seconds between two emptyings of a pipe whose contents nobody keeps
+_FLOOD = 0.005  # seconds between two reads of a pipe whose contents are thrown away
 _CHUNK = 1 << 16  # bytes that a pipe holds (pipe(7))
-_WIDE = 1 << 20  # bytes that everybody may have one hold (/proc/sys/fs/pipe-max-size)
-_PAUSE = 0.01  # seconds between two looks at whether a process has ended, where the system does not tell
+_WIDE = 1 << 20  # bytes that any user may have one hold (/proc/sys/fs/pipe-max-size)
+_PAUSE = 0.01  # seconds between two polls for the end of a process, where the system does not report it
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """What came of a command.
+class CommandResult:
+    """The result of one run of a command.
 
-    exit_code: 128 + N where signal N has ended it, as in a shell; None where it did not end by itself.
+    exit_code: 128 + N where signal N ended it, as in a shell; None where it did not end by itself.
     stdout, stderr: their first KEEP bytes. cut: stdout was longer.
     duration:  seconds.
-    problem:   why it could not be run, or had to be ended; "" where it ended by itself.
+    problem:   why it could not be started, or was killed; "" where it ended by itself.
     """
 
     exit_code: int | None = None
@@ -68,9 +68,12 @@ async def run(
     env: Mapping[str, str],
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
-) -> Output:
-    """Run `command` (a string: with a shell; else a program and its arguments, without one) with `payload` on
-    its standard input, for at most `timeout` seconds. What goes wrong is the output's `problem`."""
+) -> CommandResult:
+    """Run `command` with `payload` on its standard input for at most `timeout` seconds.
+
+    A string is run by a shell; else it is a program with its arguments.  What goes wrong is the result's
+    `problem`; only a cancellation is raised.
+    """
     began = clock()
     mark = secrets.token_hex(16)
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
@@ -79,7 +82,7 @@ async def run(
         for _ in range(3):
             ends += os.pipe()
         stdin, feed, stdout_pipe, stdout, stderr_pipe, stderr = ends
-        process = _start(argv, (stdin, stdout, stderr), cwd, {**env, tree.MARK: mark})
+        process = _start(argv, (stdin, stdout, stderr), cwd, {**env, process_tree.MARK: mark})
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         for end in ends:
             os.close(end)
@@ -104,26 +107,28 @@ async def run(
     kept = bytes(out.kept), bytes(err.kept), out.cut
     if not done:
         problem = f"It took longer than {timeout:g} s, and was ended with all that it had started."
-        return Output(None, *kept, clock() - began, problem)
+        return CommandResult(None, *kept, clock() - began, problem)
     code = process.returncode
-    return Output(128 - code if code < 0 else code, *kept, clock() - began)
+    return CommandResult(128 - code if code < 0 else code, *kept, clock() - began)
 
 
 def _start(
     argv: Sequence[str], streams: tuple[int, int, int], cwd: Path, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Takes a millisecond, in which nothing else of Python's runs: the new process borrows our memory."""
+    """Start the process: a millisecond in which no other Python thread runs, since it borrows our memory."""
     stdin, stdout, stderr = streams
-    with _heeding_signals():
+    with _default_signals():
         return subprocess.Popen(
             argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
         )
 
 
 @contextmanager
-def _heeding_signals() -> Iterator[None]:
-    """A process that is started here ignores no signals because relay does: what is ignored stays so in what
-    is executed, what is handled does not. Tests of the person's that a rule runs may need them."""
+def _default_signals() -> Iterator[None]:
+    """Let a process that is started meanwhile ignore no signal that relay ignores.
+
+    An ignored signal stays ignored through exec, a handled one does not; tests that a rule runs may need it.
+    """
     main = threading.current_thread() is threading.main_thread()
     ignored = [each for each in _IGNORED if main and signal.getsignal(each) is signal.SIG_IGN]
     for number in ignored:
@@ -136,24 +141,26 @@ def _heeding_signals() -> Iterator[None]:
 
 
 _IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
-"""What a session ignores (relay.session.launch)."""
+"""Signals that a session ignores (relay.session.launch)."""
 
 
-def _not_started(program: str, cwd: Path, error: Exception) -> Output:
-    """Why there is no process, with the exit code that a shell would have had for it."""
+def _not_started(program: str, cwd: Path, error: Exception) -> CommandResult:
+    """Return why there is no process, with the exit code that a shell would have for it."""
     match error:
         case FileNotFoundError() | NotADirectoryError() if not cwd.is_dir():
-            return Output(problem=f"Its directory {cwd} is gone.")
+            return CommandResult(problem=f"Its directory {cwd} is gone.")
         case FileNotFoundError() | NotADirectoryError():
-            return Output(127, problem=f"There is no program {program}.")
+            return CommandResult(127, problem=f"There is no program {program}.")
         case PermissionError():
-            return Output(126, problem=f"{program} may not be executed; `chmod +x` makes a script a program.")
+            return CommandResult(
+                126, problem=f"{program} may not be executed; `chmod +x` makes a script a program."
+            )
         case OSError(errno=errno.ENOEXEC):
-            return Output(
+            return CommandResult(
                 126, problem=f"{program} is no program; does its first line say #!, and what runs it?"
             )
         case _:
-            return Output(problem=f"No process could be started for it: {error}.")
+            return CommandResult(problem=f"No process could be started for it: {error}.")
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
@@ -176,7 +183,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Reader:
-    """Reads a pipe to its end: `kept` is how it begins; `over` is done when nobody can write to it."""
+    """Reads a pipe to its end: `kept` is its beginning; `over` is done once nothing can write to it."""
 
     def __init__(self, fd: int) -> None:
         self.kept = bytearray()
@@ -208,7 +215,7 @@ class _Reader:
             self._empty()
 
     def _empty(self) -> None:
-        """Throw away what is in the pipe, and look again a little later: not whenever a byte has come."""
+        """Throw away what is in the pipe, and again a little later rather than at each byte."""
         self._timer = None
         data = self._take(_WIDE)
         self.cut = self.cut or bool(data)
@@ -216,7 +223,7 @@ class _Reader:
             self._timer = self._loop.call_later(_FLOOD, self._empty)
 
     def _take(self, size: int) -> bytes | None:
-        """At most `size` bytes; None where there are none now. At its end the pipe is closed."""
+        """Return at most `size` bytes, None where there are none now. Close the pipe at its end."""
         try:
             data = os.read(self._fd, size)
         except BlockingIOError:
@@ -227,7 +234,7 @@ class _Reader:
 
 
 class _Writer:
-    """Writes `data` into a pipe and closes it; whether anybody reads it is theirs to decide."""
+    """Writes `data` into a pipe and closes it, whether or not the command reads it."""
 
     def __init__(self, fd: int, data: bytes) -> None:
         self._loop = asyncio.get_running_loop()
@@ -257,16 +264,16 @@ class _Writer:
 
 
 def _widen(pipe: int) -> None:
-    """Let `pipe` hold more, so that a flood wakes us less often."""
+    """Let `pipe` hold more, so that a flood wakes the loop less often."""
     try:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _WIDE)
     except (AttributeError, OSError):
-        pass  # not Linux, or this user's pipes have taken all that they may: it takes longer, and works
+        pass  # not Linux, or the user's limit is reached: it takes longer, and works
 
 
 async def _kill(process: subprocess.Popen[bytes], mark: str) -> None:
-    """End `process` and all that it has started. Goes on, on its thread, where the caller is cancelled."""
+    """Kill `process` and all that it has started, on a thread that goes on where the caller is cancelled."""
     try:
-        await asyncio.to_thread(tree.kill, process, mark)
+        await asyncio.to_thread(process_tree.kill, process, mark)
     except RuntimeError:  # no thread can be started
-        tree.kill(process, mark)
+        process_tree.kill(process, mark)

@@ -1,54 +1,146 @@
-"""What rules are told of: the events, which kinds of rules each takes, and one event as it happened."""
+"""The events that rules are written for: their types, one event, and what a rule's command reads of it.
+
+    NativeEvent ──from_native──→ RuleEvent ──payload──→ Claude Code's own fields          (a group)
+                                                    └─→ {"event": ..., "data": {...}}     (a flat rule)
+
+Rules in Claude Code's shape were written for Claude Code, so they get its names of events, fields and tools
+whichever agent it is.  Flat rules see the agent's own names of its tools.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-Kind = Literal["command", "prompt"]
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.rules.tools import claude_name
 
-COMMAND: frozenset[Kind] = frozenset({"command"})
-COMMAND_OR_PROMPT: frozenset[Kind] = frozenset({"command", "prompt"})
+RuleKind = Literal["command", "prompt"]
+Shape = Literal["flat", "group"]
+
+_COMMON = (
+    *("hook_event_name", "session_id", "transcript_path", "cwd", "permission_mode", "model", "effort"),
+    *("prompt_id", "turn_id", "timestamp", "agent_id", "agent_type"),
+)
+_TOOL = ("tool_name", "tool_input", "tool_use_id")
 
 
 @dataclass(frozen=True, slots=True)
 class EventType:
     """One event that rules may be written for.
 
+    name:    Claude Code's name of it; native is relay's.
+    own:     the fields that it has beside those of every event.
     kinds:   the kinds of rules that it takes.
-    matched: the field of the payload that a matcher which is a string is compared with; "" where the event
-             has none, and every such matcher holds (Claude Code's documentation of matchers).
-    decides: what a rule answers has effects; else it only observes.
+    matched: the field that a string matcher is compared with; "" where the event has none, and every string
+             matcher holds (Claude Code's documentation of matchers).
+    decides: a rule's answer has effects; else the rule only observes.
     """
 
     name: str
-    kinds: frozenset[Kind] = COMMAND
+    native: NativeName
+    own: tuple[str, ...]
+    kinds: frozenset[RuleKind] = frozenset({"command"})
     matched: str = ""
     decides: bool = True
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that agents are known to send, or relay adds, the event's own first.
+
+        Known of Claude Code, Codex, Qwen Code and Gemini CLI (tests/agents/payloads). An agent may send more,
+        which are passed on.
+        """
+        return (*self.own, *_COMMON)
 
 
 EVENTS: Mapping[str, EventType] = MappingProxyType(
     {
         each.name: each
         for each in (
-            EventType("UserPromptSubmit", kinds=COMMAND_OR_PROMPT),
-            EventType("SessionStart", matched="source"),
-            EventType("SessionEnd", matched="reason", decides=False),
-            EventType("PreToolUse", matched="tool_name"),
-            EventType("PostToolUse", matched="tool_name"),
-            EventType("PostToolUseFailure", matched="tool_name"),
-            EventType("Stop"),
-            EventType("PreCompact", matched="trigger", decides=False),
-            EventType("Notification", matched="notification_type", decides=False),
+            EventType(
+                "UserPromptSubmit",
+                NativeName.PROMPT_SUBMIT,
+                ("prompt",),
+                kinds=frozenset({"command", "prompt"}),
+            ),
+            EventType("SessionStart", NativeName.SESSION_START, ("source",), matched="source"),
+            EventType("SessionEnd", NativeName.SESSION_END, ("reason",), matched="reason", decides=False),
+            EventType("PreToolUse", NativeName.TOOL_PRE, _TOOL, matched="tool_name"),
+            EventType(
+                "PostToolUse",
+                NativeName.TOOL_POST,
+                (*_TOOL, "tool_response", "duration_ms"),
+                matched="tool_name",
+            ),
+            EventType(
+                "PostToolUseFailure",
+                NativeName.TOOL_FAILED,
+                (*_TOOL, "error", "is_interrupt", "duration_ms"),
+                matched="tool_name",
+            ),
+            EventType(
+                "Stop",
+                NativeName.STOP,
+                (
+                    *("last_assistant_message", "turn_end_reason", "at_max_iter", "stop_hook_active"),
+                    *("prompt", "background_tasks", "session_crons"),
+                ),
+            ),
+            EventType(
+                "PreCompact",
+                NativeName.COMPACT,
+                ("trigger", "custom_instructions", "compaction_type"),
+                matched="trigger",
+                decides=False,
+            ),
+            EventType(
+                "Notification",
+                NativeName.NOTIFICATION,
+                ("message", "title", "notification_type", "details"),
+                matched="notification_type",
+                decides=False,
+            ),
         )
     }
 )
-"""By Claude Code's names. New ones may come, none goes."""
+"""Every event type by Claude Code's name of it. Types may be added; none is removed."""
 
-FLAT = frozenset({"Stop", "PreCompact"})
-"""Events whose payload is flat for flat rules, too; the others come to those as {"event", "data"}."""
+_BY_NATIVE = {each.native: each for each in EVENTS.values()}
+
+_FLAT = frozenset({"Stop", "PreCompact"})
+"""Events whose payload is flat for flat rules, too; flat rules get the others as {"event", "data"}."""
+
+_RENAMED = {"prompt_response": "last_assistant_message"}
+"""Gemini CLI's fields that Claude Code calls otherwise (tests/agents/payloads/gemini)."""
+
+_NOTIFICATIONS = {"ToolPermission": "permission_prompt"}
+"""Gemini CLI's types of notifications, as Claude Code calls them."""
+
+_TYPED = frozenset(
+    {
+        *("session_id", "cwd", "transcript_path", "prompt", "tool_name", "tool_input", "tool_use_id"),
+        *("error", "last_assistant_message", "source", "reason", "trigger", "notification_type", "message"),
+        *("agent_id", "agent_type"),
+    }
+)
+"""Fields of which a NativeEvent keeps only a value of the right type: an object for tool_input, else text."""
+
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "Stop": {
+            "stop_hook_active": False,
+            "last_assistant_message": "",
+            "turn_end_reason": "final_response",
+            "at_max_iter": False,
+        },
+        "PreCompact": {"trigger": None, "custom_instructions": None, "compaction_type": None},
+    }
+)
+"""Fields that an event has whether the agent sends them or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +150,47 @@ class RuleEvent:
     name:  a key of EVENTS.
     data:  Claude Code's fields of it, flat and in snake case, `hook_event_name`, `session_id` and `cwd` among
            them. Tools have the agent's own names.
-    agent: the kind of agent, such as "claude" (relay.agents.hook_event); "" if its hooks do not tell.
+    agent: the kind of agent, such as "claude" (relay.agents.hook_event); "" if it is not from its hooks.
     """
 
     name: str
     data: Mapping[str, Any] = field(default_factory=dict)
     agent: str = ""
+
+
+def from_native(event: NativeEvent, **more: Any) -> RuleEvent | None:
+    """Return the agent's `event` as rules get it; None if no rule can be written for it.
+
+    more: fields that the agent does not know, such as turn_end_reason and at_max_iter of a Stop.
+    """
+    found = _BY_NATIVE.get(event.name)
+    if found is None:
+        return None
+    data = {_RENAMED.get(key, key): value for key, value in event.raw.items()}
+    for key in _TYPED:
+        if key in data and not isinstance(data[key], dict if key == "tool_input" else str):
+            del data[key]
+    if "tool_input" in found.own:
+        data["tool_input"] = event.tool_input
+    if "notification_type" in data:
+        data["notification_type"] = _NOTIFICATIONS.get(data["notification_type"], data["notification_type"])
+    name = found.name
+    return RuleEvent(name, {**_DEFAULTS.get(name, {}), **data, "hook_event_name": name, **more}, event.agent)
+
+
+def payload(shape: Shape, event: RuleEvent) -> bytes:
+    """Return what the command of a rule of this `shape` reads: one JSON object in UTF-8 with a newline.
+
+    Raise ValueError for a number that JSON does not have, RecursionError for data nested too deeply.
+
+    10 MB take 25 ms, in which no other Python thread runs: encode once for all rules of a shape.
+    """
+    data: Mapping[str, Any]
+    if shape == "flat":
+        data = event.data if event.name in _FLAT else {"event": event.name, "data": dict(event.data)}
+    else:
+        data = {**event.data, "hook_event_name": event.name}
+        if isinstance(tool := data.get("tool_name"), str):
+            data["tool_name"] = claude_name(tool)
+    # What no encoder knows is written as text; a lone surrogate as an escape, which JSON allows.
+    return json.dumps(dict(data), default=str, allow_nan=False).encode() + b"\n"

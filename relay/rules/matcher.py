@@ -1,11 +1,11 @@
-"""Which events a rule is for.
+"""The matcher of a rule: which events the rule is for.
 
     "Bash", "Edit|Write"                   exact names          ─┐ compared with the event's `matched` field
     "mcp__.*"                              unanchored regex     ─┘
     {"tool_name": "Bash", "cwd": "/src/*"} every field fits: a glob, or a regex for all of it (`^...$`)
 
-A tool is matched by every name that it has (relay.rules.tools).  Regexes stand in files of the person's, but
-what they are matched with is the agents': a match may take `PATIENCE`, without the interpreter's lock.
+A tool is matched by every name that it has (relay.rules.tools).  Regexes come from the user's files, but the
+text they are matched with comes from agents: a match may take `PATIENCE`, without the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from relay.names import suggest
 from relay.rules.event import EventType, RuleEvent
-from relay.rules.fields import FIELDS
 from relay.rules.tools import aliases, in_other_case
 from relay.text import one_line
 
@@ -30,48 +29,27 @@ PATIENCE = 0.1
 """Seconds for one match of a regular expression; those that people mean to write take microseconds."""
 
 LONGEST = 1 << 20
-"""Characters of a text that is compared with a pattern."""
+"""Characters of the longest text that is compared with a pattern."""
 
 _TOOL = "tool_name"
 _NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*\Z")  # Claude Code's documentation of matchers
-_ALL = ("", "*")
-
-
-class Matcher(Protocol):
-    """A compiled matcher; `str()` of it is what stands in the file."""
-
-    def matches(self, event: RuleEvent) -> bool:
-        """Raises Undecided."""
-        ...
 
 
 class BadMatcher(ValueError):
-    """What is wrong with a matcher, and what to do."""
+    """A matcher that is wrong; the message says how, and what to do."""
 
 
 class Undecided(Exception):
-    """A text is too long, or takes too long, to say whether it matches; `str()` of it says which."""
+    """A text is too long, or takes too long, to say whether it matches; the message says which."""
 
-
-class Everything:
-    """Matches every event: no matcher, null, "", "*" or {}."""
-
-    def matches(self, event: RuleEvent) -> bool:
-        return True
-
-    def __str__(self) -> str:
-        return "*"
-
-
-EVERYTHING = Everything()
 
 Test = Callable[[str], bool]
-"""Whether a text fits; raises Undecided."""
+"""Return True if a text fits; raise Undecided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an event fits. path: its key, and the keys within it."""
+    """One field of an event that has to fit. path: its key, and the keys within it."""
 
     path: tuple[str, ...]
     test: Test
@@ -87,37 +65,39 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """All of `fields` fit. written: as it stands in the file."""
+class Matcher:
+    """A compiled matcher: all of `fields` have to fit. `str()` of it is what stands in the file."""
 
     written: str
     fields: tuple[Field, ...]
 
     def matches(self, event: RuleEvent) -> bool:
+        """Return True if the rule is for `event`. Raise Undecided."""
         return all(field.matches(event) for field in self.fields)
 
     def __str__(self) -> str:
         return self.written
 
 
-def matcher(value: object, event: EventType) -> Matcher:
-    """The matcher that stands in a file as `value`. Raises BadMatcher.
+EVERYTHING = Matcher("*", ())
+"""Matches every event: no matcher, null, "", "*" or {}."""
 
-    A string for an event that has nothing to match (`EventType.matched`) matches everything, as Claude Code
-    has it.
+
+def matcher(value: object, event: EventType) -> Matcher:
+    """Return the matcher that stands in a file as `value`. Raise BadMatcher.
+
+    A string matches everything where the event has no field to compare it with, as in Claude Code.
     """
     match value:
-        case None:
+        case None | "" | "*":
             return EVERYTHING
         case str():
-            if value in _ALL or not event.matched:
-                return EVERYTHING
-            return Fields(value, (Field((event.matched,), _names(value)),))
+            return Matcher(value, (Field((event.matched,), _names(value)),)) if event.matched else EVERYTHING
         case dict() if not value:
             return EVERYTHING
         case dict():
             fields = tuple(Field(_path(key, value), _whole(key, each)) for key, each in value.items())
-            return Fields(json.dumps(value, sort_keys=True), fields)
+            return Matcher(json.dumps(value, sort_keys=True), fields)
         case _:
             raise BadMatcher(
                 f'matcher is {_shown(value)}; write a string, such as "Bash", or an object, such as '
@@ -126,21 +106,21 @@ def matcher(value: object, event: EventType) -> Matcher:
 
 
 def doubts(value: object, event: EventType) -> list[str]:
-    """What is right about the matcher `value`, and hardly meant: with it the rule is for no event."""
+    """Return what is hardly meant in the valid matcher `value`: with it the rule is for no event."""
     tools: list[object] = []
-    said = []
+    found = []
     match value:
         case str() if event.matched == _TOOL and _NAMES.match(value):
             tools += _split(value)
         case dict():
             tools.append(value.get(_TOOL))
             for field in dict.fromkeys(key.partition(".")[0] for key in value):
-                if field not in FIELDS[event.name]:
-                    said.append(_unknown(field, FIELDS[event.name]))
+                if field not in event.fields:
+                    found.append(_unknown(field, event.fields))
     for tool in tools:
         if isinstance(tool, str) and (name := in_other_case(tool)):
-            said.append(f"no tool is called {_shown(tool)}. Did you mean {_shown(name)}? Case counts.")
-    return said
+            found.append(f"no tool is called {_shown(tool)}. Did you mean {_shown(name)}? Case counts.")
+    return found
 
 
 def _unknown(field: str, known: tuple[str, ...]) -> str:
@@ -153,7 +133,7 @@ def _unknown(field: str, known: tuple[str, ...]) -> str:
 
 
 def _path(key: str, value: Mapping[str, object]) -> tuple[str, ...]:
-    """The path that `key` stands for: `tool_input.command` is the command in the tool's input."""
+    """Return the keys of `key`: `tool_input.command` is the command in the tool's input."""
     path = tuple(key.split("."))
     if not all(path):
         raise BadMatcher(f"matcher has the key {_shown(key)}; write the name of a field, such as tool_name.")
@@ -161,7 +141,7 @@ def _path(key: str, value: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _names(text: str) -> Test:
-    """A string matcher: exact names, else a regex for some of the text."""
+    """Return the test of a string matcher: exact names, else a regex for a part of the text."""
     if not _NAMES.match(text):
         return _searched(text, full=False)
     names = frozenset(_split(text))
@@ -175,7 +155,7 @@ def _split(text: str) -> list[str]:
 
 
 def _whole(key: str, value: object) -> Test:
-    """A value of an object matcher: all of the text is the value, or fits the glob or the regex."""
+    """Return the test of a value in an object matcher: the whole text is equal, or fits the glob or regex."""
     if isinstance(value, bool | int | float):
         return _text(value).__eq__
     if not isinstance(value, str):
@@ -202,7 +182,7 @@ def _whole(key: str, value: object) -> Test:
 
 
 def _searched(text: str, *, full: bool) -> Test:
-    """A regular expression, for all of a text (where `.` is a newline, too), or for some of it."""
+    """Return the test of a regular expression: of a whole text (`.` is a newline, too), or of a part."""
     import regex  # 3 MB; most rules need none
 
     try:
@@ -233,7 +213,7 @@ def _bounded(text: str) -> str:
 
 
 def _text(value: object) -> str:
-    """A value of the payload, as it is compared: text as it is, anything else as JSON."""
+    """Return a value of the payload as it is compared: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -1,39 +1,49 @@
-"""One rule of a hooks.json file."""
+"""One rule of a hooks.json file, the name of one that has none, and a warning about such a file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from relay.rules.event import Kind
+from relay.rules.event import RuleKind, Shape
 from relay.rules.matcher import EVERYTHING, Matcher
+from relay.text import one_line
 
-Shape = Literal["flat", "group"]
 Origin = Literal["user", "project", "named"]
 
 TIMEOUT = 60.0
 """Seconds that a command may take where its rule does not say."""
 
+NAME_LENGTH = 60
+"""Characters of a rule's name; the rest is cut."""
+
+_INTERPRETER = re.compile(r"(?:python[\d.]*|node|ruby|perl|bash|sh|zsh|dash|deno|bun|php|osascript)\Z")
+_CODE = frozenset({"-c", "-lc", "-ec", "-e"})
+_LAUNCHERS = frozenset({"env", "exec", "command", "nohup", "nice", "time", "npx", "uvx"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule. It is the same rule, with the same `id`, wherever it stands in its file.
+    """A rule. It keeps its `id` wherever it stands in its file.
 
-    name:       for people, and for the heading over what it injects: its `name`, else its script's, else its
-                command's first word.
-    shape:      "group" as Claude Code has it, "flat" without the list around the handlers: it decides which
+    name:       for people, and for the heading over what it injects: its `name`, else its script's, else the
+                first word of its command.
+    shape:      "group" as Claude Code has it, "flat" without the list around the handlers; it decides which
                 payload the command gets.
     command:    for a shell; with `args` a program that is run without one. "" of a prompt.
     prompt:     the text that a prompt injects.
-    timeout:    seconds. background: nobody waits for it, and its answer has no effect.
+    timeout:    seconds. background: nothing waits for it, and its answer has no effect.
     path, line: where it stands. origin: whose file that is.
     """
 
     id: str
     name: str
     event: str
-    kind: Kind
+    kind: RuleKind
     shape: Shape
     path: Path
     line: int
@@ -41,7 +51,7 @@ class Rule:
     command: str = ""
     args: tuple[str, ...] | None = None
     prompt: str = ""
-    matcher: Matcher = field(default=EVERYTHING)
+    matcher: Matcher = EVERYTHING
     timeout: float = TIMEOUT
     background: bool = False
 
@@ -52,5 +62,67 @@ class Rule:
 
     @property
     def work(self) -> object:
-        """What it does: rules with equal work do it once for an event."""
+        """What it does: of rules with equal work one runs for an event."""
         return (self.shape, self.kind, self.command, self.args, self.prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleWarning:
+    """One mistake in a file of rules, and what to do; the rules around it are in force all the same.
+
+    line:   1-based; 0 where it concerns the whole file.
+    event:  as it is written there; "" where in none.
+    unread: the file cannot be read as a whole, so that nothing is known of its rules.
+    """
+
+    path: Path
+    text: str
+    line: int = 0
+    event: str = ""
+    unread: bool = False
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else str(self.path)
+        return f"{place}: {self.event}: {self.text}" if self.event else f"{place}: {self.text}"
+
+
+def default_name(command: str, args: tuple[str, ...] | None) -> str:
+    """Return the name of a rule's script, else of its program: guard.py for `python3 "$DIR"/guard.py -x`.
+
+    A rule without a command is a prompt.
+    """
+    if not command:
+        return "prompt"
+    words = _first_words(command) if args is None else [command, *args]
+    while len(words) > 1 and (_ASSIGNMENT.match(words[0]) or _basename(words[0]) in _LAUNCHERS):
+        words = words[1:]
+    name = _basename(words[0]) if words else command
+    if not _INTERPRETER.match(name):
+        return name
+    for option, following in zip(words[1:], [*words[2:], ""], strict=True):
+        if option == "-m" and following:
+            return _basename(following)
+        if option in _CODE:
+            return name
+        if not option.startswith("-"):
+            return _basename(option)
+    return name
+
+
+def _first_words(command: str) -> list[str]:
+    """Return the words of a shell's first simple command, without their quotes."""
+    words = shlex.shlex(command, posix=True, punctuation_chars=";&|()<>")
+    words.whitespace_split, words.commenters = True, ""
+    found = []
+    try:
+        for word in words:
+            if not word.strip(";&|()<>"):
+                break
+            found.append(word)
+    except ValueError:  # a quote that is not closed; a shell will say so
+        return found or command.split()
+    return found
+
+
+def _basename(word: str) -> str:
+    return one_line(word.rstrip("/").rpartition("/")[2] or word, NAME_LENGTH)

@@ -1,11 +1,11 @@
-"""The rules that are in force: from which files, in which order, and which of them an event is for.
+"""The rules in force: from which files, in which order, and which of them an event is for.
 
 CONFIG/hooks.json ─┐
 project's, trusted ├─ parse ─→ RuleBook.rules ─ select(event) ─→ the rules to run, in firing order
 --rules FILE       ─┘
 
-A session that reads its files anew keeps the rules that it has of a file which cannot be read as a whole, or
-is not trusted any more: a mistake in a file, or an agent that writes into it, must not end what guards it.
+A session that reloads its files keeps the rules it has of a file that cannot be read as a whole, or is not
+trusted any more: a mistake in a file, or an agent that writes into it, must not remove its guards.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay.errors import HomeError
 from relay.home import Home
 from relay.hooks.trust import Trust
 from relay.rules.disabled import Disabled
 from relay.rules.event import RuleEvent
-from relay.rules.warning import RuleWarning
+from relay.rules.matcher import Undecided
+from relay.rules.rule import Origin, Rule, RuleWarning
+from relay.rules.rule_file import LARGEST, parse
 from relay.text import count, one_line
-
-if TYPE_CHECKING:
-    from relay.rules.rule import Origin, Rule
 
 FILE = "hooks.json"
 
@@ -37,22 +36,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RuleBook:
-    """The rules of all files together, in firing order; `disabled` are the ids that are switched off."""
+    """The rules of all files together, in firing order; `disabled` has the ids that are switched off."""
 
     rules: tuple[Rule, ...] = ()
     warnings: tuple[RuleWarning, ...] = ()
     disabled: frozenset[str] = frozenset()
-    _told: set[str] = field(default_factory=set, compare=False, repr=False)
+    _warned: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def load(
         cls, home: Home, directory: Path, named: Sequence[Path] = (), last: RuleBook | None = None
     ) -> RuleBook:
-        """The rules for an agent in `directory`: the person's own, the project's, those of the files `named`.
+        """Return the rules for an agent in `directory`: the user's, the project's, those of files `named`.
 
-        The project's file counts only as far as it is trusted. Whatever is wrong is in `warnings`.
+        The project's file counts only if it is trusted.  What is wrong is in `warnings`.
 
-        last: what has been in force so far. Its rules of a file stay where that file cannot be taken now.
+        last: the rules in force so far; those of a file stay where that file cannot be taken now.
         """
         book = _Loading(home, last)
         own = home.config / FILE
@@ -68,14 +67,14 @@ class RuleBook:
 
     @classmethod
     def of(cls, home: Home, named: Sequence[Path]) -> RuleBook:
-        """The rules of the files `named`, and no others."""
+        """Return the rules of the files `named`, and no others."""
         book = _Loading(home)
         for path in named:
             book.add(path.absolute(), "named")
         return book.done()
 
     def switched(self, home: Home) -> RuleBook:
-        """The same rules, with those off that are off now; no file of rules is read."""
+        """Return the same rules with those off that are disabled now; read no file of rules."""
         others = [warning for warning in self.warnings if warning.path != home.disabled_rules]
         ids, problem = _off(home)
         return replace(self, disabled=ids, warnings=(*others, *problem))
@@ -84,12 +83,13 @@ class RuleBook:
         return rule.id not in self.disabled
 
     def select(self, event: RuleEvent, tell: Callable[[str], None] = _log.warning) -> list[Rule]:
-        """The rules to run for `event`, in firing order; of those that do the same work the first. One in the
-        background decides nothing, and so stands for none that is waited for.
+        """Return the rules to run for `event`, in firing order; of those that do the same work the first.
 
-        A rule whose matcher cannot decide is among them: one that guards something must not be got around
-        with a long text. `tell` is told of that, once for each rule. Only in such cases does matching take
-        long, up to relay.rules.matcher.PATIENCE for each name of a tool, without the interpreter's lock.
+        A rule in the background decides nothing, and so never replaces one that is waited for.
+
+        A rule whose matcher cannot decide is among them, since a long text must not get around a guard; call
+        `tell` with a text about it, once for each rule.  Only such a match takes long: up to
+        relay.rules.matcher.PATIENCE for each name of a tool, without the interpreter's lock.
         """
         chosen: dict[object, Rule] = {}
         for rule in self.rules:
@@ -101,18 +101,16 @@ class RuleBook:
         return list(chosen.values())
 
     def _matches(self, rule: Rule, event: RuleEvent, tell: Callable[[str], None]) -> bool:
-        from relay.rules.matcher import Undecided
-
         try:
             return rule.matcher.matches(event)
         except Undecided as error:
-            if rule.id not in self._told:
-                self._told.add(rule.id)
+            if rule.id not in self._warned:
+                self._warned.add(rule.id)
                 tell(f"{rule.place}: {rule.event}: {error} The rule runs, since it may be meant.")
             return True
 
     def public(self) -> dict[str, Any]:
-        """`{"rules": [...], "warnings": [TEXT, ...]}`, as JSON has it."""
+        """Return `{"rules": [...], "warnings": [TEXT, ...]}` for JSON."""
         return {
             "rules": [public(rule) | {"enabled": self.enabled(rule)} for rule in self.rules],
             "warnings": [str(warning) for warning in self.warnings],
@@ -120,7 +118,7 @@ class RuleBook:
 
 
 def public(rule: Rule) -> dict[str, Any]:
-    """A rule as JSON has it; `what` is the start of its command or prompt, `timeout` in seconds."""
+    """Return a rule for JSON; `what` is the start of its command or prompt, `timeout` is in seconds."""
     return {
         "id": rule.id,
         "name": rule.name,
@@ -138,7 +136,7 @@ def public(rule: Rule) -> dict[str, Any]:
 
 
 def find(directory: Path) -> Path | None:
-    """The nearest hooks.json in `directory` or above it, not above a project's root or the home folder."""
+    """Return the nearest hooks.json in `directory` or above, up to a project's root or the home folder."""
     for folder in (directory, *directory.parents):
         if os.path.lexists(folder / FILE):
             return folder / FILE
@@ -148,7 +146,7 @@ def find(directory: Path) -> Path | None:
 
 
 class _Loading:
-    """A book that is being put together, after the `last` one if there is one."""
+    """A book that is being loaded; `last` is the one before it."""
 
     def __init__(self, home: Home, last: RuleBook | None = None) -> None:
         self._home = home
@@ -158,7 +156,7 @@ class _Loading:
         self._seen: list[Path] = []
 
     def add(self, path: Path, origin: Origin) -> None:
-        """Read `path`, unless that file has been read, or is a project's and not trusted."""
+        """Read `path`, unless it has been read, or is a project's and not trusted."""
         if any(_same(path, each) for each in self._seen):
             return
         self._seen.append(path)
@@ -170,9 +168,7 @@ class _Loading:
         self._warnings += warnings
 
     def _taken(self, path: Path, origin: Origin) -> tuple[list[Rule], list[RuleWarning]]:
-        """The rules of `path` as it is now, and what is wrong with it."""
-        from relay.rules.rule_file import LARGEST, parse
-
+        """Return the rules of `path` as it is now, and what is wrong with it."""
         try:
             content = _read(path, LARGEST + 1)
         except OSError as error:
@@ -189,7 +185,7 @@ class _Loading:
         ]
 
     def _kept(self, path: Path, origin: Origin) -> list[Rule]:
-        """What was in force in place of `path`; of a project it may be another file, farther up."""
+        """Return the last rules in place of `path`; a project's may have been in a file farther up."""
         if origin == "project":
             return [rule for rule in self._last if rule.origin == origin]
         return [rule for rule in self._last if rule.path == path]
@@ -212,7 +208,7 @@ _STAY = "The rules that this session has loaded from it before stay in force."
 
 
 def _off(home: Home) -> tuple[frozenset[str], list[RuleWarning]]:
-    """The ids of the rules that are switched off, and what is wrong with the file that says so."""
+    """Return the ids of the disabled rules, and what is wrong with the file that has them."""
     try:
         return Disabled(home).read(), []
     except HomeError as error:
@@ -220,10 +216,9 @@ def _off(home: Home) -> tuple[frozenset[str], list[RuleWarning]]:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """At most `most` bytes of a regular file. Raises OSError for anything else."""
-    descriptor = os.open(
-        path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-    )  # a pipe without a writer would wait
+    """Return at most `most` bytes of a regular file. Raise OSError for anything else."""
+    # O_NONBLOCK: a pipe without a writer would block.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(0, "it is no regular file")

@@ -1,4 +1,4 @@
-"""One hooks.json: the rules in it, in both shapes, and warnings about what is not taken.
+"""One hooks.json: the rules in it, in both shapes, and warnings about what is left out.
 
     {"hooks": {"PreToolUse": [
         {"matcher": "Bash", "hooks": [{"type": "command", "command": "..."}]},      a group, as in Claude Code
@@ -13,30 +13,33 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
 from relay.names import suggest
-from relay.rules import located
+from relay.rules import json_positions
 from relay.rules.engine import DEADLINE
-from relay.rules.event import EVENTS, EventType, Kind
-from relay.rules.located import Node
-from relay.rules.matcher import BadMatcher, Matcher, doubts, matcher
-from relay.rules.name import LENGTH, called
-from relay.rules.rule import TIMEOUT, Origin, Rule, Shape
-from relay.rules.warning import RuleWarning
+from relay.rules.event import EVENTS, EventType, RuleKind, Shape
+from relay.rules.json_positions import Node
+from relay.rules.matcher import BadMatcher, doubts, matcher
+from relay.rules.rule import NAME_LENGTH, TIMEOUT, Origin, Rule, RuleWarning, default_name
 from relay.text import one_line
 
 LARGEST = 1 << 20
-"""Bytes of a file; rules for all that one could think of have less."""
+"""Bytes of a file; any sensible set of rules is smaller."""
 
 LONGEST_TIMEOUT = 86_400.0
-"""Seconds, a day: what is more was meant as something else."""
+"""Seconds, a day: a larger number was meant as something else."""
 
 LONGEST_COMMAND = (128 << 10) - 1
 """Bytes of one argument of a program on Linux (MAX_ARG_STRLEN of execve(2), its final NUL not counted)."""
+
+SURE = 0.8
+"""Similarity of two keys from which one was meant by the other: "mather" by "matcher", no "comment" by
+"command"."""
 
 _CLAUDES = frozenset(
     {
@@ -48,14 +51,17 @@ _CLAUDES = frozenset(
 )
 """Claude Code's events that relay runs no rules for."""
 
-SURE = 0.8
-"""How alike two keys are if one was meant by the other: "mather" by "matcher", no "comment" by "command"."""
-
 _NOT_RUN = frozenset({"http", "agent", "mcp_tool"})
 _TOOL = ("tool", "tools", "tool_name", "tool_input")
-"""Keys that nobody writes but to say which tool a rule is for."""
+"""Keys that only ever mean which tool a rule is for."""
 
 _FIELDS = ("type", "command", "prompt", "matcher", "timeout", "args", "async", "name")
+
+_REFUSED = {
+    "if": "relay cannot check the condition of `if`. Write a matcher instead.",
+    "shell": "commands are run by sh, and `shell` cannot be chosen. Call the other shell in the command.",
+}
+"""Fields of Claude Code's that would change what a rule means if they were ignored, and what to do."""
 
 
 class _Skip(Exception):
@@ -63,186 +69,218 @@ class _Skip(Exception):
 
 
 def parse(path: Path, content: bytes, origin: Origin) -> tuple[list[Rule], list[RuleWarning]]:
-    """The rules of the file `path`, which holds `content`, in their order, and what is wrong with it."""
+    """Return the rules in `content` of the file `path`, in their order, and what is wrong with it."""
     file = _File(path, origin)
     file.read(content)
-    return file.rules, file.warnings
+    seen: Counter[str] = Counter()
+    return [replace(rule, id=_id(rule, seen)) for rule in file.rules], file.warnings
+
+
+def _id(rule: Rule, seen: Counter[str]) -> str:
+    """Return the id of a rule, wherever it stands; the second of equal rules has a number, and so on."""
+    parts = [str(rule.path), rule.event, str(rule.matcher), rule.work]
+    base = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
+    seen[base] += 1
+    return base if seen[base] == 1 else f"{base}-{seen[base]}"
 
 
 @dataclass(slots=True)
 class _File:
+    """A file that is being read."""
+
     path: Path
     origin: Origin
     rules: list[Rule] = field(default_factory=list)
     warnings: list[RuleWarning] = field(default_factory=list)
-    _ids: dict[str, int] = field(default_factory=dict)
+
+    def warn(self, text: str, line: int = 0, event: str = "", *, unread: bool = False) -> None:
+        self.warnings.append(RuleWarning(self.path, text, line, event, unread))
 
     def read(self, content: bytes) -> None:
         if len(content) > LARGEST:
-            self._unread(
-                f"it has more than {LARGEST >> 20} MB and is not read. Write fewer or shorter rules."
-            )
-            return
+            what = f"it has more than {LARGEST >> 20} MB and is not read. Write fewer or shorter rules."
+            return self.warn(what, unread=True)
         try:
-            root = located.parse(content.decode("utf-8-sig"))
+            root = json_positions.parse(content.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            self._unread(f"it is not UTF-8 (byte {error.start + 1}) and is not read. Save it as UTF-8.")
-            return
+            what = f"it is not UTF-8 (byte {error.start + 1}) and is not read. Save it as UTF-8."
+            return self.warn(what, unread=True)
         except json.JSONDecodeError as error:
-            what = f"{error.msg} (column {error.colno})"
-            self._unread(f"it is not JSON: {what}. Nothing of it is read.", error.lineno)
-            return
+            what = f"it is not JSON: {error.msg} (column {error.colno}). Nothing of it is read."
+            return self.warn(what, error.lineno, unread=True)
         hooks = root.value.get("hooks") if isinstance(root.value, dict) else None
         if hooks is None or not isinstance(hooks.value, dict):
-            tell = self._warn if _emptied(root) else self._unread
-            tell(
-                'it has no rules: write {"hooks": {"PreToolUse": [...]}}.', hooks.line if hooks else root.line
-            )
-            return
-        self._repeated(root)
+            what = 'it has no rules: write {"hooks": {"PreToolUse": [...]}}.'
+            return self.warn(what, (hooks or root).line, unread=not _emptied(root))
+        self.repeated(root)
         switch = root.value.get("disableAllHooks")
         if switch is not None and switch.value is True:
-            self._warn("it says disableAllHooks, and none of its rules is in force.", switch.line)
-            return
-        self._repeated(hooks)
+            return self.warn("it says disableAllHooks, and none of its rules is in force.", switch.line)
+        self.repeated(hooks)
         for name, entries in hooks.value.items():
-            self._event(name, entries)
+            if name in EVENTS:
+                _Section(self, EVENTS[name]).read(entries)
+            else:
+                self._unknown_event(name, entries.line)
+        return None
 
-    def _event(self, name: str, entries: Node) -> None:
-        event = EVENTS.get(name)
-        if event is None:
-            self._unknown_event(name, entries.line)
-            return
-        for entry in _listed(entries):
-            if not isinstance(entry.value, dict):
-                self._warn(f"a rule is an object, not {_shown(entry)}. Skipped.", entry.line, name)
-                continue
-            self._repeated(entry, name)
-            hooks = None if "type" in entry.value else self._spelt(entry, "hooks", event)
-            hooks = hooks or entry.value.get("hooks")
-            matched = self._matched(entry, event)
-            if hooks is None or ("type" in entry.value and not isinstance(hooks.value, list)):
-                self._rule(event, entry, "flat", matched)
-                continue
-            self._misspelt(entry, ("matcher", "hooks"), event, used=(matched, hooks))
-            if not isinstance(hooks.value, list | dict) or hooks.value == []:
-                self._warn(
-                    f"hooks is {_shown(hooks)}, and the group has no rules; write a list of them: "
-                    '[{"type": "command", "command": "..."}]. Skipped.',
-                    hooks.line,
-                    name,
-                )
-                continue
-            for handler in _listed(hooks):
-                if not isinstance(handler.value, dict):
-                    self._warn(f"a handler is an object, not {_shown(handler)}. Skipped.", handler.line, name)
-                    continue
-                self._repeated(handler, name)
-                if "matcher" in handler.value:
-                    self._warn(
-                        "the matcher within hooks has no effect: it belongs beside hooks.", handler.line, name
-                    )
-                self._rule(event, handler, "group", matched)
+    def repeated(self, node: Node, event: str = "") -> None:
+        for key in dict.fromkeys(node.repeated):
+            self.warn(
+                f"{_quoted(key)} stands here more than once, and the last one counts.", node.line, event
+            )
 
     def _unknown_event(self, name: str, line: int) -> None:
         allowed = f"The events are {', '.join(EVENTS)}."
         if name in _CLAUDES:
-            self._warn(f"relay runs no rules for this event of Claude Code's. Skipped. {allowed}", line, name)
+            self.warn(f"relay runs no rules for this event of Claude Code's. Skipped. {allowed}", line, name)
             return
         meant = suggest(name, EVENTS)
         hint = f"Did you mean {meant}? " if meant else ""
-        self._warn(f"there is no such event. Skipped. {hint}{allowed}", line, one_line(ascii(name), 60))
+        self.warn(f"there is no such event. Skipped. {hint}{allowed}", line, one_line(ascii(name), 60))
 
-    def _rule(self, event: EventType, node: Node, shape: Shape, matched: Node | None) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The rules for one event in a file."""
+
+    file: _File
+    event: EventType
+
+    def read(self, entries: Node) -> None:
+        for entry in _listed(entries):
+            if not isinstance(entry.value, dict):
+                self._warn(f"a rule is an object, not {_shown(entry)}. Skipped.", entry)
+                continue
+            self.file.repeated(entry, self.event.name)
+            hooks = None if "type" in entry.value else self._spelt(entry, "hooks")
+            hooks = hooks or entry.value.get("hooks")
+            matched = self._matched(entry)
+            if hooks is None or ("type" in entry.value and not isinstance(hooks.value, list)):
+                self._rule(entry, "flat", matched)
+                continue
+            self._misspelt(entry, ("matcher", "hooks"), used=(matched, hooks))
+            self._group(hooks, matched)
+
+    def _group(self, hooks: Node, matched: Node | None) -> None:
+        if not isinstance(hooks.value, list | dict) or hooks.value == []:
+            self._warn(
+                f"hooks is {_shown(hooks)}, and the group has no rules; write a list of them: "
+                '[{"type": "command", "command": "..."}]. Skipped.',
+                hooks,
+            )
+            return
+        for handler in _listed(hooks):
+            if not isinstance(handler.value, dict):
+                self._warn(f"a handler is an object, not {_shown(handler)}. Skipped.", handler)
+                continue
+            self.file.repeated(handler, self.event.name)
+            if "matcher" in handler.value:
+                self._warn("the matcher within hooks has no effect: it belongs beside hooks.", handler)
+            self._rule(handler, "group", matched)
+
+    def _rule(self, node: Node, shape: Shape, matched: Node | None) -> None:
         try:
-            kind = _kind(event, node, shape)
-            found = _matcher(event, matched)
+            kind = self._kind(node, shape)
+            found = matcher(None if matched is None else matched.plain(), self.event)
             for key, why in _REFUSED.items():
                 if key in node.value:
                     raise _Skip(why)
-            command = _text(node, "command", _FIELDS) if kind == "command" else ""
-            prompt = _text(node, "prompt", _FIELDS) if kind == "prompt" else ""
+            text = _text(node, kind)
             args = _args(node) if kind == "command" else None
-        except _Skip as skip:
-            self._warn(f"{skip} Skipped.", node.line, event.name)
+        except (_Skip, BadMatcher) as skip:
+            self._warn(f"{skip} Skipped.", node)
             return
-        self._misspelt(node, (*_FIELDS, "hooks"), event, used=(matched,))
+        self._misspelt(node, (*_FIELDS, "hooks"), used=(matched,))
         if "once" in node.value:
-            self._warn("once has no effect: the rule runs every time.", node.value["once"].line, event.name)
-        background = kind == "command" and self._flag(node, "async", event)
+            self._warn("once has no effect: the rule runs every time.", node.value["once"])
+        background = kind == "command" and self._flag(node, "async")
+        command, prompt = (text, "") if kind == "command" else ("", text)
         rule = Rule(
             id="",
-            name=self._name(node, event) or called(command, args),
-            event=event.name,
+            name=self._name(node) or default_name(command, args),
+            event=self.event.name,
             kind=kind,
             shape=shape,
-            path=self.path,
+            path=self.file.path,
             line=node.line,
-            origin=self.origin,
+            origin=self.file.origin,
             command=command,
             args=args,
             prompt=prompt,
             matcher=found,
-            timeout=self._timeout(node, event, waited=not background),
+            timeout=self._timeout(node, waited=not background),
             background=background,
         )
-        self.rules.append(replace(rule, id=self._id(rule)))
+        self.file.rules.append(rule)
 
-    def _id(self, rule: Rule) -> str:
-        parts = [str(rule.path), rule.event, str(rule.matcher), rule.work]
-        base = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
-        count = self._ids[base] = self._ids.get(base, 0) + 1
-        return base if count == 1 else f"{base}-{count}"
+    def _kind(self, node: Node, shape: Shape) -> RuleKind:
+        given = node.value.get("type")
+        allowed = f"Allowed for {self.event.name}: {', '.join(sorted(self.event.kinds))}."
+        if given is None:
+            meant = next(
+                (key for key in node.value if key not in _FIELDS and suggest(key, ["type"], SURE)), None
+            )
+            raise _Skip(f"the rule has no type. {f'Is it {_quoted(meant)}? ' if meant else ''}{allowed}")
+        if not isinstance(given.value, str):
+            raise _Skip(f"type is {_shown(given)}. {allowed}")
+        if given.value in _NOT_RUN:
+            raise _Skip(f"relay does not run rules of the type {given.value!r}. {allowed}")
+        if given.value not in get_args(RuleKind):
+            meant = suggest(given.value, get_args(RuleKind))
+            raise _Skip(f"type is {_shown(given)}. {f'Did you mean {meant}? ' if meant else ''}{allowed}")
+        if shape == "group" and given.value == "prompt":
+            raise _Skip(
+                "a prompt in a group asks a model, which relay does not. For literal text write a flat rule, "
+                "without the hooks around it, of UserPromptSubmit."
+            )
+        for kind in self.event.kinds:
+            if kind == given.value:
+                return kind
+        raise _Skip(f"rules of the type {given.value!r} are not for {self.event.name}. {allowed}")
 
-    def _matched(self, entry: Node, event: EventType) -> Node | None:
-        """The matcher of a rule or a group, after what is to be said of it."""
-        matched = self._spelt(entry, "matcher", event)
+    def _matched(self, entry: Node) -> Node | None:
+        """Return the matcher of a rule or a group, after warnings about it."""
+        matched = self._spelt(entry, "matcher")
         if matched is None:
             return None
-        if isinstance(matched.value, str) and matched.value and not event.matched:
+        if isinstance(matched.value, str) and matched.value and not self.event.matched:
             self._warn(
                 f"the matcher {_shown(matched)} has no effect: this event has nothing that it could match.",
-                matched.line,
-                event.name,
+                matched,
             )
-        for doubt in doubts(matched.plain(), event):
-            self._warn(doubt, matched.line, event.name)
+        for doubt in doubts(matched.plain(), self.event):
+            self._warn(doubt, matched)
         return matched
 
-    def _spelt(self, node: Node, key: str, event: EventType) -> Node | None:
-        """The value of `key`; of one that is misspelt, too: without it the rule would be for other events, or
-        guard nothing."""
+    def _spelt(self, node: Node, key: str) -> Node | None:
+        """Return the value of `key`, also of a misspelt one: without it the rule would be for other events,
+        or guard nothing."""
         if key in node.value:
             return _member(node, key)
         for other in node.value:
             if other not in _FIELDS and suggest(other, [key], SURE):
                 value = _member(node, other)
-                self._warn(
-                    f"{_quoted(other)} is taken for {_quoted(key)}; write it so.", value.line, event.name
-                )
+                self._warn(f"{_quoted(other)} is taken for {_quoted(key)}; write it so.", value)
                 return value
         return None
 
-    def _misspelt(
-        self, node: Node, known: Iterable[str], event: EventType, *, used: Iterable[Node | None]
-    ) -> None:
-        """Say which keys have no effect though they were meant to; not those whose values are `used`."""
+    def _misspelt(self, node: Node, known: Iterable[str], *, used: Iterable[Node | None]) -> None:
+        """Warn about keys that have no effect and were meant to; not about those whose values are `used`."""
+        matched = self.event.matched
         for key, value in node.value.items():
             if key in known or any(value is each for each in used):
                 continue
             if meant := suggest(key, known, SURE):
-                self._warn(
-                    f"{_quoted(key)} has no effect. Did you mean {_quoted(meant)}?", value.line, event.name
-                )
-            elif event.matched and key.partition(".")[0] in (event.matched, *_TOOL):
+                self._warn(f"{_quoted(key)} has no effect. Did you mean {_quoted(meant)}?", value)
+            elif matched and key.partition(".")[0] in (matched, *_TOOL):
                 self._warn(
                     f"{_quoted(key)} has no effect here: it belongs into the matcher, as in "
-                    f'"matcher": {{"{event.matched}": "..."}}.',
-                    value.line,
-                    event.name,
+                    f'"matcher": {{"{matched}": "..."}}.',
+                    value,
                 )
 
-    def _timeout(self, node: Node, event: EventType, *, waited: bool) -> float:
+    def _timeout(self, node: Node, *, waited: bool) -> float:
         given = node.value.get("timeout")
         if given is None or given.value is None:
             return TIMEOUT
@@ -251,92 +289,43 @@ class _File:
             self._warn(
                 f"timeout is {_shown(given)}; write seconds, more than 0 and at most {LONGEST_TIMEOUT:.0f}. "
                 f"{TIMEOUT:g} are taken.",
-                given.line,
-                event.name,
+                given,
             )
             return TIMEOUT
         if waited and value > DEADLINE:
             self._warn(
                 f"timeout is {value:g}, but all rules of an event together have {DEADLINE:g} seconds, and no "
                 f'more are taken. If nobody has to wait for the rule, write "async": true.',
-                given.line,
-                event.name,
+                given,
             )
             return DEADLINE
         return float(value)
 
-    def _flag(self, node: Node, key: str, event: EventType) -> bool:
+    def _flag(self, node: Node, key: str) -> bool:
         given = node.value.get(key)
         if given is None or isinstance(given.value, bool):
             return given is not None and given.value
-        self._warn(f"{key} is {_shown(given)}; write true or false. false is taken.", given.line, event.name)
+        self._warn(f"{key} is {_shown(given)}; write true or false. false is taken.", given)
         return False
 
-    def _name(self, node: Node, event: EventType) -> str:
+    def _name(self, node: Node) -> str:
         given = node.value.get("name")
         if given is None:
             return ""
         if isinstance(given.value, str) and given.value.strip():
-            return one_line(given.value.strip(), LENGTH)
-        self._warn(f"name is {_shown(given)}; write a string.", given.line, event.name)
+            return one_line(given.value.strip(), NAME_LENGTH)
+        self._warn(f"name is {_shown(given)}; write a string.", given)
         return ""
 
-    def _repeated(self, node: Node, event: str = "") -> None:
-        for key in dict.fromkeys(node.repeated):
-            self._warn(
-                f"{_quoted(key)} stands here more than once, and the last one counts.", node.line, event
-            )
-
-    def _unread(self, text: str, line: int = 0) -> None:
-        self.warnings.append(RuleWarning(self.path, text, line, unread=True))
-
-    def _warn(self, text: str, line: int = 0, event: str = "") -> None:
-        self.warnings.append(RuleWarning(self.path, text, line, event))
+    def _warn(self, text: str, node: Node) -> None:
+        self.file.warn(text, node.line, self.event.name)
 
 
-_REFUSED = {
-    "if": "relay cannot check the condition of `if`. Write a matcher instead.",
-    "shell": "commands are run by sh, and `shell` cannot be chosen. Call the other shell in the command.",
-}
-"""Fields of Claude Code's without which a rule would be another one, and what to do."""
-
-
-def _kind(event: EventType, node: Node, shape: Shape) -> Kind:
-    given = node.value.get("type")
-    allowed = f"Allowed for {event.name}: {', '.join(sorted(event.kinds))}."
-    if given is None:
-        meant = next((key for key in node.value if key not in _FIELDS and suggest(key, ["type"], SURE)), None)
-        raise _Skip(f"the rule has no type. {f'Is it {_quoted(meant)}? ' if meant else ''}{allowed}")
-    if not isinstance(given.value, str):
-        raise _Skip(f"type is {_shown(given)}. {allowed}")
-    if given.value in _NOT_RUN:
-        raise _Skip(f"relay does not run rules of the type {given.value!r}. {allowed}")
-    if given.value not in get_args(Kind):
-        meant = suggest(given.value, get_args(Kind))
-        raise _Skip(f"type is {_shown(given)}. {f'Did you mean {meant}? ' if meant else ''}{allowed}")
-    if shape == "group" and given.value == "prompt":
-        raise _Skip(
-            "a prompt in a group asks a model, which relay does not. For literal text write a flat rule, "
-            "without the hooks around it, of UserPromptSubmit."
-        )
-    for kind in event.kinds:
-        if kind == given.value:
-            return kind
-    raise _Skip(f"rules of the type {given.value!r} are not for {event.name}. {allowed}")
-
-
-def _matcher(event: EventType, node: Node | None) -> Matcher:
-    try:
-        return matcher(None if node is None else node.plain(), event)
-    except BadMatcher as error:
-        raise _Skip(str(error)) from None
-
-
-def _text(node: Node, key: str, known: Iterable[str]) -> str:
-    """The command or the prompt."""
+def _text(node: Node, key: str) -> str:
+    """Return the command or the prompt."""
     given = node.value.get(key)
     if given is None or given.value == "":
-        meant = next((other for other in node.value if other not in known and suggest(other, [key])), None)
+        meant = next((other for other in node.value if other not in _FIELDS and suggest(other, [key])), None)
         hint = f" Did you mean it by {_quoted(meant)}?" if meant else ""
         raise _Skip(f"the {key} is missing.{hint} Write it as {_quoted(key)}, a string.")
     if not isinstance(given.value, str) or not given.value.strip():
@@ -358,7 +347,7 @@ def _args(node: Node) -> tuple[str, ...] | None:
 
 
 def _check(key: str, text: str, *, argument: bool) -> None:
-    """What no program can be given."""
+    """Refuse a text that no program can be given."""
     if argument and "\0" in text:
         raise _Skip(f"{key} holds a NUL character. Take it out.")
     try:
@@ -372,7 +361,7 @@ def _check(key: str, text: str, *, argument: bool) -> None:
 
 
 def _emptied(root: Node) -> bool:
-    """Whether a file without rules is meant so: whoever has put them in a wrong place meant to have some."""
+    """Return True if a file has no rules on purpose, and none in a wrong place."""
     if not isinstance(root.value, dict):
         return False
     hooks = root.value.get("hooks")
@@ -387,7 +376,7 @@ def _member(node: Node, key: str) -> Node:
 
 
 def _listed(node: Node) -> list[Node]:
-    """The items of a list; anything else is the only item of one."""
+    """Return the items of a list; any other value is the only item of one."""
     return node.value if isinstance(node.value, list) else [node]
 
 

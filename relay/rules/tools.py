@@ -1,4 +1,4 @@
-"""What agents call the same tool: Claude Code's `Bash` is `run_shell_command` elsewhere.
+"""The names that agents have for the same tool: Claude Code's `Bash` is `run_shell_command` elsewhere.
 
 Names are those of Claude Code, Codex, Qwen Code and Gemini CLI; a tool that is in no row has one name only.
 """
@@ -44,7 +44,7 @@ _CLAUDE_NAMES: Mapping[str, str] = MappingProxyType({name: row[0] for row in rev
 
 
 def aliases(tool: str) -> tuple[str, ...]:
-    """Every name of the tool, `tool` first."""
+    """Return every name of the tool, `tool` first."""
     return _ALIASES.get(tool, (tool,))
 
 
@@ -52,10 +52,10 @@ _SPELLINGS: Mapping[str, str] = MappingProxyType({name.casefold(): name for name
 
 
 def in_other_case(tool: str) -> str | None:
-    """The known name that `tool` is but for its case: "Bash" for "bash"; None if it is known, or unknown."""
+    """Return the known name that differs from `tool` in case only: "Bash" for "bash"; else None."""
     return None if tool in _ALIASES else _SPELLINGS.get(tool.casefold())
 
 
 def claude_name(tool: str) -> str:
-    """Claude Code's name of the tool: "Bash" for "run_shell_command"; of an unknown tool its own."""
+    """Return Claude Code's name of the tool: "Bash" for "run_shell_command"; `tool` itself if unknown."""
     return tool if tool in _CLAUDES else _CLAUDE_NAMES.get(tool, tool)

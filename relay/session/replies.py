@@ -22,9 +22,8 @@ from relay.injection.injection import Injection, Outcome, Result, Role
 from relay.injection.queue import Injector
 from relay.policy import Policy
 from relay.rules import aggregate
-from relay.rules.event import RuleEvent
-from relay.rules.fired import Fired
-from relay.rules.payload import from_native
+from relay.rules.aggregate import Fired
+from relay.rules.event import RuleEvent, from_native
 from relay.session.continuation import GO_ON, Continuation, Ending
 from relay.session.turn import Turn
 from relay.storage.journal import Journal, preview

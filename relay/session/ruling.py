@@ -19,9 +19,10 @@ from typing import Any, Protocol
 from relay.home import Home
 from relay.hooks.result import Level
 from relay.rules import aggregate
+from relay.rules.aggregate import Fired
+from relay.rules.answer import RuleRun
 from relay.rules.engine import Engine
 from relay.rules.event import RuleEvent
-from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
 from relay.rules.rule_book import RuleBook
 from relay.session.giving import Giving
@@ -178,12 +179,12 @@ class Ruling:
         """End what still runs."""
         await self._engine.close()
 
-    def _on_background(self, ran: Ran) -> None:
+    def _on_background(self, ran: RuleRun) -> None:
         """A rule that nobody waited for has ended."""
         self._session.journal.write("hook_ended", hook_name=ran.rule.event, **self._shown(ran, quiet=False))
         self._complain(ran)
 
-    def _shown(self, ran: Ran, *, quiet: bool) -> dict[str, Any]:
+    def _shown(self, ran: RuleRun, *, quiet: bool) -> dict[str, Any]:
         output = ran.stdout or ran.stderr
         shown = {
             "id": ran.rule.id,
@@ -197,7 +198,7 @@ class Ruling:
             shown["output_preview"] = output if self._full else preview(output)
         return shown
 
-    def _complain(self, ran: Ran) -> None:
+    def _complain(self, ran: RuleRun) -> None:
         """Tell the person what is wrong with a rule, once each; the journal has all of it."""
         told = self._told.setdefault(ran.rule.id, set())
         if ran.problem and ran.problem not in told and len(told) < TOLD:

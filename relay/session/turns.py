@@ -26,8 +26,8 @@ from relay.injection.queue import Injector
 from relay.policy import Policy
 from relay.readers.line import Line
 from relay.rules import aggregate
+from relay.rules.aggregate import Fired
 from relay.rules.event import RuleEvent
-from relay.rules.fired import Fired
 from relay.session.continuation import GO_ON, Ending
 from relay.session.drawn_turn import DrawnTurn
 from relay.session.giving import Giving

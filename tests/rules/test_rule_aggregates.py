@@ -11,6 +11,7 @@ from written import event, output, rule
 
 from relay.hooks.result import decide
 from relay.rules.aggregate import (
+    Fired,
     StopHookResult,
     ToolResult,
     UserPromptSubmitResult,
@@ -20,9 +21,8 @@ from relay.rules.aggregate import (
     tool,
     user_prompt_submit,
 )
+from relay.rules.answer import STOPPED, RuleRun, judge
 from relay.rules.event import EVENTS
-from relay.rules.fired import Fired, Ran
-from relay.rules.interpret import STOPPED, judge
 
 BLOCKS = {"decision": "block", "reason": "no"}
 ENDS = {"continue": False, "stopReason": "enough"}
@@ -30,7 +30,7 @@ ENDS = {"continue": False, "stopReason": "enough"}
 
 def fired(name: str, *answers: object) -> Fired:
     """An event at which rules named a, b, ... have answered so; a number is an exit code."""
-    ran: list[Ran] = []
+    ran: list[RuleRun] = []
     for letter, answer in zip("abcdefgh", answers, strict=False):
         code = answer if isinstance(answer, int) else 0
         text = "" if code else answer if isinstance(answer, str) else json.dumps(answer)

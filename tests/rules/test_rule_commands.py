@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from relay.rules import command
-from relay.rules.command import KEEP, Output
+from relay.rules.command import KEEP, CommandResult
 
 HANGING = Path(__file__).with_name("hanging.py")
 LONG = 50.0
@@ -30,7 +30,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="finds a tree of proc
 
 def run(
     line: str | list[str], payload: bytes = b"{}", timeout: float = LONG, cwd: Path = Path("/")
-) -> Output:
+) -> CommandResult:
     return asyncio.run(command.run(line, payload, cwd=cwd, env=dict(os.environ), timeout=timeout))
 
 
@@ -183,7 +183,9 @@ def test_nobody_waits_for_a_child_that_keeps_the_output_open(tmp_path: Path) -> 
     os.kill(pid, signal.SIGKILL)
 
 
-async def _tree(folder: Path, end: Callable[[asyncio.Task[Output]], Awaitable[None]], timeout: float) -> None:
+async def _tree(
+    folder: Path, end: Callable[[asyncio.Task[CommandResult]], Awaitable[None]], timeout: float
+) -> None:
     """Run the hanging program in `folder`, `end` it when all its processes are there: none is left."""
     names = ("itself", "child", "session", "daemon")
     task = asyncio.ensure_future(
@@ -205,7 +207,7 @@ async def _tree(folder: Path, end: Callable[[asyncio.Task[Output]], Awaitable[No
 def test_a_rule_that_forks_and_hangs_is_ended_as_a_tree(tmp_path: Path) -> None:
     """R15: at its timeout, with children in sessions of their own and daemons; SIGTERM is ignored."""
 
-    async def end(task: asyncio.Task[Output]) -> None:
+    async def end(task: asyncio.Task[CommandResult]) -> None:
         out = await task
         assert out.exit_code is None
         assert "with all that it had started" in out.problem
@@ -217,7 +219,7 @@ def test_a_rule_that_forks_and_hangs_is_ended_as_a_tree(tmp_path: Path) -> None:
 def test_to_cancel_a_run_ends_its_tree(tmp_path: Path) -> None:
     """R15: also where it is cancelled again while that is done."""
 
-    async def end(task: asyncio.Task[Output]) -> None:
+    async def end(task: asyncio.Task[CommandResult]) -> None:
         task.cancel()
         await asyncio.sleep(0)
         task.cancel()

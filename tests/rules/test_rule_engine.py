@@ -14,9 +14,10 @@ import pytest
 from written import event, rule
 
 from relay.hooks.result import decide, injected
+from relay.rules.aggregate import Fired
+from relay.rules.answer import RuleRun
 from relay.rules.engine import AT_ONCE, WAITING, Engine
 from relay.rules.event import EVENTS, RuleEvent
-from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
 
 SHAPES = ("flat", "group")
@@ -314,12 +315,12 @@ def test_to_cancel_an_event_ends_its_rules(tmp_path: Path, name: str) -> None:
 
 def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
     """R15: it decides nothing, and is reported when it has ended."""
-    reported: list[Ran] = []
+    reported: list[RuleRun] = []
 
     async def body() -> Fired:
         over = asyncio.Event()
 
-        def report(ran: Ran) -> None:
+        def report(ran: RuleRun) -> None:
             reported.append(ran)
             over.set()
 
@@ -341,7 +342,7 @@ def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
 
 def test_rules_in_the_background_pile_up_to_a_bound(tmp_path: Path) -> None:
     """R15: a session may last for weeks."""
-    reports: list[Ran] = []
+    reports: list[RuleRun] = []
 
     async def main() -> None:
         rules = engine(tmp_path, report=reports.append)

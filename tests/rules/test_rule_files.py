@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.rules import located
+from relay.rules import json_positions
 from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS
 from relay.rules.rule import Rule
@@ -513,13 +513,25 @@ def test_whatever_stands_in_a_file_it_is_read(value: object) -> None:
             assert rule.timeout <= LONGEST_TIMEOUT
 
 
-@given(st.binary(max_size=100))
-def test_whatever_bytes_a_file_has_it_is_read(content: bytes) -> None:
-    parse(PATH, content, "user")
+FILE = json.dumps({"hooks": {"PreToolUse": [GUARD | {"matcher": "Bash"}]}}).encode()
+
+
+@given(st.binary(max_size=20), st.integers(0, len(FILE)), st.integers(0, len(FILE)))
+def test_whatever_bytes_a_file_has_no_guard_is_lost_in_silence(junk: bytes, start: int, end: int) -> None:
+    """R12: what is not JSON is not read at all; else each rule is in force, or a warning says why not."""
+    content = FILE[:start] + junk + FILE[end:]
+    rules, warnings = parse(PATH, content, "user")
+    try:
+        value = json.loads(content.decode("utf-8-sig"))
+    except ValueError:
+        assert rules == []
+        assert [warning.unread for warning in warnings] == [True]
+    else:
+        assert rules or warnings or not any(value["hooks"].values())
 
 
 @given(VALUES)
 def test_values_are_read_as_python_reads_them(value: object) -> None:
     """The reader that knows lines and the one of the standard library agree."""
     text = json.dumps(value, indent=1)
-    assert repr(located.parse(text).plain()) == repr(json.loads(text))
+    assert repr(json_positions.parse(text).plain()) == repr(json.loads(text))

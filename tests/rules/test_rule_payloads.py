@@ -10,9 +10,7 @@ import pytest
 from written import event
 
 from relay.agents.hook_event import NativeName, parse
-from relay.rules.event import EVENTS, RuleEvent
-from relay.rules.payload import from_native, payload
-from relay.rules.rule import Shape
+from relay.rules.event import EVENTS, RuleEvent, Shape, from_native, payload
 
 RECORDED = Path(__file__).parent.parent / "agents" / "payloads"
 UNRULED = {

@@ -9,10 +9,9 @@ import pytest
 from written import output, rule
 
 from relay.hooks.result import HookResult, decide, injected
-from relay.rules.command import Output
+from relay.rules.answer import STOPPED, RuleRun, judge, prompted
+from relay.rules.command import CommandResult
 from relay.rules.event import EVENTS
-from relay.rules.fired import Ran
-from relay.rules.interpret import STOPPED, judge, prompted
 
 SHAPES = ("flat", "group")
 CAN_BE_DENIED = ("UserPromptSubmit", "PreToolUse")
@@ -20,17 +19,17 @@ AFTER_TOOL = ("PostToolUse", "PostToolUseFailure")
 ONLY_SEEN = ("SessionStart", "SessionEnd", "PreCompact", "Notification")
 
 
-def said(name: str, stdout: object = "", code: int = 0, stderr: str = "", shape: str = "flat") -> Ran:
+def said(name: str, stdout: object = "", code: int = 0, stderr: str = "", shape: str = "flat") -> RuleRun:
     """What a rule for the event `name` came to that answered this; an object is printed as JSON."""
     text = stdout if isinstance(stdout, str) else json.dumps(stdout)
     return judge(rule(name, name="guard", shape=shape), output(text, code, stderr))
 
 
-def kinds(ran: Ran) -> list[tuple[str, str]]:
+def kinds(ran: RuleRun) -> list[tuple[str, str]]:
     return [(each.attachment_type, each.content) for each in ran.attachments]
 
 
-def told(ran: Ran) -> list[str | None]:
+def told(ran: RuleRun) -> list[str | None]:
     return [each.user_message for each in ran.results if each.user_message]
 
 
@@ -38,7 +37,7 @@ def told(ran: Ran) -> list[str | None]:
 def test_a_verdict_that_is_too_long_lets_no_call_through(name: str, refused: bool) -> None:
     """R15: a guard's reason may quote what the agent wants to write."""
     ran = judge(
-        rule(name, name="guard"), Output(0, b'{"decision": "block", "reason": "' + b"x" * 99, cut=True)
+        rule(name, name="guard"), CommandResult(0, b'{"decision": "block", "reason": "' + b"x" * 99, cut=True)
     )
     assert "longer" in ran.problem
     assert decide(ran.results).refused == refused
@@ -159,7 +158,7 @@ def test_json_decides_at_another_exit_code_too() -> None:
 def test_a_command_that_was_ended_decides_nothing() -> None:
     """R15: a timeout is no decision, whatever was printed before it."""
     printed = json.dumps({"decision": "block", "reason": "no"}).encode()
-    ran = judge(rule("PreToolUse"), Output(None, printed, problem="It took too long."))
+    ran = judge(rule("PreToolUse"), CommandResult(None, printed, problem="It took too long."))
     assert (ran.results, ran.attachments, ran.problem) == ((), (), "It took too long.")
 
 
@@ -201,7 +200,7 @@ def test_broken_json_is_a_problem_and_no_context(text: str) -> None:
 
 def test_bytes_that_are_no_utf8_harm_nothing() -> None:
     """R15."""
-    ran = judge(rule("SessionStart"), Output(0, b"\xff\xfe caf\xe9", b"\xff"))
+    ran = judge(rule("SessionStart"), CommandResult(0, b"\xff\xfe caf\xe9", b"\xff"))
     assert injected(ran.results) == ["\ufffd\ufffd caf\ufffd"]
 
 

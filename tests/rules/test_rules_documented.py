@@ -10,8 +10,7 @@ import pytest
 from relay.agents import hook_setup
 from relay.agents.hook_event import EVENTS as NATIVE
 from relay.agents.hook_event import NativeEvent
-from relay.rules.event import EVENTS
-from relay.rules.payload import from_native
+from relay.rules.event import EVENTS, from_native
 from relay.session.ruling import DERIVED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from relay.rules.command import Output
+from relay.rules.command import CommandResult
 from relay.rules.event import RuleEvent
 from relay.rules.rule import Rule
 
@@ -24,5 +24,5 @@ def event(name: str, **data: Any) -> RuleEvent:
     return RuleEvent(name, {"hook_event_name": name, "session_id": "s", "cwd": "/", **data})
 
 
-def output(stdout: str = "", code: int = 0, stderr: str = "") -> Output:
-    return Output(code, stdout.encode(), stderr.encode())
+def output(stdout: str = "", code: int = 0, stderr: str = "") -> CommandResult:
+    return CommandResult(code, stdout.encode(), stderr.encode())

@@ -23,8 +23,9 @@ from relay.hooks import events
 from relay.hooks.result import HookResult
 from relay.injection.injection import Injection
 from relay.policy import Policy
+from relay.rules.aggregate import Fired
+from relay.rules.answer import RuleRun
 from relay.rules.event import RuleEvent
-from relay.rules.fired import Fired, Ran
 from relay.rules.rule import Rule
 from relay.session.native import Bridge, NativeHooks
 from relay.session.requests import Requests
@@ -48,7 +49,7 @@ class Session:
         self.path = str(folder / "control")
         self.asked: list[events.Event] = []
         self.said: list[str] = []
-        self.rules: list[Ran] = []
+        self.rules: list[RuleRun] = []
         self.fault = False
         self.answers = asyncio.Event()
         self.journal = Journal(folder / "journal", "id", "Ann", print)
@@ -245,10 +246,10 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
     played(tmp_path, play)
 
 
-def denying() -> Ran:
+def denying() -> RuleRun:
     """A rule that denies whatever it is asked about."""
     rule = Rule("1", "guard", "PreToolUse", "command", "flat", Path("hooks.json"), 1)
-    return Ran(rule, results=(HookResult("deny", reason="never", source="guard"),))
+    return RuleRun(rule, results=(HookResult("deny", reason="never", source="guard"),))
 
 
 def test_an_agent_that_the_agent_has_started_is_guarded_by_its_rules(tmp_path: Path) -> None:
@@ -343,7 +344,7 @@ def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> N
 
     async def play(session: Any, agent: PtyAgent) -> None:
         async def fire(event: RuleEvent) -> Fired:
-            return Fired(event, (Ran(guard, results=(HookResult("deny", reason="never"),)),))
+            return Fired(event, (RuleRun(guard, results=(HookResult("deny", reason="never"),)),))
 
         session.fire, session.inject = fire, lambda *_, **__: None
         assert "never" in await session.called(event, tool_name="Bash", tool_input={}, prompt="do it")

@@ -1,33 +1,35 @@
-"""What the exit code and the output of a rule's command mean at an event.
+"""The answer of a rule: what the exit code and the output of its command mean at an event.
 
-    Output ──judge──→ Ran: attachments (what it said) and HookResults (what is done about it)
+    CommandResult ──judge──→ RuleRun: attachments (what the rule said), HookResults (what is done about it)
 
 The words are Claude Code's (`decision`, `continue`, `hookSpecificOutput`, exit code 2, ...), attachments and
 verdict keys (docs/RULES.md); they mean the same in both shapes of rules.  What cannot be understood has no
-effect, and is the `problem` of the Ran, which names it; the rest of the answer holds.
+effect, and is the `problem` of the RuleRun, which names it; the rest of the answer holds.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from relay.hooks.result import HookResult
-from relay.rules.command import KEEP, Output
+from relay.rules.command import KEEP, CommandResult
 from relay.rules.event import EVENTS
-from relay.rules.fired import Attachment, AttachmentType, Ran
 from relay.rules.rule import Rule
-from relay.text import one_line
+from relay.text import one_line, parse_json
 
 BLOCKS = 2
 """The exit code that blocks; any other but 0 is an error that blocks nothing."""
 
 STOPPED = "Hook prevented continuation"
 """The reason of a rule that stops a turn and does not say why."""
+
+AttachmentType = Literal[
+    "hook_additional_context", "hook_success", "hook_stopped_continuation", "hook_blocking_error"
+]
 
 _CONTENT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -36,7 +38,7 @@ _CONTENT: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "hook_stopped_continuation": ("stopReason", "reason", "message", "text", "content"),
     }
 )
-"""For each type of attachment the verdict key that its content stands for, and what else that is called."""
+"""For each type of attachment the verdict key that its content stands for, and its other names."""
 
 _JSON = re.compile(r"\{|\[\s*[{\]]")  # how an answer in JSON begins; `[12:00] ok` is text
 _TEXT_IS_CONTEXT = frozenset({"UserPromptSubmit", "SessionStart"})
@@ -48,40 +50,64 @@ _BLOCKS = frozenset({"block", "deny"})
 _APPROVES = frozenset({"approve", "allow"})
 
 
-def judge(rule: Rule, output: Output) -> Ran:
-    """What the command of `rule` has answered."""
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One thing that a rule answered. rule: its name."""
+
+    attachment_type: AttachmentType
+    content: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRun:
+    """One run of a rule, or the reason why there was none.
+
+    exit_code:   of its command; None of a prompt, and where it did not end by itself.
+    duration:    seconds.
+    stdout, stderr: what it printed, as far as that is kept.
+    problem:     why it had no effect, or not all that it should, in one sentence for its author; or "".
+    attachments, results: its answer, in both forms; `source` of a result is the rule's name.
+    """
+
+    rule: Rule
+    exit_code: int | None = None
+    duration: float = 0.0
+    stdout: str = ""
+    stderr: str = ""
+    problem: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    results: tuple[HookResult, ...] = ()
+
+
+def judge(rule: Rule, output: CommandResult) -> RuleRun:
+    """Return what the command of `rule` answered with `output`."""
     answer = _Answer(rule)
     answer.read(output)
-    return Ran(
-        rule,
-        exit_code=output.exit_code,
-        duration=output.duration,
-        stdout=output.stdout.decode("utf-8", "replace"),
-        stderr=output.stderr.decode("utf-8", "replace"),
-        problem=" ".join(answer.problems),
-        attachments=tuple(answer.attachments),
-        results=tuple(answer.results),
-    )
+    return answer.run(output)
 
 
-def prompted(rule: Rule) -> Ran:
-    """What a rule of the kind `prompt` comes to: its text."""
+def prompted(rule: Rule) -> RuleRun:
+    """Return the answer of a rule of the kind `prompt`: its text."""
     answer = _Answer(rule)
     answer.context(rule.prompt)
-    return Ran(rule, attachments=tuple(answer.attachments), results=tuple(answer.results))
+    return answer.run()
 
 
-def unasked(rule: Rule, why: str) -> Ran:
-    """What a rule comes to that could not be asked at all: of a tool call it may be the guard, so that is
-    denied; everything else goes on."""
+def unasked(rule: Rule, why: str) -> RuleRun:
+    """Return the answer of a rule that could not be asked at all.
+
+    It may guard a tool call, so that is denied; everything else goes on.
+    """
     answer = _Answer(rule)
+    answer.problems.append(why)
     if rule.event == "PreToolUse":
         answer.block(f"{rule.name} could not be asked. {why}")
-    return Ran(rule, problem=why, attachments=tuple(answer.attachments), results=tuple(answer.results))
+    return answer.run()
 
 
 class _Answer:
-    """One command's answer, as it is read."""
+    """One rule's answer, as it is read."""
 
     def __init__(self, rule: Rule) -> None:
         self.attachments: list[Attachment] = []
@@ -90,15 +116,27 @@ class _Answer:
         self._rule = rule
         self._event = rule.event
         self._decides = EVENTS[rule.event].decides and rule.event != "SessionStart"
-        self._quiet = False  # it wants its contexts kept from the person
+        self._quiet = False  # its contexts are not shown to the user
 
-    # What it said.
+    def run(self, output: CommandResult = CommandResult()) -> RuleRun:  # noqa: B008 (frozen)
+        return RuleRun(
+            self._rule,
+            output.exit_code,
+            output.duration,
+            _decoded(output.stdout),
+            _decoded(output.stderr),
+            " ".join(self.problems),
+            tuple(self.attachments),
+            tuple(self.results),
+        )
 
-    def read(self, output: Output) -> None:
+    # Reading.
+
+    def read(self, output: CommandResult) -> None:
         if output.problem:
             self.problems.append(output.problem)
             return
-        text = output.stdout.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+        text = _decoded(output.stdout).removeprefix("\ufeff").strip()
         values = self._values(text, cut=output.cut)
         if output.exit_code == BLOCKS:
             self._exit_2(values or [], output)
@@ -108,9 +146,9 @@ class _Answer:
         for value in values or []:
             self._value(value, blocks=output.exit_code == BLOCKS)
         if output.exit_code not in (0, BLOCKS):
-            said = one_line(output.stderr.decode("utf-8", "replace"), 200)
+            error = one_line(_decoded(output.stderr), 200)
             self.problems.append(
-                f"It ended with the exit code {output.exit_code}{': ' if said else '.'}{said}"
+                f"It ended with the exit code {output.exit_code}{': ' if error else '.'}{error}"
             )
         elif values is None and output.exit_code == 0 and text and self._event in _TEXT_IS_CONTEXT:
             self.context(text)
@@ -120,15 +158,11 @@ class _Answer:
             self._attach("hook_success", text if values is None else "")
 
     def _values(self, text: str, *, cut: bool) -> list[dict[str, Any]] | None:
-        """The JSON objects that `text` holds; None where it is plain text."""
+        """Return the JSON objects in `text`; None where it is plain text."""
         if not _JSON.match(text):
             return None
         try:
-            found = json.loads(text)
-            if (
-                "\\ud" in text.lower()
-            ):  # half a surrogate pair can be written in JSON, and in no file or terminal
-                found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+            found = parse_json(text)
         except (ValueError, RecursionError) as error:
             why = f"it is longer than {KEEP:,} bytes" if cut else str(error) or "it is nested too deeply"
             self.problems.append(f"It printed something that begins as JSON and is none: {why}.")
@@ -139,14 +173,13 @@ class _Answer:
             self.problems.append("A list that is printed holds attachments, which are objects, alone.")
         return values
 
-    def _exit_2(self, values: Sequence[Mapping[str, Any]], output: Output) -> None:
-        reasons = [reason for value in values if (reason := _reason(value))]
-        said = output.stderr.decode("utf-8", "replace").strip()
+    def _exit_2(self, values: Sequence[Mapping[str, Any]], output: CommandResult) -> None:
+        reasons = [*filter(None, map(_reason, values)), _decoded(output.stderr).strip()]
         default = f"{self._rule.name} does not allow it (exit code 2), and does not say why."
-        self.block(reasons[0] if reasons else said or default)
+        self.block(reasons[0] or default)
 
     def _value(self, value: Mapping[str, Any], *, blocks: bool) -> None:
-        """One object. blocks: the exit code has blocked already, and nothing here lets it through."""
+        """Take one object. blocks: the exit code has blocked already, and nothing here lets it through."""
         fields = _Fields(value, self.problems)
         self._quiet = self._quiet or fields.flag("suppressOutput") is True
         if "attachment_type" in value or "attachmentType" in value:
@@ -205,8 +238,8 @@ class _Answer:
         name = specific.text("hookEventName")
         if name == self._event:
             return specific
-        said = "does not say its hookEventName" if name is None else f"is for {_shown(name)}"
-        self.problems.append(f"Its hookSpecificOutput {said}; this is {self._event}.")
+        what = "does not say its hookEventName" if name is None else f"is for {_shown(name)}"
+        self.problems.append(f"Its hookSpecificOutput {what}; this is {self._event}.")
         return None
 
     def _decision(self, fields: _Fields, *, ends: bool) -> None:
@@ -216,17 +249,17 @@ class _Answer:
                 self._result(HookResult("allow", reason=reason))
         elif decision not in _BLOCKS:
             self.problems.append(f"Its decision is {_shown(decision)}; it can be 'approve' or 'block'.")
-        elif not _said(reason):
-            self.problems.append("Its decision 'block' has no `reason`, and blocks nothing.")
+        elif reason := _stripped(reason):
+            self.block(reason, ends=ends)
         else:
-            self.block(_said(reason), ends=ends)
+            self.problems.append("Its decision 'block' has no `reason`, and blocks nothing.")
 
     def _permission(self, specific: _Fields) -> None:
         decision = specific.text("permissionDecision")
         reason = specific.text("permissionDecisionReason")
         match decision:
             case "deny":
-                self.block(_said(reason) or f"{self._rule.name} does not allow it, and does not say why.")
+                self.block(_stripped(reason) or f"{self._rule.name} does not allow it, and does not say why.")
             case "ask":
                 self._result(HookResult("ask", reason=reason))
             case "allow":
@@ -239,10 +272,10 @@ class _Answer:
         if changed is not None and decision != "deny":
             self._result(HookResult("modify", updated_input=changed))
 
-    # What is done about it.
+    # What is done about it: each adds an attachment, and the results that follow from it at this event.
 
     def context(self, text: str) -> None:
-        """A text for the agent's model; at a Stop the agent goes on with it."""
+        """Give `text` to the agent's model; at a Stop the agent goes on with it."""
         if not text.strip():
             return
         self._attach("hook_additional_context", text)
@@ -250,8 +283,8 @@ class _Answer:
             self._inject(text, goes_on=self._event == "Stop")
 
     def error(self, reason: str | None) -> None:
-        """An error that blocks, in an attachment's words: at a Stop the person is told, and the turn ends."""
-        reason = _said(reason)
+        """Block as an attachment does; at a Stop show `reason` to the user, and let the turn end."""
+        reason = _stripped(reason)
         if not reason:
             self.problems.append("Its blockingError is empty, and blocks nothing.")
         elif self._event == "Stop":
@@ -261,7 +294,7 @@ class _Answer:
             self.block(reason)
 
     def block(self, reason: str, *, ends: bool = False) -> None:
-        """It must not happen. ends: the same answer ends the turn, which outranks going on with it."""
+        """Refuse what happens. ends: the same answer ends the turn, which outranks going on with it."""
         self._attach("hook_blocking_error", reason)
         if not self._decides:
             self._result(HookResult(user_message=reason, user_message_level="warning"))
@@ -273,8 +306,8 @@ class _Answer:
             self._inject(reason, goes_on=True, follow_up=True)
 
     def stop(self, reason: str | None) -> None:
-        """The turn ends here."""
-        reason = _said(reason) or STOPPED
+        """End the turn."""
+        reason = _stripped(reason) or STOPPED
         self._attach("hook_stopped_continuation", reason)
         if self._decides:
             self._result(HookResult("halt", reason=reason))
@@ -285,7 +318,7 @@ class _Answer:
         if self._event != "Stop":
             self.problems.append(f"Only a Stop has force_continue; this is {self._event}.")
         elif not ends:
-            follow_up = _said(follow_up)
+            follow_up = _stripped(follow_up)
             self._attach("hook_stopped_continuation", follow_up)
             if follow_up:
                 self._inject(follow_up, goes_on=True, follow_up=True)
@@ -314,8 +347,10 @@ _Kind = TypeVar("_Kind")
 
 
 class _Fields:
-    """The fields of one JSON object by their names, in camel or in snake case. One that has a wrong type is a
-    problem, and absent."""
+    """The fields of one JSON object by their names in camel or snake case.
+
+    A field of a wrong type counts as absent, and adds a problem.
+    """
 
     def __init__(self, value: Mapping[str, Any], problems: list[str]) -> None:
         self.value = value
@@ -326,7 +361,7 @@ class _Fields:
         return self.get(key) is not None
 
     def get(self, key: str) -> Any:
-        """As it stands; None where it is absent."""
+        """Return the value as it stands; None where it is absent."""
         found = self.value.get(_camel(key))
         return self.value.get(_snake(key)) if found is None else found
 
@@ -340,7 +375,7 @@ class _Fields:
         return self._checked(key, dict, "an object")
 
     def texts(self, key: str) -> list[str]:
-        """A text, or a list of texts."""
+        """Return the texts of a field that is a text or a list of them."""
         value = self.get(key)
         every = value if isinstance(value, list) else [] if value is None else [value]
         if not all(isinstance(each, str) for each in every):
@@ -361,26 +396,26 @@ class _Fields:
 
 
 def _spelled(kind: str, attachment: Mapping[str, Any]) -> dict[str, Any]:
-    """An attachment as the verdict that it means."""
+    """Return the verdict that an attachment means."""
     content = attachment.get("content")
-    said = {key: value for key, value in attachment.items() if key != "content"}
+    verdict = {key: value for key, value in attachment.items() if key != "content"}
     key, *others = _CONTENT[kind]
     if isinstance(content, dict):
-        said |= content
+        verdict |= content
     elif content is not None:
         several = isinstance(content, list) and all(isinstance(each, str) for each in content)
-        said[key] = "\n".join(content) if several and kind != "hook_additional_context" else content
-    fields = _Fields(said, [])
-    said[key] = next((value for each in (key, *others) if (value := fields.get(each)) is not None), None)
-    if kind == "hook_blocking_error" and said[key] is None:
-        said[key] = ""
+        verdict[key] = "\n".join(content) if several and kind != "hook_additional_context" else content
+    fields = _Fields(verdict, [])
+    verdict[key] = next((value for each in (key, *others) if (value := fields.get(each)) is not None), None)
+    if kind == "hook_blocking_error" and verdict[key] is None:
+        verdict[key] = ""
     if kind == "hook_stopped_continuation" and fields.flag("force_continue") is not True:
-        said["continue"] = False
-    return said
+        verdict["continue"] = False
+    return verdict
 
 
 def _reason(value: Mapping[str, Any]) -> str:
-    """Why an answer in JSON blocks, if it says so."""
+    """Return why an answer in JSON blocks; "" if it does not say."""
     if value.get("attachment_type") == "hook_blocking_error":
         value = _spelled("hook_blocking_error", value)
     fields, reasons = _Fields(value, []), []
@@ -390,10 +425,14 @@ def _reason(value: Mapping[str, Any]) -> str:
     if specific.text("permissionDecision") in {None, "deny"}:
         reasons.append(specific.text("permissionDecisionReason"))
     reasons.append(fields.text("blockingError"))
-    return next((said for reason in reasons if (said := _said(reason))), "")
+    return next(filter(None, map(_stripped, reasons)), "")
 
 
-def _said(text: str | None) -> str:
+def _decoded(output: bytes) -> str:
+    return output.decode("utf-8", "replace")
+
+
+def _stripped(text: str | None) -> str:
     return (text or "").strip()
 
 

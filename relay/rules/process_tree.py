@@ -1,4 +1,4 @@
-"""All that one process has started, found and ended: what has a session of its own and daemons, too."""
+"""The processes that one process has started, daemons and those in other sessions, too, and their end."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 MARK = "RELAY_HOOK_RUN"
-"""The variable by which a process is known as one that a run has started, whoever its parent is now."""
+"""The environment variable that marks what a run has started, whatever its parent is now."""
 
-_ROUNDS = 50  # looks for more of a tree, each after all that were found are stopped
+_ROUNDS = 50  # searches for more of a tree, each after all that were found are stopped
 _REAPING = 5.0  # seconds for what was killed to be gone
 _DEAD = frozenset({b"Z", b"X"})  # states of proc(5)
 
 
 def kill(process: subprocess.Popen[bytes], mark: str) -> None:
-    """End `process`, the leader of a session, with all that came from it, and reap it. Blocks for as long as
-    that takes.
+    """Kill `process`, the leader of a session, with all that came from it, and reap it.
 
-    First all are stopped, so that none can start another or lose its parent while the rest is looked for. A
-    process that has left the session, its parent and its environment behind is not found, and without /proc
-    the process group alone is ended.
+    Block until then, `_REAPING` seconds at most.  First stop all of them, so that none can start another or
+    lose its parent during the search.  A process that has left the session, its parent and its environment
+    behind is not found; without /proc only the process group is killed.
     """
     stopped: set[int] = set()
     for _ in range(_ROUNDS):
@@ -49,8 +48,8 @@ def _signal(send: Callable[[int, int], None], pid: int, number: signal.Signals) 
 
 
 def _tree(root: int, mark: str) -> set[int]:
-    """The processes that live and come from `root`: its descendants, those of its session, and those that
-    have the `mark` in their environment. `root` alone where there is no /proc."""
+    """Return the living processes that come from `root`: its descendants, those of its session, and those
+    with `mark` in their environment; only `root` where there is no /proc."""
     children: dict[int, list[int]] = {}
     alive: set[int] = set()
     found = [root]

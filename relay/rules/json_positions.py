@@ -1,4 +1,4 @@
-"""JSON whose values know on which line they stand, so that a warning can say where a mistake is."""
+"""JSON whose values know the line they stand on, so that a warning can say where a mistake is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from json import JSONDecodeError
 from typing import Any
 
 DEPTH = 100
-"""Lists and objects within one another; no file that people write has that many."""
+"""Lists and objects within one another; no file written by hand has that many."""
 
-_SAID = {
+_PLAIN = {
     "Expecting value": (
         "here should be a string in double quotes, a number, true, false, null, a list or an object"
     ),
@@ -24,7 +24,7 @@ _SAID = {
     "Invalid \\escape": "a backslash in a string; write two",
     "Invalid \\uXXXX escape": "after \\u four hexadecimal digits are missing",
 }
-"""What Python's reader of JSON says, in plain words."""
+"""The messages of Python's JSON parser, in plain words."""
 
 _QUOTES = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb'`"
 
@@ -43,7 +43,7 @@ class Node:
     repeated: tuple[str, ...] = ()
 
     def plain(self) -> Any:
-        """The value without lines."""
+        """Return the value without lines."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -52,12 +52,12 @@ class Node:
 
 
 def parse(text: str) -> Node:
-    """Raises JSONDecodeError, with line and column."""
+    """Return the value in `text`. Raise JSONDecodeError, with line and column."""
     return _Parser(text).document()
 
 
 def _integer(digits: str) -> float:
-    # Python refuses to read very long integers; as a float such a one is infinite, and refused as that.
+    # Python refuses to read very long integers; as a float such a one is infinite, and refused for that.
     return int(digits) if len(digits) < 400 else float(digits)
 
 
@@ -97,7 +97,7 @@ class _Parser:
         return Node(members, line, tuple(repeated))
 
     def _items(self, end: str) -> Iterator[None]:
-        """Stands before each item in turn, until after `end`."""
+        """Stop before each item in turn, and move behind `end`."""
         self._at += 1
         if self._peek() == end:
             self._at += 1
@@ -123,17 +123,19 @@ class _Parser:
         return str(key)
 
     def _simple(self) -> Any:
-        """A string, a number or a word."""
+        """Return a string, a number, true, false or null."""
         try:
             value, self._at = _DECODER.raw_decode(self._text, self._at)
         except JSONDecodeError as error:
             self._at = error.pos
-            what = next((plain for said, plain in _SAID.items() if error.msg.startswith(said)), error.msg)
+            what = next(
+                (plain for message, plain in _PLAIN.items() if error.msg.startswith(message)), error.msg
+            )
             raise self._wrong(what) from None
         return value
 
     def _peek(self) -> str:
-        """The next character that is no space; "" at the end."""
+        """Move to the next character that is no space, and return it; "" at the end."""
         space = _SPACE.match(self._text, self._at)
         self._at = space.end() if space else self._at
         return self._text[self._at : self._at + 1]
