@@ -1,4 +1,4 @@
-"""What a relay.config.py imports: the decorators that register handlers, and the types that they meet.
+"""The names that a relay.config.py imports: the decorators that register handlers, and their types.
 
 from relay import pattern, on
 
@@ -41,11 +41,11 @@ def pattern(
     """Register the decorated `function(target, message, ctx)` for `@namespace:target message` directives.
 
     pattern:  a namespace (`deploy`), or one with a target (`deploy:staging`, `deploy:prod-*`).
-    body:     False if the directive needs no text; else one without text is refused and the agent is told.
+    body:     False if the directive needs no text; else one without text is refused, and the agent told.
     override: take the place of the built-in handlers of these directives.
     priority: higher ones run first.
 
-    Raises ConfigError outside of a relay.config.py that relay loads, or if the function cannot be called so.
+    Raise ConfigError outside of a relay.config.py that relay loads, or if the function cannot be called so.
     """
 
     def register(function: F) -> F:
@@ -62,7 +62,7 @@ def on(event: str, *, priority: int = 0) -> Callable[[F], F]:
     """Register the decorated `function(event, ctx)` for an event, such as `session_start` (docs/HOOKS.md).
 
     Its parameters may also be the event's own fields: `def record(sender, body, ctx)` for message_received.
-    Raises ConfigError outside of a relay.config.py that relay loads, or if the function cannot be called so.
+    Raise ConfigError outside of a relay.config.py that relay loads, or if the function cannot be called so.
     """
 
     def register(function: F) -> F:

@@ -45,6 +45,11 @@ def printable_json(value: Any, *, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent).replace("\x7f", r"\u007f")  # JSON itself escapes no DEL
 
 
+def count(n: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def parse_json(text: str) -> Any:
     """Return the JSON value in `text`; half a surrogate pair, which no file can hold, becomes "?".
 
@@ -54,8 +59,3 @@ def parse_json(text: str) -> Any:
     if "\\ud" in text.lower():
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value
-
-
-def count(n: int, noun: str) -> str:
-    """`1 message`, `2 messages`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -8,7 +8,7 @@ from relay.errors import UnknownRecipient
 
 
 async def deliver(target: str, message: str, ctx: Context) -> str | None:
-    """Send `message`; what the sender should know of it comes back as a text for the sender."""
+    """Send `message`. Return a text for the sender where the message cannot be delivered at once."""
     try:
         sent = await ctx.relay.send(target, message)
     except UnknownRecipient as error:

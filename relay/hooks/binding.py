@@ -1,4 +1,4 @@
-"""How a handler is called: its parameters get what their names ask for, as pytest's fixtures do.
+"""The binding of a handler: its parameters get what their names ask for, like pytest's fixtures.
 
 def deploy(target, message, ctx)        by name, in any order, any of them left out
 def deploy(where, what, context)        unknown names get what is left of (target, message, ctx), in order
@@ -19,13 +19,13 @@ _SYNONYMS = {"context": "ctx"}
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Which argument goes where: by position, then the rest by keyword; a Parameter is its default."""
+    """The argument of each parameter: first by position, a Parameter for its default; the rest by keyword."""
 
     positional: tuple[str | inspect.Parameter, ...]
     keywords: tuple[tuple[str, str], ...]
 
     def arguments(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The (args, kwargs) of one call; `values` holds every name that the binding was made for."""
+        """Return the (args, kwargs) of one call; `values` holds every name that the binding was made for."""
         args = [values[item] if isinstance(item, str) else item.default for item in self.positional]
         return args, {parameter: values[name] for parameter, name in self.keywords}
 
@@ -33,9 +33,9 @@ class Binding:
 def bind(
     function: Callable[..., Any], main: Sequence[str], fields: Sequence[str] = (), *, what: str = "a handler"
 ) -> Binding:
-    """Bind `function` to the arguments `main` (which unknown names receive in order) and to `fields`.
+    """Bind `function` to the arguments `main`, which unknown names receive in order, and to `fields`.
 
-    Raises ConfigError if a required parameter can get nothing.
+    Raise ConfigError if a required parameter can get nothing.
     """
     if not callable(function):
         raise ConfigError(f"{what} must be a function, not {function!r}.")
@@ -48,7 +48,7 @@ def bind(
         ) from None
     known = {**{name: name for name in (*main, *fields)}, **_SYNONYMS}
     taken = {known[parameter.name] for parameter in parameters if parameter.name in known}
-    # Beside a field's name, a stranger is more likely a misspelt field than `event`.
+    # Beside a field's name, an unknown one is more likely a misspelt field than `event`.
     left = [] if taken & set(fields) else [name for name in main if name not in taken]
     positional: list[str | inspect.Parameter] = []
     keywords: list[tuple[str, str]] = []
@@ -80,13 +80,13 @@ def bind(
 
 
 def name_of(function: object) -> str:
-    """What to call `function` in a sentence."""
+    """Return the name of `function` for a sentence."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return str(name).replace("<locals>.", "").rpartition(".")[2]
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling `function` makes a coroutine (an object with an async `__call__` does, too)."""
+    """Return True if calling `function` makes a coroutine; an object may have an async `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 (its kind is asked for, not its presence)
     )

@@ -1,4 +1,4 @@
-"""`RelayConfig`: handlers and settings as one value, for those who like a table better than decorators."""
+"""`RelayConfig`: handlers and settings as one value, a table in place of decorators."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _OPTIONS = ("body", "override", "priority")
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
-    """How memory works in this session.
+    """The settings of memory in a session.
 
-    backend:       which store; `embedded` is SQLite in relay's own home.
+    backend:       the store; `embedded` is SQLite in relay's own home.
     auto_save:     False: the agent decides what is saved. No backend can do otherwise yet.
     prompt_on_end: ask the agent, when the session ends, to save what it has learned.
     """
@@ -47,7 +47,7 @@ class MemoryConfig:
 
     @classmethod
     def from_mapping(cls, given: object) -> MemoryConfig:
-        """The settings in `given`, whose keys may be written in camelCase; ConfigError for any other."""
+        """Return the settings in `given`, whose keys may be in camelCase. Raise ConfigError for any other."""
         if isinstance(given, MemoryConfig):
             return given
         if not isinstance(given, Mapping):
@@ -64,14 +64,14 @@ class MemoryConfig:
 
 @dataclass(frozen=True, slots=True)
 class RelayConfig:
-    """What a relay.config.py may assign to `config`.
+    """The handlers and settings that a relay.config.py may assign to `config`.
 
     patterns: pattern → "builtin" | function | {"handler": function} with any of body, override, priority
     hooks:    event → function | list of functions
     memory:   settings of MemoryConfig, or None for the defaults
     channels: those that the agent joins when it starts, such as "#ops"
 
-    Raises ConfigError for anything else, at once, so that the line in the file is known.
+    Raise ConfigError for anything else at once, so that the line in the file is known.
     """
 
     patterns: Mapping[str, Any] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class RelayConfig:
     def apply(self, registry: Registry, built_in: Registry) -> None:
         """Register the handlers in `registry`.
 
-        ConfigError where "builtin" stands for a namespace that has no built-in handler in `built_in`.
+        Raise ConfigError where "builtin" stands for a namespace without a built-in handler in `built_in`.
         """
         for pattern in self._builtins():
             if not built_in.has_builtin(Pattern.parse(pattern).namespace):

@@ -1,9 +1,9 @@
-"""relay.config.py: found, read once, checked against what is trusted, and executed.
+"""The user's relay.config.py: find it, read it once, check that it is trusted, execute it.
 
     find ──→ read ──→ trusted? ──→ load ──→ handlers and memory settings
                          └─ no: a notice of one line; the session starts without the file
 
-What is executed is exactly the bytes that were hashed.  The modules that the file imports are not covered.
+Exactly the bytes that were hashed are executed.  Trust does not cover the modules that the file imports.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from relay.home import Home
 from relay.hooks import prints
 from relay.hooks.config import MemoryConfig, RelayConfig
 from relay.hooks.registry import Registry, registering
-from relay.hooks.threads import Workers
+from relay.hooks.threads import WorkerPool
 from relay.hooks.trust import Trust, digest
 from relay.text import one_line
 
 FILE = "relay.config.py"
 
 LOAD_TIMEOUT = 10.0
-"""Seconds that the top level of a file may take; what takes longer belongs into a handler."""
+"""Seconds that the top level of a file may take; slower work belongs into a handler."""
 
 _MODULE = "relay_config"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A relay.config.py as it was read; `source` is what will be executed."""
+    """A relay.config.py as it was read; `source` will be executed."""
 
     path: Path
     source: bytes
@@ -50,7 +50,7 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which file a session uses: none, one that may run, or none and a notice that says why."""
+    """The file that a session uses: none, one that may run, or none and a notice that says why."""
 
     file: ConfigFile | None = None
     notice: str | None = None
@@ -58,7 +58,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a file registered, its memory settings, the channels to join, and what it printed meanwhile."""
+    """The handlers that a file registered, its memory settings, its channels, and what it printed."""
 
     registry: Registry
     memory: MemoryConfig
@@ -67,10 +67,10 @@ class Loaded:
 
 
 def find(directory: Path, home: Home) -> Path | None:
-    """The relay.config.py for an agent in `directory`.
+    """Return the relay.config.py for an agent in `directory`; None if there is none.
 
-    It is the nearest one, upwards to the project's root (the folder with .git) or the home folder; else the
-    person's own, in relay's configuration folder; else None.
+    It is the nearest one, up to the project's root (the folder with .git) or the home folder; else the user's
+    own, in relay's configuration folder.
     """
     for folder in (directory, *directory.parents):
         if (folder / FILE).is_file():
@@ -82,10 +82,10 @@ def find(directory: Path, home: Home) -> Path | None:
 
 
 def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
-    """Find the file (`explicit` is what --config names), read it, and see whether it may run.
+    """Find the file (`explicit` is the one that --config names), read it, and check that it may run.
 
-    The person's own file needs no trust; any other does, the one that --config names included.
-    Raises ConfigError if a file cannot be read.
+    The user's own file needs no trust; any other does, the one that --config names included.
+    Raise ConfigError if a file cannot be read.
     """
     path = explicit.absolute() if explicit else find(directory, home)
     if path is None:
@@ -101,7 +101,7 @@ def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
 
 
 def read(path: Path) -> ConfigFile:
-    """Read `path`, once; raise ConfigError if that fails."""
+    """Return the file at `path`. Raise ConfigError if it cannot be read."""
     try:
         return ConfigFile(path, path.read_bytes())
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def read(path: Path) -> ConfigFile:
 
 
 def changed(path: Path, digest_then: str) -> bool:
-    """Whether the file is not any more what it was when it had this digest (it may be gone, too)."""
+    """Return True if the file no longer has this digest, or is gone."""
     try:
         return digest(path.read_bytes()) != digest_then
     except OSError:
@@ -119,20 +119,20 @@ def changed(path: Path, digest_then: str) -> bool:
 
 
 def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT) -> Loaded:
-    """Execute `file` on a thread of its own; `built_in` is what "builtin" may refer to and stays as it is.
+    """Execute `file` on a thread of its own; "builtin" in it refers to `built_in`, which is not changed.
 
-    Raises ConfigError with the line and what to do for whatever goes wrong in it, sys.exit included, and if
+    Raise ConfigError, with the line and what to do, for whatever goes wrong in it, sys.exit included, and if
     it takes longer than `timeout` seconds.
     """
     prints.capture()
     printed = prints.Printed()
     context = contextvars.copy_context()
     context.run(prints.printed.set, printed)
-    workers = Workers()
+    workers = WorkerPool()
     call = workers.submit(partial(_execute, file, built_in), context)
     workers.close()
     wait([call.done], timeout)
-    if not call.done.done() and workers.abandon(call):
+    if not call.done.done() and call.abandon():
         raise ConfigError(
             f"loading did not end within {timeout:g} s. Move what takes long into a handler.",
             file.path,
@@ -149,7 +149,9 @@ def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, RelayConfi
     registry = Registry()
     module = ModuleType(_MODULE)
     module.__file__ = str(file.path)
-    sys.modules[_MODULE] = module  # where dataclasses and pickle look for it
+    # The module is a real one, and has to be found by its name: dataclasses resolves the annotations of the
+    # user's classes there, and pickle the classes themselves.
+    sys.modules[_MODULE] = module
     folder = str(file.path.parent.absolute())
     if folder not in sys.path:
         sys.path.append(folder)  # last: a project's queue.py must not stand in for the standard one
@@ -211,7 +213,7 @@ def _line(error: BaseException, file: ConfigFile) -> int | None:
 
 
 def _assignment(file: ConfigFile, name: str) -> int | None:
-    """The line of the last top-level assignment to `name`."""
+    """Return the line of the last top-level assignment to `name`."""
     lines = [
         node.lineno
         for node in ast.parse(file.source).body

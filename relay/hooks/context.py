@@ -1,7 +1,7 @@
-"""`ctx`: what a handler knows about its session and can do in it.
+"""`ctx`: the session as its handlers see and use it.
 
-The session makes one `Context`; the runner hands each call its own view of it, so that every injection
-carries the handler's name.  Everything may be used from any thread, and after the handler has returned, too.
+The session makes one `Context`; the runner hands each call a view of it, so that every injection carries the
+handler's name.  Everything may be used from any thread, and after the handler has returned, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class MemoryService:
-    """`ctx.memory`: what was asked to be remembered. Synchronous: the embedded store answers in milliseconds.
+    """`ctx.memory`: the memories of this agent. Synchronous: the embedded store answers in milliseconds.
 
     Every method raises MemoryStoreError where the store cannot be used.
     """
@@ -45,11 +45,11 @@ class MemoryService:
         return self._backend.save(text, shared=shared)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Remembered]:
-        """The memories that fit `query` best, best first; any text is a valid query."""
+        """Return the memories that fit `query`, best first; any text is a valid query."""
         return self._backend.search(query, limit)
 
     def list(self, limit: int = 20) -> Sequence[Remembered]:
-        """The newest memories, newest first."""
+        """Return the newest memories, newest first."""
         return self._backend.list(limit)
 
     def forget(self, id: str) -> bool:
@@ -72,9 +72,9 @@ class _Outgoing:
     ttl: float | None
 
     async def send(self, services: Services, wait: float | None = None) -> Sequence[Message]:
-        """Send it, on the session's loop; with `wait` (seconds), as it is at its end.
+        """Send the message, on the session's loop; with `wait` (seconds) return it as it ends.
 
-        Nothing comes between the two, so that no end is told before anybody waits for it.
+        Sending and waiting are one step, so that no end is missed.
         """
         sent = await services.send(
             self.to,
@@ -88,7 +88,7 @@ class _Outgoing:
 
 
 class RelayService:
-    """`ctx.relay`: messages to other agents, awaited, so that the outcome is known."""
+    """`ctx.relay`: messages to other agents; await them to know the outcome."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -106,13 +106,13 @@ class RelayService:
     ) -> Sequence[Message]:
         """Send to a name, `*` or `#channel`; one Message per receiver, committed in the ledger.
 
-        wait:     return when every message has come to an end (injected, uncertain, rejected, expired), or is
-                  held, or after so many seconds; the messages returned say what became of them.
-        reply_to: the id of the message that it answers; by itself the last one from `to` that the agent was
-                  given since the person spoke. thread: what it belongs to; by itself the thread of that one.
+        wait:     return when every message has ended (injected, uncertain, rejected, expired) or is held, or
+                  after so many seconds; the messages returned have their states.
+        reply_to: the id of the message that it answers; by default the last one from `to` that the agent got
+                  since the user spoke. thread: what it belongs to; by default the thread of that one.
         priority: "urgent", "normal" or "low". expires: seconds after which it is given up.
 
-        Raises UnknownRecipient, InvalidName or MessageRefused, each with what to do.
+        Raise UnknownRecipient, InvalidName or MessageRefused, each with what to do.
         """
         message = _Outgoing(
             _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
@@ -124,7 +124,7 @@ class RelayService:
         return await self.send("*", body)
 
     async def roster(self) -> Sequence[Member]:
-        """Everybody else in the team, online or not."""
+        """Return everybody else in the team, online or not."""
 
         async def read() -> Sequence[Member]:
             return self._services.roster()
@@ -145,7 +145,7 @@ class Collector:
         self._texts: list[str] | None = []
 
     def add(self, text: str) -> bool:
-        """Take `text`; False if the call is over, and the text has to find its own way."""
+        """Take `text`; False if the call is over, and the caller has to inject it."""
         with self._lock:
             if self._texts is None:
                 return False
@@ -166,8 +166,8 @@ class Context:
     task:         what `relay wrap --task` said, or None.
     memory:       see MemoryService; relay: see RelayService.
 
-    `session_key`, `workspace_dir` and `message_provider` are what other hook systems call the agent's id with
-    its session's, the working folder, and who brings messages, which is always "relay" (R5).
+    `session_key` (the agent's id with its session's), `workspace_dir` (the working folder) and
+    `message_provider` (always "relay") are other hook systems' names.
     """
 
     message_provider = "relay"
@@ -237,7 +237,7 @@ class Context:
         priority: str = "normal",
         expires: float | None = None,
     ) -> None:
-        """Send a message and go on; a failure is reported to the person. `ctx.relay.send` waits instead."""
+        """Send a message and go on; a failure is reported to the user. `ctx.relay.send` waits instead."""
         message = _Outgoing(
             _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
         )
@@ -256,7 +256,7 @@ class Context:
             )
 
     def for_handler(self, source: str, collector: Collector) -> Context:
-        """The view of one call: its injections carry `source` and go to `collector` while it is open."""
+        """Return a view for one call: its injections carry `source` and go to `collector` until that closes."""
         view = copy.copy(self)
         view._source = source
         view._collector = collector

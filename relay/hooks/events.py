@@ -1,7 +1,7 @@
 """The events of a session: one frozen dataclass per event.
 
-The class's name makes the event's name (`SessionStart` is `session_start`), its fields are what a handler
-may take as arguments, and its docstring is its documentation (docs/HOOKS.md shows them, and a test compares).
+The class's name makes the event's name (`SessionStart` is `session_start`), a handler may take its fields as
+arguments, and its docstring is its documentation (docs/HOOKS.md shows them, and a test compares).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def _snake(camel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What has happened. Subclasses name themselves and enter `EVENTS`."""
+    """Something that has happened. Subclasses name themselves and enter `EVENTS`."""
 
     name: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         cls.name = _snake(cls.__name__)
-        EVENTS[cls.name] = cls  # dataclass(slots=True) makes each class twice; the second one stays
+        EVENTS[cls.name] = cls  # dataclass(slots=True) creates each class twice; the second one stays
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:
@@ -154,9 +154,9 @@ _ALIASES = {"tool_call": (ToolPre.name, ToolPost.name)}
 
 
 def event_names(text: str) -> tuple[str, ...]:
-    """The events that `text` means; `session_start`, `sessionStart` and `onSessionStart` are the same.
+    """Return the events that `text` names; `session_start`, `sessionStart` and `onSessionStart` are the same.
 
-    `onToolCall` means two, tool_pre and tool_post. Raises ConfigError for an event that does not exist.
+    `onToolCall` names two, tool_pre and tool_post. Raise ConfigError for an event that does not exist.
     """
     name = re.sub(r"\Aon_", "", _snake(text))
     found = _ALIASES.get(name) or ((name,) if name in EVENTS else ())

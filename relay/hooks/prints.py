@@ -1,8 +1,8 @@
-"""What handlers print: kept away from the person's terminal, line by line, for the journal.
+"""The output of handlers: kept away from the user's terminal, for the journal.
 
-`sys.stdout` and `sys.stderr` become proxies which give a text to the handler that is running in the current
-context, and to the original stream outside of any handler.  What a handler's child processes print goes to
-the descriptors 1 and 2, which the session has redirected for its whole process.
+`sys.stdout` and `sys.stderr` become proxies, which give a text to the handler that runs in the current
+context, or outside of any handler to the original stream.  The child processes of a handler write to the
+descriptors 1 and 2, which the session has redirected for its whole process.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from contextvars import ContextVar
 from typing import TextIO
 
 MAX_PRINTED = 64 * 1024
-"""Characters kept of one call; what a handler prints after that is counted and dropped."""
+"""Characters kept of one call; further ones are counted and dropped."""
 
 
 class Printed:
-    """The text that one call of a handler prints. Written from any thread."""
+    """The text that one call of a handler prints. Write from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class Printed:
                 self._parts.append(kept)
 
     def take(self) -> str:
-        """What was printed since the last call of this method."""
+        """Return what was printed since the last call of this method."""
         with self._lock:
             text = "".join(self._parts)
             if self._dropped:
@@ -45,11 +45,11 @@ class Printed:
 
 
 printed: ContextVar[Printed | None] = ContextVar("relay_printed", default=None)
-"""Where the current handler prints to; None outside of handlers."""
+"""The output of the current handler; None outside of handlers."""
 
 
 class _Stream(io.TextIOBase):
-    """A text stream that asks, at each write, who is printing."""
+    """A text stream that looks up, at each write, which handler prints."""
 
     def __init__(self, original: TextIO) -> None:
         self.original = original
@@ -80,7 +80,7 @@ class _Stream(io.TextIOBase):
 
 
 def capture() -> None:
-    """Put the proxies in place, for the rest of the process; calling it again does nothing."""
+    """Put the proxies in place for the rest of the process; do nothing the second time."""
     if not isinstance(sys.stdout, _Stream):
         sys.stdout = _Stream(sys.stdout)
     if not isinstance(sys.stderr, _Stream):

@@ -1,4 +1,4 @@
-"""What is wrong with a handler: the one report that the person and the journal get."""
+"""A fault of a handler, as the user and the journal get it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["raised", "timed_out", "blocked", "exited", "bad_result", "printed", "not_sent"]
+ProblemKind = Literal["raised", "timed_out", "blocked", "exited", "bad_result", "printed", "not_sent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,11 @@ class Problem:
 
     handler: its name, with what it handles: `deploy (@deploy)`.
     what:    what happened and what to do, without the handler's name: `raised ValueError: no such host`.
-    path, line: where, as far as it is known; 1-based.
+    path, line: where, if it is known; 1-based.
     """
 
     handler: str
-    kind: Kind
+    kind: ProblemKind
     what: str
     path: Path | None = None
     line: int | None = None

@@ -1,8 +1,8 @@
-"""The handlers of a session: who handles a directive or an event, and in which order.
+"""The registry of handlers: which of them take a directive or an event, and in which order.
 
     built-in before user's → priority (higher first) → specificity of the pattern → registration
 
-`override=True` on a user's handler takes the place of the built-in ones wherever it matches.
+A user's handler with `override=True` takes the place of the built-in ones wherever it matches.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ EVENT_ARGUMENTS = ("event", "ctx")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Which directives a handler is for: `deploy`, `deploy:staging`, or a glob such as `deploy:prod-*`."""
+    """The directives that a handler takes: `deploy`, `deploy:staging`, or a glob such as `deploy:prod-*`."""
 
     namespace: str
     target: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
+        """Return the pattern in `text`. Raise ConfigError."""
         if not isinstance(text, str):
             raise ConfigError(f"a pattern is a string such as 'deploy' or 'deploy:prod-*', not {text!r}.")
         namespace, colon, target = text.strip().partition(":")
@@ -51,14 +52,14 @@ class Pattern:
         return cls(namespace, target if colon else None)
 
     def matches(self, directive: Directive) -> bool:
-        """Names compare without case; in a pattern, `*` is any characters and `?` any one."""
+        """Return True if the handler takes `directive`; case does not count, `*` and `?` are wildcards."""
         if directive.namespace != self.namespace:
             return False
         return self.target is None or fnmatchcase(names.key(directive.target), names.key(self.target))
 
     @property
     def specificity(self) -> tuple[int, int]:
-        """Larger is more specific: an exact target, globs by their literal characters, no target."""
+        """The rank, larger if more specific: no target, globs by their literal characters, exact targets."""
         if self.target is None:
             return (0, 0)
         literal = len(re.sub(r"[*?]", "", self.target))
@@ -72,8 +73,8 @@ class Pattern:
 class Handler:
     """One registered function.
 
-    label:   what it handles, as shown to people: `@deploy:prod-*` or `on session_start`.
-    body:    whether a directive without text is refused before the handler is called.
+    label:   what it handles, for people: `@deploy:prod-*` or `on session_start`.
+    body:    a directive without text is refused before the handler is called.
     """
 
     function: Function
@@ -95,14 +96,14 @@ class Handler:
 
     @property
     def place(self) -> tuple[Path | None, int | None]:
-        """File and line (1-based) of the function's definition, where it has one."""
+        """The file and line (1-based) of the function's definition; None where it has none."""
         code = getattr(inspect.unwrap(self.function), "__code__", None)
         return (None, None) if code is None else (Path(code.co_filename), code.co_firstlineno)
 
 
 @dataclass(slots=True)
 class Registry:
-    """The handlers of one session. Filled before the session reads its first line; not thread-safe."""
+    """The handlers of one session. Fill it before the session reads its first line; it is not thread-safe."""
 
     _patterns: list[Handler] = field(default_factory=list)
     _events: dict[str, list[Handler]] = field(default_factory=lambda: {name: [] for name in EVENTS})
@@ -117,7 +118,7 @@ class Registry:
         priority: int = 0,
         builtin: bool = False,
     ) -> None:
-        """Register `function(target, message, ctx)` for `pattern`; ConfigError if that cannot be."""
+        """Register `function(target, message, ctx)` for `pattern`. Raise ConfigError if it does not fit."""
         parsed = Pattern.parse(pattern)
         binding = bind(function, PATTERN_ARGUMENTS, what=f"the handler of {parsed}")
         self._patterns.append(
@@ -125,20 +126,23 @@ class Registry:
         )
 
     def add_event(self, event: str, function: Function, *, priority: int = 0, builtin: bool = False) -> None:
-        """Register `function(event, ctx)` for `event` (any spelling that `event_names` takes)."""
+        """Register `function(event, ctx)` for `event`, in any spelling that `event_names` takes.
+
+        Raise ConfigError if it does not fit.
+        """
         for name in event_names(event):
             label = f"on {name}"
             binding = bind(function, EVENT_ARGUMENTS, EVENTS[name].field_names(), what=f"the handler {label}")
             self._events[name].append(Handler(function, binding, label, builtin=builtin, priority=priority))
 
     def include(self, other: Registry) -> None:
-        """Register everything that `other` has, after what is here already."""
+        """Register everything in `other` behind what is here."""
         self._patterns += other._patterns
         for name, handlers in other._events.items():
             self._events[name] += handlers
 
     def knows(self, namespace: str) -> bool:
-        """Whether `@namespace:` is a directive at all, for the grammar."""
+        """Return True if `@namespace:` begins a directive."""
         namespace = namespace.lower()
         return any(handler.pattern and handler.pattern.namespace == namespace for handler in self._patterns)
 
@@ -148,24 +152,24 @@ class Registry:
         )
 
     def targets(self, namespace: str) -> list[str]:
-        """The targets that handlers of `namespace` name, for telling a sender what would have matched."""
+        """Return the targets of the handlers of `namespace`, which tell a sender what would have matched."""
         return [
             h.pattern.target or "*" for h in self._patterns if h.pattern and h.pattern.namespace == namespace
         ]
 
     def for_directive(self, directive: Directive) -> list[Handler]:
-        """The handlers of `directive`, in the order in which they run."""
+        """Return the handlers of `directive`, in the order in which they run."""
         found = [h for h in self._patterns if h.pattern and h.pattern.matches(directive)]
         if any(handler.override for handler in found):
             found = [handler for handler in found if not handler.builtin]
         return sorted(found, key=_order)
 
     def for_event(self, event: Event | type[Event]) -> list[Handler]:
-        """The handlers of `event`, in the order in which they run."""
+        """Return the handlers of `event`, in the order in which they run."""
         return sorted(self._events[event.name], key=_order)
 
     def handlers(self) -> list[Handler]:
-        """Every handler, for listing."""
+        """Return every handler."""
         return [*self._patterns, *(handler for group in self._events.values() for handler in group)]
 
 
@@ -176,7 +180,7 @@ def _order(handler: Handler) -> tuple[bool, int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Where the module-level decorators put what they decorate."""
+    """The registry that the module-level decorators fill now, and whether with built-in handlers."""
 
     registry: Registry
     builtin: bool = False
@@ -187,7 +191,7 @@ _registration: ContextVar[Registration | None] = ContextVar("relay_registration"
 
 @contextmanager
 def registering(registry: Registry, *, builtin: bool = False) -> Iterator[None]:
-    """Within it, `relay.pattern` and `relay.on` register into `registry`."""
+    """Have `relay.pattern` and `relay.on` register into `registry` meanwhile."""
     token = _registration.set(Registration(registry, builtin))
     try:
         yield
@@ -196,7 +200,7 @@ def registering(registry: Registry, *, builtin: bool = False) -> Iterator[None]:
 
 
 def registration(decorator: str) -> Registration:
-    """The registration in progress; ConfigError, naming `decorator`, where there is none."""
+    """Return the registration in progress. Raise ConfigError, naming `decorator`, where there is none."""
     current = _registration.get()
     if current is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a handler answers: one `HookResult`, for which a string, a dict or None are short forms."""
+"""The answer of a handler: one `HookResult`, for which a string, a dict or None are short forms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from relay.text import one_line
 
 Action = Literal["continue", "allow", "modify", "inject_context", "ask", "deny", "halt"]
-"""What a handler or a rule wants, the weakest first: of several the strongest holds (`decide`)."""
+"""What a handler or a rule asks for, the weakest first; of several the strongest holds (`decide`)."""
 
 Role = Literal["system", "user", "assistant"]
 Level = Literal["info", "warning", "error"]
@@ -27,22 +27,22 @@ class HookResult:
 
     action:                 "continue"        nothing is asked for
                             "inject_context"  gives `context_injection` to the agent
-                            of tool_pre:      "allow" it, without asking the person; "modify" its input to
-                                              `updated_input`; have the agent "ask" the person; "deny" it
+                            of tool_pre:      "allow" it, without asking the user; "modify" its input to
+                                              `updated_input`; have the agent "ask" the user; "deny" it
                             of prompt_submit: "deny" it
                             "halt"            stops what is under way, and the turn with it
     reason:                 why it is allowed, asked for, denied or halted; "deny" and "halt" need one.
     updated_input:          the tool's whole input, in place of what the agent wanted.
     force_continue:         of agent_end: the agent goes on with its turn though no text is injected.
     context_injection:      text for the agent; of agent_end: what it goes on with.
-    context_injection_role: the role asked for; what is typed into a terminal always arrives as user input.
-    user_message:           text for the person, kept out of the agent's context; with `user_message_level`.
+    context_injection_role: the role asked for; typed text always arrives as user input.
+    user_message:           text for the user, kept out of the agent's context; with `user_message_level`.
     wake:                   False: the text may wait for the agent's next turn, where its hooks can carry it.
-    suppress_output:        what is injected is not shown to the person (in relay's own displays).
+    suppress_output:        relay's own displays do not show what is injected.
     stop:                   no further handler of this directive or event runs.
     source:                 the handler's name; relay fills it in.
 
-    Raises ValueError where action and text do not fit together or a value is not one of those allowed.
+    Raise ValueError where action and text do not fit together, or a value is not allowed.
     """
 
     action: Action = "continue"
@@ -91,7 +91,7 @@ class HookResult:
 
     @classmethod
     def inject(cls, text: str, *, source: str = "", stop: bool = False) -> HookResult:
-        """A result that gives `text` to the agent; an empty text gives nothing."""
+        """Return a result that gives `text` to the agent; an empty text gives nothing."""
         if not text:
             return cls(source=source, stop=stop)
         return cls("inject_context", text, source=source, stop=stop)
@@ -105,13 +105,13 @@ _SHORT: dict[str, tuple[Action, str, str]] = {
     "inject": ("inject_context", "context_injection", "the text to inject, a string"),
     "modify": ("modify", "updated_input", "the tool's whole input, a dict"),
 }
-"""Short forms, each with the action and the field that it means, and what its value is."""
+"""Short forms, each with the action and the field that it stands for, and what its value is."""
 
 _FIELDS = tuple(field.name for field in fields(HookResult) if field.name != "source")
 
 
 def result_of(value: object) -> HookResult:
-    """The HookResult that a handler meant by returning `value`; ValueError says what else is allowed."""
+    """Return the HookResult that a handler means by `value`. Raise ValueError, which says what is allowed."""
     match value:
         case None:
             return HookResult()
@@ -146,18 +146,18 @@ def _from_mapping(value: Mapping[Any, Any]) -> HookResult:
 
 
 def injected(results: Iterable[HookResult]) -> list[str]:
-    """The texts that `results` inject, in firing order (R6)."""
+    """Return the texts that `results` inject, in firing order."""
     return [result.context_injection for result in results if result.context_injection is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What several results come to.
+    """The decision that several results come to.
 
     action:        the strongest: halt > deny > ask > inject_context > modify > allow > continue.
-    reason:        why, in firing order; where several say so, each with its name before it.
-    allowed:       somebody allowed it, and nothing is against that.
-    updated_input: of the last that modified it; those after it had it before them.
+    reason:        why, in firing order; of several each has its name in front.
+    allowed:       a result allows it, and none is against that.
+    updated_input: of the last that modified it, which has seen the earlier ones.
     """
 
     action: Action = "continue"
@@ -167,7 +167,7 @@ class Decision:
 
     @property
     def refused(self) -> bool:
-        """It must not go on as it is."""
+        """True if it must not go on as it is."""
         return self.action in _REFUSING
 
 
@@ -177,7 +177,7 @@ _STRENGTH: dict[Action, int] = {action: strength for strength, action in enumera
 
 
 def decide(results: Iterable[HookResult]) -> Decision:
-    """What `results`, in firing order, come to. Texts to inject are given whatever is decided."""
+    """Return what `results`, in firing order, come to. Texts are injected whatever is decided."""
     every = list(results)
     actions: list[Action] = [result.action for result in every]
     action = max(actions, key=_STRENGTH.__getitem__) if actions else _NOTHING

@@ -1,6 +1,6 @@
-"""The runner: calls the handlers of a directive or an event, and outlives whatever they do.
+"""The runner: calls the handlers of a directive or an event, and survives whatever they do.
 
-    session's loop ── fire, dispatch ─┬→ built-in ones: here (async) or on a worker thread (plain)
+    session's loop ── fire, dispatch ─┬→ built-in: here (async) or on a worker thread (plain)
                                       └→ the user's: on a loop thread (async) or a worker thread (plain)
 
 A handler that raises, hangs, blocks its thread, prints, calls sys.exit or returns nonsense is reported once
@@ -25,10 +25,10 @@ from relay.errors import RelayError
 from relay.hooks import prints
 from relay.hooks.context import Collector, Context
 from relay.hooks.events import Event
-from relay.hooks.problem import Kind, Problem
+from relay.hooks.problem import Problem, ProblemKind
 from relay.hooks.registry import Handler, Registry
 from relay.hooks.result import HookResult, result_of
-from relay.hooks.threads import Abandoned, Call, Finished, LoopThread, Workers
+from relay.hooks.threads import Abandoned, Call, Finished, LoopThread, WorkerPool
 from relay.text import one_line
 
 TIMEOUT = 30.0
@@ -38,11 +38,11 @@ _GRACE = 1.0  # seconds in which a loop that is not blocked turns at least once
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a directive.
+class DirectiveOutcome:
+    """The outcome of a directive.
 
-    results: one per handler and one per text that it injected, in firing order; `source` names the handler.
-    errors:  what the agent that wrote the directive must be told.
+    results: one for each handler and each text that it injected, in firing order; `source` names the handler.
+    errors:  for the agent that wrote the directive.
     handled: at least one handler took it without failing.
     """
 
@@ -66,7 +66,7 @@ class _Answer:
 
 
 class Runner:
-    """Runs handlers for one session. Its methods belong to the session's event loop.
+    """Runs the handlers of one session. Call its methods on the session's event loop.
 
     report:  called with each new Problem, on that loop.
     note:    called with a handler's name and what it printed, each time, on that loop.
@@ -85,13 +85,13 @@ class Runner:
         self._report = report
         self._note = note
         self._timeout = timeout
-        self._reported: set[tuple[str, Kind, object]] = set()
+        self._reported: set[tuple[str, ProblemKind, object]] = set()
         self._stuck: dict[Handler, Call] = {}
-        self._workers = Workers()
+        self._workers = WorkerPool()
         self._loop_thread: LoopThread | None = None
 
     async def fire(self, event: Event, ctx: Context) -> list[HookResult]:
-        """Call the handlers of `event` one after another until one says stop."""
+        """Call the handlers of `event` one after another until one stops the others."""
         values = {"event": event, **{name: getattr(event, name) for name in event.field_names()}}
         results: list[HookResult] = []
         for handler in self.registry.for_event(event):
@@ -101,12 +101,12 @@ class Runner:
                 break
         return results
 
-    async def dispatch(self, directive: Directive, ctx: Context) -> Outcome:
-        """Call the handlers of `directive` one after another until one says stop."""
+    async def dispatch(self, directive: Directive, ctx: Context) -> DirectiveOutcome:
+        """Call the handlers of `directive` one after another until one stops the others."""
         said = f"@{directive.namespace}:{directive.target}"
         handlers = self.registry.for_directive(directive)
         if not handlers:
-            return Outcome(errors=(self._nobody(directive, said),))
+            return DirectiveOutcome(errors=(self._nobody(directive, said),))
         values = {"target": directive.target, "message": directive.body}
         results: list[HookResult] = []
         errors: list[str] = []
@@ -129,10 +129,10 @@ class Runner:
                 errors.append(f"{said}: {answer.error}")
             if answer.stop:
                 break
-        return Outcome(tuple(results), tuple(dict.fromkeys(errors)), handled)
+        return DirectiveOutcome(tuple(results), tuple(dict.fromkeys(errors)), handled)
 
     def close(self) -> None:
-        """End the threads that are idle; a busy one ends with its call or with the process."""
+        """End the idle threads; a busy one ends with its call or with the process."""
         self._workers.close()
         if self._loop_thread is not None:
             self._loop_thread.close()
@@ -167,12 +167,12 @@ class Runner:
         return _Answer((*injected, result))
 
     async def _run_builtin(self, handler: Handler, function: Callable[[], Any]) -> Finished:
-        """No timeout: ours end by themselves, though a plain one may wait for a disk or another process."""
+        """Call a built-in handler, without a time limit: it may have to wait for a disk or a process."""
         if not handler.is_async:
             return await asyncio.wrap_future(self._workers.submit(function, contextvars.copy_context()).done)
         try:
             return Finished(await function())
-        except Exception as error:  # noqa: BLE001 (told and reported by the caller)
+        except Exception as error:  # noqa: BLE001 (the caller reports it)
             return Finished(error=error)
 
     async def _run_user(self, handler: Handler, function: Callable[[], Any]) -> Finished:
@@ -207,7 +207,7 @@ class Runner:
         self, handler: Handler, function: Callable[[], Any], context: contextvars.Context
     ) -> Finished:
         call = self._workers.submit(function, context)
-        if await self._done(call, self._timeout) or not self._workers.abandon(call):
+        if await self._done(call, self._timeout) or not call.abandon():
             return call.done.result()
         self._stuck[handler] = call
         return Finished(error=_TimedOut("timed_out", *_stopped_at(call, handler)))
@@ -249,7 +249,7 @@ class Runner:
         return bool(done)
 
     def _failed(self, handler: Handler, error: BaseException) -> str:
-        """Report `error` where it is a fault; return what the sender is told."""
+        """Report `error` where it is a fault; return the text for the sender."""
         match error:
             case RelayError():
                 return str(error)  # an answer, not a fault
@@ -279,7 +279,7 @@ class Runner:
                 return f"its handler failed: {type(error).__name__}" + (f": {text}" if text else "")
 
     def _left_behind(self, error: BaseException) -> None:
-        """Report what was raised in a task that a handler started and nobody awaited."""
+        """Report what was raised in a task that a handler started and never awaited."""
         frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
         path, line = (Path(frames[-1][0]), frames[-1][1]) if frames else (None, None)
         what = f"left a task behind, which raised {type(error).__name__}: {one_line(str(error), 200)}"
@@ -288,7 +288,7 @@ class Runner:
     def _problem(
         self,
         handler: Handler,
-        kind: Kind,
+        kind: ProblemKind,
         what: str,
         path: Path | None,
         line: int | None,
@@ -305,18 +305,18 @@ class Runner:
 
 
 class _TimedOut(Exception):
-    def __init__(self, kind: Kind, path: Path | None, line: int | None) -> None:
+    def __init__(self, kind: ProblemKind, path: Path | None, line: int | None) -> None:
         self.kind, self.path, self.line = kind, path, line
 
 
 def _stopped_at(call: Call, handler: Handler) -> tuple[Path | None, int | None]:
-    """The line of the handler's own file at which `call` was given up, else the handler's first line."""
+    """Return the line of the handler's own file at which `call` was given up, else the handler's first."""
     path, line = handler.place
     return path, (call.line_in(path) if path else None) or line
 
 
 def _place(error: BaseException, handler: Handler) -> tuple[Path | None, int | None]:
-    """The line of the handler's own file from which `error` came, else the handler's first line."""
+    """Return the line of the handler's own file from which `error` came, else the handler's first."""
     path, line = handler.place
     lines = [
         number

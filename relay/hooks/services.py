@@ -1,4 +1,4 @@
-"""What a session does for its handlers, as protocols that the session and the memory store fulfil."""
+"""The services of a session for its handlers: protocols that the session and the memory store fulfil."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class MemoryBackend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Somebody of the team; `online` says whether a live session has the name, None while nobody knows."""
+    """A member of the team. `online`: a live session has the name; None while that is unknown."""
 
     name: str
     online: bool | None
 
 
 class Services(Protocol):
-    """The session, as its handlers need it. Everything but `loop` is called on `loop`'s thread only."""
+    """The session, as its handlers need it. Call everything but `loop` on `loop`'s thread only."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -67,18 +67,18 @@ class Services(Protocol):
     ) -> Sequence[Message]:
         """Send in this agent's name to a name, `*` or `#channel`: one message per receiver, each committed.
 
-        Raises UnknownRecipient, InvalidName or MessageRefused.
+        Raise UnknownRecipient, InvalidName or MessageRefused.
         """
         ...
 
     async def outcomes(self, messages: Sequence[Message], seconds: float) -> Sequence[Message]:
-        """`messages` of this agent, once all have come to an end or are held, or after `seconds`."""
+        """Return `messages` of this agent once all have ended or are held, or after `seconds`."""
         ...
 
     def roster(self) -> Sequence[Member]:
-        """Everybody whom the team has ever known, this agent left out."""
+        """Return everybody that the team has ever known but this agent."""
         ...
 
     def report(self, problem: Problem) -> None:
-        """Show `problem` to the person and write it to the journal."""
+        """Show `problem` to the user and write it to the journal."""
         ...

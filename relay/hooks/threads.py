@@ -1,8 +1,8 @@
 """The threads on which user code runs, apart from the session's own.
 
 A coroutine runs on one event loop that all user code shares; a plain function runs on a worker thread.
-Either may hang, block or loop for ever: its thread is then abandoned (a daemon, so that it holds up no exit),
-asked to end by an exception at its next bytecode, and replaced.
+Either may hang, block or loop for ever: its thread is then abandoned, interrupted by an exception at its next
+bytecode, and replaced.  It is a daemon thread, so that it delays no exit.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ MAX_IDLE_WORKERS = 4
 
 
 class Abandoned(BaseException):
-    """Raised inside a thread that was given up; not an Exception, so that `except Exception` lets it pass."""
+    """Raised in a thread that was given up; not an Exception, so that `except Exception` lets it pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a call ended: what it returned, or what it raised (SystemExit and Abandoned included)."""
+    """The end of a call: what it returned, or what it raised (SystemExit and Abandoned included)."""
 
     value: Any = None
     error: BaseException | None = None
 
 
 class Call:
-    """One call of user code. `done` gets a Finished, whatever happens; it never raises."""
+    """One call of user code. `done` gets a Finished, whatever happens; it never raises.
+
+    stack: (file, line) of each frame, innermost first, when the call was given up.
+    """
 
     def __init__(self, function: Callable[[], Any], context: Context) -> None:
         self.function = function
@@ -45,36 +48,58 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self.thread: threading.Thread | None = None
         self.owner: LoopThread | None = None
-        self.stack: list[tuple[str, int]] = []  # (file, line) of each frame, innermost first, when given up
+        self.stack: list[tuple[str, int]] = []
         self._begun = False
         self._lock = threading.Lock()
 
     def begin(self, owner: LoopThread) -> bool:
-        """Whether `owner` is to run the call; it may have moved away while that thread was blocked."""
+        """Begin the call on the thread of `owner`; False if it moved away while that thread was blocked."""
         with self._lock:
             self._begun = self.owner is owner
             return self._begun
 
     def move(self, owner: LoopThread) -> bool:
-        """Give the call to another thread; False if it has begun."""
+        """Give the call to the thread of `owner`; False if it has begun."""
         with self._lock:
             if not self._begun:
                 self.owner = owner
             return not self._begun
 
     def finish(self, finished: Finished) -> bool:
-        """Give the verdict; False if it has been given, as it has when an abandoned call ends late."""
+        """End the call; False if it has ended, as an abandoned one has that returns late."""
         with self._lock:
             if self.done.done():
                 return False
             self.done.set_result(finished)
             return True
 
+    def give_up(self) -> bool:
+        """Note where the call is, and end it as Abandoned; False if it has just ended by itself."""
+        self.stack = _stack(self.thread)
+        return self.finish(Finished(error=Abandoned()))
+
+    def abandon(self) -> bool:
+        """Give up the call with its worker thread; False if it has just ended by itself."""
+        if not self.give_up():
+            return False
+        _interrupt(self.thread)
+        return True
+
+    def cancel(self) -> None:
+        """Cancel the call's task, if it runs as one."""
+        if self.task is not None:
+            self.task.cancel()
+
     def line_in(self, path: Path) -> int | None:
-        """The line of `path` at which the call was given up, if it was in it."""
+        """Return the line of `path` at which the call was given up; None if it was not in that file."""
         return next((line for file, line in self.stack if file == str(path)), None)
 
-    async def run_async(self, owner: LoopThread) -> None:
+    def start(self, owner: LoopThread) -> None:
+        """Run the call as a task of the loop of `owner`, on its thread."""
+        self.thread = threading.current_thread()
+        self.task = owner.loop.create_task(self._run_async(owner), context=self.context)
+
+    async def _run_async(self, owner: LoopThread) -> None:
         if not self.begin(owner):
             return
         try:
@@ -84,14 +109,16 @@ class Call:
             finished = Finished(error=error)
         self.finish(finished)
 
-    def run_sync(self) -> Finished:
+    def run(self) -> Finished:
+        """Run the call on this thread."""
+        self.thread = threading.current_thread()
         try:
             return Finished(self.context.run(self.function))
         except BaseException as error:  # noqa: BLE001 (SystemExit would end the thread)
             return Finished(error=error)
 
 
-class Workers:
+class WorkerPool:
     """Threads for plain functions: an idle one is used again, a stuck one never."""
 
     def __init__(self) -> None:
@@ -109,18 +136,10 @@ class Workers:
         inbox.put(call)
         return call
 
-    def abandon(self, call: Call) -> bool:
-        """Give up the thread of `call`; False if the call has just ended by itself."""
-        call.stack = _stack(call.thread)
-        if not call.finish(Finished(error=Abandoned())):
-            return False
-        _interrupt(call.thread)
-        return True
-
     def close(self) -> None:
-        """Let the idle threads end. A busy one ends when its call does, or with the process.
+        """End the idle threads. A busy one ends when its call does, or with the process.
 
-        No call may be submitted afterwards.
+        Submit no call afterwards.
         """
         with self._lock:
             self._closed = True
@@ -131,28 +150,27 @@ class Workers:
     def _work(self, inbox: queue.SimpleQueue[Call | None]) -> None:
         try:
             while (call := inbox.get()) is not None:
-                call.thread = threading.current_thread()
-                finished = call.run_sync()
-                with self._lock:  # whoever waits for the call finds this thread idle
+                finished = call.run()
+                with self._lock:  # who waits for the call finds this thread idle
                     in_time = call.finish(finished)
                     if not in_time or self._closed or len(self._idle) >= MAX_IDLE_WORKERS:
                         return
                     self._idle.append(inbox)
         except Abandoned:
-            return  # the interruption arrived when the call had already ended
+            return  # the interruption came when the call had already ended
 
 
 class LoopThread:
     """A thread with an event loop for coroutines.
 
-    stray: called, on this thread, with what a task raised that user code started and nobody awaited.
+    stray: called, on this thread, with what a task raised that user code started and never awaited.
     """
 
     def __init__(self, stray: Callable[[BaseException], None]) -> None:
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(self._on_exception)
         self._stray = stray
-        self.culprit: Call | None = None  # whoever blocked the thread when it was abandoned
+        self.culprit: Call | None = None  # the call that blocked the thread when it was abandoned
         self._calls: set[Call] = set()  # touched on the session's thread only
         self._thread = threading.Thread(target=self._run, name="relay-handlers", daemon=True)
         self._thread.start()
@@ -165,19 +183,15 @@ class LoopThread:
 
     def _begin(self, call: Call) -> None:
         self._calls = {other for other in self._calls if not other.done.done()} | {call}
-        self.loop.call_soon_threadsafe(self._start, call)
-
-    def _start(self, call: Call) -> None:
-        call.thread = self._thread
-        call.task = self.loop.create_task(call.run_async(self), context=call.context)
+        self.loop.call_soon_threadsafe(call.start, self)
 
     def cancel(self, call: Call) -> Future[None]:
         """Cancel `call`; the future is done once the loop has turned, which a blocked one never does."""
         turned: Future[None] = Future()
 
         def cancel() -> None:
-            if call.owner is self and call.task is not None:
-                call.task.cancel()
+            if call.owner is self:
+                call.cancel()
             self.loop.call_soon(turn)
 
         def turn() -> None:
@@ -188,7 +202,7 @@ class LoopThread:
         return turned
 
     def abandon(self) -> LoopThread:
-        """Give up this thread for a new one; calls that have not begun move there, the others are cut off."""
+        """Replace this thread by a new one; calls that have not begun move there, the others are cut off."""
         new = LoopThread(self._stray)
         running = asyncio.current_task(self.loop)
         for call in self._calls:
@@ -199,8 +213,7 @@ class LoopThread:
                 continue
             if call.task is running:
                 self.culprit = call
-                call.stack = _stack(self._thread)
-            call.finish(Finished(error=Abandoned()))
+            call.give_up()
         self._calls.clear()
         self.loop.call_soon_threadsafe(self.loop.stop)
         _interrupt(self._thread)
@@ -227,7 +240,7 @@ class LoopThread:
 
     def _on_exception(self, _: asyncio.AbstractEventLoop, details: dict[str, Any]) -> None:
         error = details.get("exception")
-        if isinstance(error, Exception):  # SystemExit has been seen; the rest are tasks that close() cuts off
+        if isinstance(error, Exception):  # SystemExit was reported; the rest are tasks that close() cuts off
             self._stray(error)
 
     def _cancel_all(self) -> None:
@@ -245,6 +258,6 @@ def _stack(thread: threading.Thread | None) -> list[tuple[str, int]]:
 
 
 def _interrupt(thread: threading.Thread | None) -> None:
-    """Raise Abandoned in `thread` at its next bytecode, so that a busy loop stops eating the processor."""
+    """Raise Abandoned in `thread` at its next bytecode, so that a busy loop stops using the processor."""
     if thread is not None and thread.ident is not None and thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Abandoned))

@@ -16,7 +16,7 @@ from relay.hooks.events import Event
 from relay.hooks.problem import Problem
 from relay.hooks.registry import Registry
 from relay.hooks.result import HookResult
-from relay.hooks.runner import Outcome, Runner
+from relay.hooks.runner import DirectiveOutcome, Runner
 from relay.hooks.services import Member
 from relay.memory.store import MemoryStore
 from relay.messaging.message import Message, State
@@ -111,9 +111,9 @@ class House:
             memory=MemoryService(self.store, self.memory),
         )
 
-    def say(self, text: str, *, timeout: float = 20.0) -> tuple[Outcome, Services]:
+    def say(self, text: str, *, timeout: float = 20.0) -> tuple[DirectiveOutcome, Services]:
         """Dispatch `@namespace:target body`; the outcome, and the services after it."""
-        outcomes: list[Outcome] = []
+        outcomes: list[DirectiveOutcome] = []
 
         async def scene(runner: Runner, ctx: Context, services: Services) -> None:
             outcomes.append(await runner.dispatch(directive(text), ctx))
