@@ -1,4 +1,4 @@
-"""Which profiles there are, the shipped ones and the user's, and which one a command has."""
+"""The catalog of profiles, shipped ones and the user's, and the profile of a command."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def for_command(argv: Sequence[str], home: Home) -> Profile:
-    """The profile of the program that `argv` starts; the generic one where none recognises it.
+    """Return the profile of the program that `argv` starts, the generic one if no other recognises it.
 
-    Raises ConfigError for a pattern file that is wrong.
+    Raise ConfigError for a pattern file that is wrong.
     """
     words = _unwrap(argv)
     return next((profile for profile in profiles(home) if profile.recognises(words)), load(GENERIC, home))
 
 
 def load(name: str, home: Home) -> Profile:
-    """The profile called `name`. Raises ConfigError when there is none, or its file is wrong."""
+    """Return the profile called `name`. Raise ConfigError if there is none, or its file is wrong."""
     known = profiles(home)
     for profile in known:
         if profile.name == name:
@@ -41,12 +41,12 @@ def load(name: str, home: Home) -> Profile:
 
 
 def fallback() -> Profile:
-    """The generic profile as shipped, with none of the user's files: for when one of those is wrong."""
+    """Return the generic profile as shipped, for when one of the user's files is wrong."""
     return _profile([_files(data.directory("patterns"))[GENERIC]], None)
 
 
 def profiles(home: Home) -> list[Profile]:
-    """Every profile, the user's own before the shipped ones, each by name. Raises ConfigError."""
+    """Return every profile, the user's own first, each group by name. Raise ConfigError."""
     shipped = _files(data.directory("patterns"))
     own = _files(home.config / "patterns")
     generic = _profile([path for path in (shipped.get(GENERIC), own.get(GENERIC)) if path], None)
@@ -62,7 +62,7 @@ def _files(directory: Path) -> dict[str, Path]:
 
 
 def _unwrap(argv: Sequence[str]) -> list[str]:
-    """`argv` without leading `env`, `sudo`, `nohup`, ..., their options and assignments."""
+    """Return `argv` without leading `env`, `sudo`, `nohup`, ..., their options and assignments."""
     words = list(argv)
     while words and PurePath(words[0]).name in _PREFIXES:
         words.pop(0)
@@ -72,7 +72,7 @@ def _unwrap(argv: Sequence[str]) -> list[str]:
 
 
 def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
-    """One profile from its files, a later one's keys overriding an earlier one's; state rules by name."""
+    """Return the profile in its files; a later one's keys, and state rules of one name, override."""
     merged: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {"echo": {}, "code": {}, "submit": {}, "native": {}}
     rules: dict[str, StateRule] = {}

@@ -1,8 +1,8 @@
-"""Codex: `-c hooks...` flags, each with the hash that makes our entries, and no others, trusted.
+"""Codex' hook set-up: `-c hooks...` flags, each with the hash that makes our entries, and no others, trusted.
 
-Codex skips hooks that nobody has reviewed.  Its flag to skip the review would let the project's and the
-user's unreviewed hooks run, too; so each entry of ours comes with the record that a review would have left,
-as `hooks.state` for this run.  Should a later version hash differently, it asks its person for a review.
+Codex skips hooks that were not reviewed.  Its flag to skip the review would let unreviewed hooks of the
+project and the user run, too; so each entry of ours comes with the record of a review, in `hooks.state`.
+A later version that hashes differently asks its user for a review.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import json
 import re
 from typing import Any
 
-from relay.agents.hook_setup import Prepared, Run, rules
+from relay.agents.hook_setup import Prepared, Run, entries
 
 _SOURCE = "/<session-flags>/config.toml"
-"""What Codex calls the file that a run's flags would be."""
+"""Codex' name of the file that a run's flags would be."""
 
 _LAST = 3
-"""Seconds that Codex allows a SessionEnd hook; an entry with more is not the one that was hashed."""
+"""Seconds that Codex allows a SessionEnd hook; an entry with more has another hash than the recorded one."""
 
 
 def prepare(run: Run) -> Prepared:
-    """`codex ARG...` as `codex -c hooks.EVENT=... -c hooks.state=... ARG...`."""
+    """Return `codex ARG...` as `codex -c hooks.EVENT=... -c hooks.state=... ARG...`."""
     flags: list[str] = []
     trusted: dict[str, Any] = {}
-    for event, groups in rules("codex", run.socket).items():
+    for event, groups in entries("codex", run.socket).items():
         for group in groups if event == "SessionEnd" else ():
             group["hooks"][0]["timeout"] = _LAST
         flags += ["-c", f"hooks.{event}={_toml(groups)}"]
@@ -38,12 +38,12 @@ def prepare(run: Run) -> Prepared:
 
 
 def _label(event: str) -> str:
-    """`PreToolUse` as `pre_tool_use`."""
+    """Return `PreToolUse` as `pre_tool_use`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower()
 
 
 def _hash(label: str, group: dict[str, Any]) -> str:
-    """The hash of an entry with one handler, as Codex records it (codex-rs/hooks, engine/discovery.rs)."""
+    """Return the hash of an entry, as Codex records it (codex-rs/hooks, engine/discovery.rs)."""
     handlers = [{"async": False, **handler} for handler in group["hooks"]]
     identity = {**group, "event_name": label, "hooks": handlers}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -51,7 +51,7 @@ def _hash(label: str, group: dict[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """`value` as TOML on one line; its strings are JSON's where they hold no control characters."""
+    """Return `value` as TOML on one line; strings are JSON's, which is right without control characters."""
     if isinstance(value, dict):
         pairs = (f"{json.dumps(key)}={_toml(each)}" for key, each in value.items())
         return "{" + ",".join(pairs) + "}"

@@ -1,7 +1,7 @@
-"""Gemini: a file of system defaults for one run (relay.agents.system_defaults). Timeouts are in milliseconds.
+"""Gemini CLI's hook set-up: a file of system defaults for one run (relay.agents.system_defaults).
 
 It reads such a file only where nobody but root could have written it (0.61.0), and complains on its screen of
-any other.  It has no other place for the hooks of one run: an agent of anybody else has no bridge.
+any other.  It has no other place for the hooks of one run, so that only root's agents have a bridge.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.agents import hook_setup
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, rules
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries
 from relay.agents.system_defaults import Defaults
 from relay.errors import ConfigError
 
@@ -23,26 +23,25 @@ DEFAULTS = Defaults(
 
 
 def prepare(run: Run) -> Prepared:
-    """The same command in an environment that names a file of defaults. ConfigError where it is not read."""
+    """Return the command with an environment that names a file of defaults.
+
+    Raise ConfigError where Gemini would not read it.
+    """
     if not _only_root_writes(Path(run.directory)):
         raise ConfigError(
             "Gemini takes hooks for one run only from a folder that belongs to root and nobody else can "
             "write to; what it does is read from its screen"
         )
-    env = DEFAULTS.with_hooks(run, rules("gemini", run.socket, _handler))
+    env = DEFAULTS.with_hooks(run, entries("gemini", run.socket, _handler))
     return Prepared(list(run.command), env, "gemini")
 
 
 def _handler(command: list[str]) -> dict[str, Any]:
-    """`name` is what its screen shows while a hook runs."""
+    """Return a handler with its timeout in milliseconds; Gemini shows its `name` while it runs."""
     return {**hook_setup.handler(command, TIMEOUT * 1000), "name": "relay"}
 
 
 def _only_root_writes(folder: Path) -> bool:
-    """Whether Gemini trusts `folder`: it and all that it lies in, with and without links resolved."""
-    looked = {*_and_parents(folder.absolute()), *_and_parents(folder.resolve())}
-    return all(info.st_uid == 0 and not info.st_mode & 0o022 for info in map(Path.stat, looked))
-
-
-def _and_parents(path: Path) -> list[Path]:
-    return [path, *path.parents]
+    """Return True if Gemini trusts `folder` and all its parents, with and without links resolved."""
+    folders = {each for path in (folder.absolute(), folder.resolve()) for each in (path, *path.parents)}
+    return all(info.st_uid == 0 and not info.st_mode & 0o022 for info in map(Path.stat, folders))

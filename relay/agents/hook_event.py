@@ -1,14 +1,13 @@
-"""What an agent's own hooks tell: one frozen record, whichever agent it is.
+"""An event of an agent's own hooks: one frozen record, whichever agent it is.
 
     {"hook_event_name": "PreToolUse", ...}  ──parse──→  NativeEvent(name=tool_pre, tool_name="Bash", ...)
 
-Agents name their events differently (`EVENTS`); the fields are Claude Code's, which the others took over.
-Everything in a payload is untrusted text: of a field with a wrong type nothing is kept.
+Agents name their events differently (`EVENTS`); the fields are Claude Code's, which the others adopted.
+Everything in a payload is untrusted: a field of a wrong type is left out.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -16,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from relay.agents.prompt_kind import PromptKind
+from relay.text import parse_json
 
 
 class NativeName(StrEnum):
@@ -76,10 +76,10 @@ EVENTS: Mapping[str, Mapping[str, NativeName]] = MappingProxyType(
         "gemini": _GEMINI,
     }
 )
-"""For each agent with a bridge, its own names of the events that it has."""
+"""The events of each agent with a bridge, by its own names of them."""
 
 OBSERVED = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
-"""The tools with which an agent asks its person something: the matcher of the silent observer."""
+"""The tools with which an agent asks its user something: the matcher of the silent observer."""
 
 PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
     {
@@ -88,28 +88,28 @@ PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
         "EnterPlanMode": None,  # seen and noted; PromptKind.PLAN_APPROVAL here would make it a prompt
     }
 )
-"""What each observed tool asks for."""
+"""The kind of prompt that each observed tool shows."""
 
 _QWEN_PROMPTS = MappingProxyType(
     {"exit_plan_mode": PromptKind.PLAN_APPROVAL, "ask_user_question": PromptKind.QUESTION}
 )
-"""The same tools by Qwen's names, of which a request for permission tells."""
+"""The same tools by Qwen's names, which a request for permission has."""
 
 
 def prompt_kind(tool_name: str) -> PromptKind | None:
-    """What the tool `tool_name` asks the person for; None for one that asks nothing, or is unknown."""
+    """Return what the tool `tool_name` asks the user for; None if it asks nothing, or is unknown."""
     return PROMPTS.get(tool_name) or _QWEN_PROMPTS.get(tool_name)
 
 
 @dataclass(frozen=True, slots=True)
 class NativeEvent:
-    """One event of an agent's own hooks. What the agent did not tell is empty.
+    """One event of an agent's own hooks. A field that the agent did not send is empty.
 
     agent:        the kind of agent, a key of EVENTS; event: its own name of the event.
     session_id:   the agent's, not relay's; it changes with /clear.
     transcript_path: its conversation as a file, which may lag behind or be absent.
     duration_ms:  how long the tool took, in milliseconds.
-    agent_id, agent_type: of a subagent's event, which one.
+    agent_id, agent_type: the subagent of a subagent's event.
     """
 
     name: NativeName
@@ -138,19 +138,23 @@ class NativeEvent:
 
 
 MAX_MS = 1e12
-"""Milliseconds, 30 years: what is more, or no number, is no duration."""
+"""Milliseconds, 30 years: a larger value, or no number, is no duration."""
 
 _TEXTS = tuple(f.name for f in fields(NativeEvent) if f.type == "str" and f.name not in {"agent", "event"})
-"""What is taken from the payload as it stands, if it is text."""
+"""Fields that are taken from the payload as they stand, if they are text."""
 
 
 def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
-    """The event that `payload` (a JSON object) tells of; None for bad JSON and for what nobody knows.
+    """Return the event in `payload`, a JSON object; None for bad JSON and unknown events.
 
-    event: the agent's own name of it in any case, or ours; where it is empty, the payload's counts.
+    event: the agent's own name of it in any case, or relay's; where it is empty, the payload's counts.
     """
-    raw = _object(payload)
-    if raw is None:
+    text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
+    try:
+        raw = parse_json(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict):
         return None
     found = known(agent, event or str(raw.get("hook_event_name", "")))
     if found is None:
@@ -172,19 +176,8 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
 
 
 def known(agent: str, event: str) -> tuple[str, NativeName] | None:
-    """The agent's own name of `event`, as `parse` takes it, and ours; None for one that nobody knows."""
+    """Return the agent's own name of `event`, as `parse` takes it, and relay's; None if it is unknown."""
     return next(
         ((own, name) for own, name in EVENTS.get(agent, {}).items() if event.lower() in (own.lower(), name)),
         None,
     )
-
-
-def _object(payload: bytes | str) -> dict[str, Any] | None:
-    text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
-    try:
-        value = json.loads(text)
-        if "\\ud" in text.lower():  # half a surrogate pair can be written in JSON, and in no file or terminal
-            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None

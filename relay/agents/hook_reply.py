@@ -1,8 +1,9 @@
-"""What a native event is answered: one record, rendered as each agent's protocol has it.
+"""The reply to a native event: one record, rendered in each agent's protocol.
 
     Reply(deny="no")  ──render──→  {"hookSpecificOutput": {"hookEventName": "PreToolUse", ...}}  ──→ its stdin
 
-What an agent's protocol cannot carry (`carries`) is left out, since unknown keys make some refuse the whole.
+Parts that an agent's protocol cannot carry (`carries`) are left out, since some agents refuse a whole reply
+for an unknown key.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ Part = Literal["context", "deny", "allow", "ask", "input", "halt", "go_on", "not
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the agent is told.
+    """A reply to the agent.
 
-    context: text that the model gets beside what happened.
-    halt:    why the agent stops what it is doing, and its turn; where it cannot be told so, it is denied.
-    deny:    why it may not: a tool call, a prompt, a compaction.
-    ask:     why the person is to be asked about a tool call; an agent that cannot be told so is denied it.
-    allow:   the person has allowed this tool call in advance: it need not be asked for.
+    context: text for the model beside what happened.
+    halt:    why the agent has to stop what it does, and its turn; where its protocol has no halt, a denial.
+    deny:    why a tool call, a prompt or a compaction is denied.
+    ask:     why the agent has to ask the user about a tool call; where its protocol has no ask, a denial.
+    allow:   the user has allowed this tool call in advance: the agent does not ask.
     input:   the tool's whole input, in place of what the agent wanted.
-    go_on:   what the agent goes on with instead of ending its turn.
-    notice:  one line that the agent shows to its person.
+    go_on:   the text with which the agent continues instead of ending its turn.
+    notice:  one line that the agent shows to its user.
     """
 
     context: str = ""
@@ -44,32 +45,28 @@ class Reply:
 
 
 class Fate(Enum):
-    """What became of a reply."""
+    """The end of a reply."""
 
     PRINTED = "printed"  # the agent's hook has printed it
-    UNKNOWN = "unknown"  # it was sent, and nothing more was heard
+    UNKNOWN = "unknown"  # it was sent, and the hook did not confirm it
     UNSENT = "unsent"  # the agent's hook had gone before it could be sent
 
 
 Settle = Callable[[Fate], None]
 
 
-def _nobody(_: Fate) -> None:
-    """Nobody waits for it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A rendered reply. `settle` is called once, with what became of it."""
+    """A rendered reply. `settle` is called once, with the end of it."""
 
     stdout: str
-    settle: Settle = _nobody
+    settle: Settle = lambda fate: None
 
 
 _CLAUDE: dict[NativeName, frozenset[Part]] = {
     NativeName.SESSION_START: frozenset({"context", "notice"}),
     NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "halt", "notice"}),
-    # It takes `continue: false` there, and ends its turn after the tool has run: to be safe it is denied.
+    # It takes `continue: false` there, but ends its turn only after the tool has run: so it is denied.
     NativeName.TOOL_PRE: frozenset({"context", "deny", "ask", "allow", "input", "notice"}),
     NativeName.PERMISSION: frozenset({"deny", "allow", "notice"}),
     NativeName.TOOL_POST: frozenset({"context", "halt", "notice"}),
@@ -83,7 +80,7 @@ _PLAIN: dict[NativeName, frozenset[Part]] = {
     name: parts - {"ask", "allow", "input", "halt"} if name is not NativeName.PERMISSION else parts
     for name, parts in _CLAUDE.items()
 }
-"""What those carry that took Claude's protocol over and were not seen to act on the rest of it."""
+"""What those agents carry that adopted Claude's protocol and were not seen to act on the rest of it."""
 
 _CODEX = _PLAIN | {
     NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] | {"input"},
@@ -111,12 +108,12 @@ _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
 
 
 def carries(agent: str, name: NativeName) -> frozenset[Part]:
-    """What the reply to an event `name` can hold where the agent is of the kind `agent`."""
+    """Return the parts that an agent of the kind `agent` takes in the reply to an event `name`."""
     return _CARRIED.get(agent, {}).get(name, frozenset())
 
 
 def render(event: NativeEvent, reply: Reply) -> str:
-    """The JSON for the standard output of the agent's hook; "" where there is nothing to say."""
+    """Return the JSON for the standard output of the agent's hook; "" for an empty reply."""
     carried = carries(event.agent, event.name)
     deny = _refusal(reply, carried)
     answer: dict[str, Any] = {}
@@ -140,7 +137,7 @@ def render(event: NativeEvent, reply: Reply) -> str:
         answer |= {"decision": "block", "reason": reply.go_on or "Go on."}
     if reply.input is not None and "input" in carried and deny is None and not answer:
         specific["updatedInput"] = dict(reply.input)
-        if event.agent == "codex":  # takes it with this word only, and asks its person all the same
+        if event.agent == "codex":  # takes it with this word only, and asks its user all the same
             specific["permissionDecision"] = "allow"
     if reply.context and "context" in carried and not answer:
         specific["additionalContext"] = reply.context
@@ -152,7 +149,7 @@ def render(event: NativeEvent, reply: Reply) -> str:
 
 
 def _refusal(reply: Reply, carried: frozenset[Part]) -> str | None:
-    """Why it is denied: also where the agent cannot be told to stop, to ask, or to change the input."""
+    """Return why it is denied, also where the agent's protocol has no halt, no ask, or no changed input."""
     if reply.deny is not None:
         return reply.deny
     if reply.halt is not None and "halt" not in carried:

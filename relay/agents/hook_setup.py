@@ -1,10 +1,10 @@
-"""Setting the bridge up for one run: the agent's command and environment with our hook entries added.
+"""The set-up of the bridge for one run: the agent's command and environment with relay's hook entries added.
 
     prepare("claude", ["claude", "-c"], env, DIR, SOCKET)
         →  ["claude", "--settings", "DIR/settings.json", "-c"]
 
-Each agent has its own way (the module of its name).  What all have in common: files are written into the
-run's own directory only, what the user configured goes on working, and `remove` leaves nothing behind.
+Each agent has its own way, in the module of its name.  Common to all: files are written into the run's own
+directory only, the user's configuration goes on working, and `remove` leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from relay.agents import hook_client
 from relay.agents.catalog import for_command, load
@@ -26,24 +26,24 @@ from relay.agents.hook_event import EVENTS, OBSERVED, NativeName
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
 
-Rules = dict[str, list[dict[str, Any]]]
+HookEntries = dict[str, list[dict[str, Any]]]
 """Hook entries in the shape of Claude Code's settings: event → [{"matcher": ..., "hooks": [handler]}]."""
 
 TIMEOUT = int(hook_client.TAKEN + hook_client.ANSWER) + 7
-"""Seconds after which an agent gives its hook up: never before the client has given up itself."""
+"""Seconds after which an agent gives up its hook: later than the client gives up itself."""
 
 KINDS = frozenset(EVENTS)
 
 _UNASKED = {("claude", NativeName.MESSAGE_DISPLAY), ("gemini", NativeName.COMPACT)}
-"""Events without an entry: one comes many times a second, one in each turn, and each costs a process."""
+"""Events without an entry: one comes many times a second, one in every turn, and each costs a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of an agent, as it was asked for.
+    """One run of an agent, as the user asked for it.
 
-    command:   its whole command line; `at` is where in it the agent's own begins (1 in `nice claude -c`),
-               None where that is not known: a program of another name was said to be that kind of agent.
+    command:   its whole command line; the agent's own begins at index `at` (1 in `nice claude -c`), None if
+               that is unknown, because a program of another name was declared to be that kind of agent.
     directory: the run's own, which exists and is private.
     """
 
@@ -58,17 +58,17 @@ class Run:
         return self.command[(self.at or 0) + 1 :]
 
     def file(self, name: str, content: dict[str, Any]) -> str:
-        """Write `content` as JSON into the run's directory; the path."""
+        """Write `content` as JSON into the run's directory. Return the path."""
         path = f"{self.directory}/{name}"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
         return path
 
     def with_flags(self, flags: Sequence[str], arguments: Sequence[str]) -> list[str]:
-        """The command line with `flags` and then `arguments` for the agent's own.
+        """Return the command line with `flags` and then `arguments` in place of the agent's own.
 
-        A program of another name, such as a script or `npx`, gets the flags last: it may have words of
-        its own in front.
+        A program of another name, such as a script or `npx`, gets the flags last: it may need other words in
+        front.
         """
         if self.at is not None:
             return [*self.command[: self.at + 1], *flags, *arguments]
@@ -78,9 +78,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What to start instead: the command line, and the environment.
+    """The command line and the environment to start instead.
 
-    kind: the kind of agent that has a bridge now, "" without one. note: what the person should know of it.
+    kind: the kind of agent that the bridge is for, "" without one. note: a problem for the user to know.
     """
 
     command: list[str]
@@ -89,23 +89,17 @@ class Prepared:
     note: str = ""
 
 
-class Agent(Protocol):
-    """What the module of an agent offers."""
-
-    def prepare(self, run: Run) -> Prepared: ...
-
-
 def bridge(
     profile: str, command: Sequence[str], env: dict[str, str], home: Home, run_dir: str, socket: str
 ) -> Prepared:
-    """`prepare` for the agent that `command` starts, or that the profile named `profile` says it is.
+    """Prepare the agent that `command` starts, or that the profile named `profile` declares it to be.
 
-    Never raises for what a person has written: without a bridge the agent is started as it was asked for.
+    Raise nothing for a user's mistake: without a bridge the agent starts as it was asked for.
     """
     try:
         known = load(profile, home) if profile else for_command(command, home)
     except RelayError:
-        return Prepared(list(command), env)  # who sets the session up tells of it
+        return Prepared(list(command), env)  # the session's own set-up reports it
     if not (kind := known.native.hooks):
         return Prepared(list(command), env)
     at = next((place for place in range(len(command)) if known.recognises(command[place:])), None)
@@ -124,34 +118,35 @@ def prepare(
     *,
     at: int | None = 0,
 ) -> Prepared:
-    """The command and the environment with which an agent of `kind` calls us at `socket`.
+    """Return the command and the environment with which an agent of `kind` calls relay at `socket`.
 
-    `at` as in Run. Raises ConfigError, HomeError or OSError where it cannot be done.
+    `at` is that of Run.  Raise ConfigError, HomeError or OSError where it cannot be done.
     """
     if kind not in KINDS:
         raise ConfigError(
             f"there is no bridge to agents of the kind {kind!a}; known are {', '.join(sorted(KINDS))}"
         )
-    agent: Agent = importlib.import_module(f"relay.agents.{kind}")
     private_directory(Path(run_dir).parent)
     private_directory(run_dir)
     try:
-        return agent.prepare(Run(tuple(command), at, dict(env), run_dir, socket))
+        agent = importlib.import_module(f"relay.agents.{kind}")  # the others are not loaded
+        prepared: Prepared = agent.prepare(Run(tuple(command), at, dict(env), run_dir, socket))
+        return prepared
     except BaseException:
         remove(run_dir)
         raise
 
 
 def remove(run_dir: str) -> None:
-    """Remove what `prepare` has written."""
+    """Remove the files that `prepare` has written."""
     shutil.rmtree(run_dir, ignore_errors=True)
 
 
-# What the modules of the agents share.
+# Shared by the modules of the agents.
 
 
 def call(kind: str, socket: str, *words: str) -> list[str]:
-    """The command line of the client; `words` are those of `relay hook`. No shell, no PATH, no site."""
+    """Return the command line of the client with the `words` of `relay hook`: no shell, no PATH, no site."""
     return [
         sys.executable,
         "-I",
@@ -165,13 +160,13 @@ def call(kind: str, socket: str, *words: str) -> list[str]:
 
 
 def handler(command: list[str], timeout: int = TIMEOUT) -> dict[str, Any]:
-    """A handler of an agent that runs its hooks through a shell. `timeout` is in the agent's own unit."""
+    """Return the handler for an agent that runs its hooks in a shell; `timeout` is in the agent's unit."""
     return {"type": "command", "command": shlex.join(command), "timeout": timeout}
 
 
-def rules(kind: str, socket: str, handle: Any = handler) -> Rules:
-    """Our entries: a decider for each event, and the silent observer of what the agent asks its person."""
-    found: Rules = {
+def entries(kind: str, socket: str, handle: Callable[[list[str]], dict[str, Any]] = handler) -> HookEntries:
+    """Return relay's entries: a decider for each event, and the silent observer of prompts to the user."""
+    found: HookEntries = {
         event: [{"hooks": [handle(call(kind, socket, "decide", event))]}]
         for event, name in EVENTS[kind].items()
         if (kind, name) not in _UNASKED
@@ -182,26 +177,26 @@ def rules(kind: str, socket: str, handle: Any = handler) -> Rules:
     return found
 
 
-def merged(settings: dict[str, Any], ours: Rules) -> dict[str, Any]:
-    """`settings` (the user's) with our hooks behind theirs. ConfigError where theirs have no known shape."""
+def merged(settings: dict[str, Any], ours: HookEntries) -> dict[str, Any]:
+    """Return the user's `settings` with our hooks behind theirs. Raise ConfigError for an unknown shape."""
     theirs = settings.get("hooks", {})
     if not isinstance(theirs, dict):
         raise ConfigError('the "hooks" of its settings are no object')
     together = dict(theirs)
-    for event, entries in ours.items():
+    for event, added in ours.items():
         before = together.get(event, [])
-        together[event] = [*(before if isinstance(before, list) else [before]), *entries]
+        together[event] = [*(before if isinstance(before, list) else [before]), *added]
     return {**settings, "hooks": together}
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """The settings in the file `path`; ConfigError where they are no JSON object, OSError."""
+    """Return the settings in the file `path`. Raise OSError, ConfigError if they are no JSON object."""
     with open(path, encoding="utf-8") as file:
         return parsed(file.read(), str(path))
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:
-    """The settings in `text`; ConfigError where they are no JSON object."""
+    """Return the settings in `text`. Raise ConfigError if they are no JSON object."""
     try:
         settings = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Programs that are a prompt only when their arguments leave them one: `bash` is one, `bash x.sh` is not."""
+"""Programs that are interactive only with certain arguments: `bash` is, `bash x.sh` is not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Interactive:
     value: frozenset[str] = frozenset()
 
     def matches(self, command: str, arguments: Sequence[str]) -> bool:
-        """Whether `command` (a basename) with `arguments` runs as a prompt."""
+        """Return True if `command`, a basename, runs interactively with `arguments`."""
         if not any(fnmatchcase(command, name) for name in self.names):
             return False
         words, runs, stays = 0, False, False
@@ -40,7 +40,7 @@ class Interactive:
 
 
 def _options(argument: str, value: frozenset[str]) -> list[tuple[str, bool]]:
-    """The options in one argument, each with whether its value is joined to it (`-xc`, `--a=b`)."""
+    """Return the options in one argument, each with True if its value is joined to it (`-xc`, `--a=b`)."""
     if argument.startswith("--"):
         name, equals, _ = argument.partition("=")
         return [(name, bool(equals))]

@@ -1,4 +1,4 @@
-"""A pattern file: read, checked, and turned into the fields of a Profile; every complaint names the line.
+"""A pattern file: read it, check it, and turn it into the fields of a Profile; errors name the line.
 
     patterns/NAME.toml            shipped: generic, shell, repl, fullscreen, and one per agent CLI
     <config>/patterns/NAME.toml   the user's: a new profile, or keys that override a shipped one's
@@ -87,14 +87,14 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})\Z")
 _REGION = re.compile(r"(screen|title|bottom) ?([1-9]\d?)?\Z")
 _MAX_DELAY = 10.0
-"""Seconds between a text and Enter that a file may ask for: no agent needs more than 0.2."""
+"""Seconds between a text and Enter that a file may ask for; no agent needs more than 0.2."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternFile:
     """One table of a pattern file, at first the whole file.
 
-    where: the name of the table and which of that name it is (0 for the first); "" for the whole file.
+    where: the name of the table and its number among those of that name, from 0; "" for the whole file.
     """
 
     path: Path
@@ -104,7 +104,7 @@ class PatternFile:
 
     @classmethod
     def read(cls, path: Path) -> PatternFile:
-        """The file at `path`. Raises ConfigError when it cannot be read or is no TOML."""
+        """Return the file at `path`. Raise ConfigError if it cannot be read or is no TOML."""
         try:
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -115,9 +115,9 @@ class PatternFile:
             raise ConfigError(f"not valid TOML: {error.msg}. Mend that line.", path, error.lineno) from None
 
     def fields(self) -> dict[str, Any]:
-        """The checked values, by the name of the Profile field; those of a table by the names of its keys.
+        """Return the checked values by the name of the Profile field; those of a table by its keys.
 
-        Raises ConfigError.
+        Raise ConfigError.
         """
         return self._read(
             {
@@ -143,7 +143,7 @@ class PatternFile:
         )
 
     def _read(self, readers: Mapping[str, Callable[[str], object]]) -> dict[str, Any]:
-        """The values of the table, each read by the reader of its key; an unknown key is an error."""
+        """Return the values of the table, each read by the reader of its key. Refuse an unknown key."""
         for key in self.table:
             if key not in readers:
                 raise self._error(key, f"the key {key!r} is not known; known are {', '.join(readers)}.")
@@ -222,7 +222,7 @@ class PatternFile:
     # -- values -----------------------------------------------------------------------------------------
 
     def _error(self, key: str, message: str, *, near: str = "") -> ConfigError:
-        """A complaint about `key` of this table, or about the table; at `near`, if that stands after it."""
+        """Return an error about `key` of this table, or the table; at `near`, if that stands behind it."""
         start, (name, number) = 0, self.where
         if name:
             headers = re.finditer(rf"^[ \t]*\[\[?[ \t]*{name}[ \t]*\]", self.text, re.MULTILINE)

@@ -27,9 +27,9 @@ ANY_COLOUR = -1
 
 @dataclass(frozen=True, slots=True)
 class EchoStyle:
-    """How the agent draws what was typed into it. Colours are 0xRRGGBB, or ANY_COLOUR.
+    """The style in which the agent draws what was typed into it. Colours are 0xRRGGBB, or ANY_COLOUR.
 
-    lines: rows that match are never the agent's own words.
+    lines: rows that match are never the agent's own text.
     """
 
     backgrounds: frozenset[int] = frozenset()
@@ -39,7 +39,7 @@ class EchoStyle:
 
 @dataclass(frozen=True, slots=True)
 class CodeStyle:
-    """How the agent draws a line of a code fence, where it can be told. Colours as in EchoStyle."""
+    """The style in which the agent draws a line of a code fence, if it has one. Colours as in EchoStyle."""
 
     backgrounds: frozenset[int] = frozenset()
     foregrounds: frozenset[int] = frozenset()
@@ -48,10 +48,10 @@ class CodeStyle:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """How a text is typed and submitted.
+    """The typing and submitting of a text.
 
     delay:         seconds between the text and Enter.
-    while_working: what becomes of a text submitted while the agent works.
+    while_working: the effect of a text submitted while the agent works.
     avoid:         characters that a typed text must not begin with.
     """
 
@@ -62,7 +62,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class StateRule:
-    """What the screen or the title shows in one state. A rule holds when all of these do:
+    """A rule for what the screen or the title shows in one state. It holds when all of these do:
 
     all:  each regex finds itself in some row of the region
     any:  one of them does
@@ -90,7 +90,7 @@ class StateRule:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """What the agent has beside its terminal: whose hook dialect it speaks, whose transcripts it writes."""
+    """The sources beside the terminal: the agent's hook dialect and the format of its transcripts."""
 
     hooks: HooksDialect = ""
     transcript: TranscriptFormat = ""
@@ -124,7 +124,7 @@ class Profile:
     native: Native = Native()
 
     def recognises(self, argv: Sequence[str]) -> bool:
-        """Whether `argv` starts this program; prefixes such as `env` and `sudo` must be gone."""
+        """Return True if `argv`, without prefixes such as `env` and `sudo`, starts this program."""
         if not argv:
             return False
         command = PurePath(argv[0]).name.removeprefix("-")  # a login shell's argv[0] is "-bash"

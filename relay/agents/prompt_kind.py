@@ -1,4 +1,4 @@
-"""What an agent may ask for."""
+"""The kinds of prompts that an agent shows to its user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class PromptKind(StrEnum):
-    """The kind of a dialog: what its answer decides."""
+    """The kind of a dialog, by what its answer decides."""
 
     PERMISSION = "permission"  # whether a tool may run
     PLAN_APPROVAL = "plan_approval"  # whether a plan is carried out

@@ -1,4 +1,4 @@
-"""Qwen Code: the file of system defaults of a run (relay.agents.system_defaults).
+"""Qwen Code's hook set-up: a file of system defaults for one run (relay.agents.system_defaults).
 
 It takes the user's hooks from the user's settings and the project's from the project's; only where one of the
 two has none does it take all there are, ours among them (0.15.10).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, handler, read, rules
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, read
 from relay.agents.system_defaults import Defaults
 from relay.errors import ConfigError
 
@@ -22,18 +22,23 @@ DEFAULTS = Defaults(
 
 
 def prepare(run: Run) -> Prepared:
-    """The same command in an environment that names a file of defaults. ConfigError where it is not read."""
+    """Return the command with an environment that names a file of defaults.
+
+    Raise ConfigError where Qwen would ignore its hooks.
+    """
     home = run.env.get("QWEN_HOME") or f"{run.env.get('HOME', '~')}/.qwen"
     if _has_hooks(Path(home).expanduser()) and _has_hooks(Path(".qwen")):
         raise ConfigError(
             "Qwen takes no more hooks where both the user's and the project's settings have some; "
             "what it does is read from its screen"
         )
-    return Prepared(list(run.command), DEFAULTS.with_hooks(run, rules("qwen", run.socket, _handler)), "qwen")
+    return Prepared(
+        list(run.command), DEFAULTS.with_hooks(run, entries("qwen", run.socket, _handler)), "qwen"
+    )
 
 
 def _handler(command: list[str]) -> dict[str, Any]:
-    """Qwen 0.15.10 takes timeouts for milliseconds; newer ones take 1,000 and more for that."""
+    """Return a handler with its timeout in milliseconds, as 0.15.10 has it, and newer ones from 1,000 on."""
     return handler(command, TIMEOUT * 1000)
 
 

@@ -1,9 +1,9 @@
-"""The end of a growing file of lines: what was written since the last look, in bounded steps.
+"""The tail of a growing file of lines: the lines written since the last read, in bounded steps.
 
-    Tail(path).read(budget)  ──→  complete lines, each once
+    Tail(path).read(budget)  ──→  complete lines, each once, with their places
 
-The file belongs to somebody else: it may not exist yet, hold half a line or a line of many megabytes, be cut
-or be replaced. Nothing is kept open and nothing is raised.
+The file belongs to another program: it may not exist yet, hold half a line or a line of many megabytes, be
+cut or be replaced. Nothing is kept open and nothing is raised.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import stat
 from pathlib import Path
 
 MAX_LINE = 4 << 20
-"""The longest line that is kept, in bytes: a tool's result may be longer, a model's answer never is."""
+"""Bytes of the longest line that is kept: a tool's result may be longer, a model's answer never is."""
 
 _CHUNK = 256 << 10
-_WITNESS = 64  # bytes before the place: where they differ, the file was written anew under the same name
+_WITNESS = 64  # bytes before the offset: if they differ, the file was rewritten under the same name
 
 
 class Tail:
-    """One file, read on from a place.
+    """One file, read on from an offset.
 
-    at_end:   start behind what is there now; else at the beginning.
-    problem:  why the last look failed; None when it went well or the file is not there yet.
+    at_end:  start behind what is there now; else at the beginning.
+    problem: why the last read failed; None if it did not, or the file is not there yet.
     """
 
     __slots__ = ("_more", "_offset", "_part", "_seen", "_skipping", "_witness", "path", "problem")
@@ -34,7 +34,7 @@ class Tail:
         self.problem: str | None = None
         self._part: list[bytes] = []  # the unfinished line
         self._skipping = False  # within a line that is too long
-        self._seen: tuple[int, int, int, int] | None = None  # the file as it was at the last look
+        self._seen: tuple[int, int, int, int] | None = None  # the file as it was at the last read
         self._more = False
         self._offset = 0
         self._witness = b""
@@ -42,14 +42,13 @@ class Tail:
             self._start_at_end()
 
     def behind(self) -> bool:
-        """Whether the last look left something unread for its budget."""
+        """Return True if the last read left something unread for its budget."""
         return self._more
 
-    def read(self, budget: int) -> tuple[list[bytes], int]:
-        """The lines (without their newlines) that were completed since the last look, and how many bytes were
-        read for them: at most `budget`.
+    def read(self, budget: int) -> tuple[list[tuple[bytes, int]], int]:
+        """Return the lines completed since the last read, and the number of bytes read: at most `budget`.
 
-        When nothing changed it costs one stat(2).
+        Each line comes without its newline, and with the offset behind it.  An unchanged file costs stat(2).
         """
         try:
             if _look(self.path.stat()) == self._seen and not self._more:
@@ -69,18 +68,20 @@ class Tail:
         self._more = self._offset < now[2]
         return lines, used
 
-    def _take(self, fd: int, budget: int) -> tuple[list[bytes], int]:
-        lines: list[bytes] = []
+    def _take(self, fd: int, budget: int) -> tuple[list[tuple[bytes, int]], int]:
+        lines: list[tuple[bytes, int]] = []
         used = 0
         while used < budget and (data := os.pread(fd, min(_CHUNK, budget - used), self._offset)):
             used += len(data)
+            end = self._offset
             self._offset += len(data)
             self._witness = (self._witness + data)[-_WITNESS:]
             *whole, rest = data.split(b"\n")
             for line in whole:
+                end += len(line) + 1
                 self._keep(line)
                 if not self._skipping:
-                    lines.append(b"".join(self._part))
+                    lines.append((b"".join(self._part), end))
                 self._part, self._skipping = [], False
             self._keep(rest)
         return lines, used
@@ -98,7 +99,7 @@ class Tail:
         return os.pread(fd, len(self._witness), self._offset - len(self._witness)) != self._witness
 
     def _start_at_end(self) -> None:
-        """Behind the last complete line: half a line there is one that is being written now."""
+        """Start behind the last complete line: half a line there is being written now."""
         try:
             with open(self.path, "rb", buffering=0, opener=_open) as file:
                 self._seen = _look(os.fstat(file.fileno()))
@@ -108,14 +109,14 @@ class Tail:
             self._seen = None
             return
         whole = back.rfind(b"\n") + 1
-        self._skipping = not whole and size > len(back)  # in the midst of a long line
+        self._skipping = not whole and size > len(back)  # inside a long line
         self._offset = size if self._skipping else size - len(back) + whole
         self._witness = back[-_WITNESS:] if self._skipping else back[:whole][-_WITNESS:]
         self._more = self._offset < size
 
 
 def _open(path: str, flags: int) -> int:
-    """Open a file that is one; a pipe is not waited for."""
+    """Open a regular file; do not wait for a pipe."""
     fd = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd

@@ -1,4 +1,4 @@
-"""What a line of an agent's transcript says: the three formats, one function each.
+"""The formats of transcripts: what a line of an agent's transcript says, one function for each format.
 
 Measured with claude 2.1.197, codex 0.169.0 and qwen 0.15.10. All write JSON lines, one object a line, with an
 ISO 8601 "timestamp" in UTC.
@@ -10,9 +10,9 @@ ISO 8601 "timestamp" in UTC.
     qwen    ~/.qwen/projects/DIR/chats/SESSION.jsonl: a line for each message, about when the next hook runs.
             Subagents: only in the telemetry lines of the same file.
 
-Not what an agent said, and left out: its program's own words about an API error, the summary of a compaction,
-thinking, and a text that the person interrupted. Codex does not write that last one at all, and of what was
-cut off nobody can say whether it was meant to be acted on.
+Left out, as the model did not say it: the program's own text about an API error, the summary of a compaction,
+thinking, and a text that the user interrupted. Codex does not write an interrupted text at all, and nothing
+tells whether what was cut off was meant to be acted on.
 """
 
 from __future__ import annotations
@@ -24,37 +24,40 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """One text of one line.
+class Said:
+    """One text of an agent, as the model wrote it (Markdown).
 
-    id:   the same wherever the agent copies the line to.
-    time: the line's own timestamp as it stands there; "" for none.
-    subagent, agent_type: who said it, "" for the main agent.
+    id:         unique in the session, also of equal texts; the same wherever the agent copies the line to.
+    time:       the line's own timestamp as it stands there; "" for none.
+    subagent:   the subagent that said it; "" for the agent itself.
+    agent_type: the kind of that subagent, as the agent calls it.
+    place:      the offset in bytes of the end of its line in the transcript; 0 if it is from a stop event.
     """
 
     text: str
     id: str
-    time: str
+    time: str = ""
     subagent: str = ""
     agent_type: str = ""
+    place: int = 0
 
 
 _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
-"""How the subagents are called that qwen runs for itself after a turn. No hook tells of them."""
+"""Prefixes of the subagents that qwen runs for itself after a turn. No hook tells of them."""
 
-Reader = Callable[[bytes], list[Spoken]]
-"""What a complete line says; nothing for a line that is bad or says nothing."""
+LineReader = Callable[[bytes], list[Said]]
+"""Return the texts of a complete line; none for a line that is bad or has none."""
 
 
-def reader(kind: str) -> Reader:
-    """A new reader of the format `kind`: "claude", "codex" or "qwen". KeyError for another."""
+def reader(kind: str) -> LineReader:
+    """Return a new reader of the format `kind`: "claude", "codex" or "qwen". Raise KeyError for another."""
     return {"claude": _claude, "codex": _codex, "qwen": _Qwen().read}[kind]
 
 
 def subagent_path(kind: str, transcript_path: str, agent_id: str) -> str:
-    """The file of a subagent whose event names `transcript_path` only; "" where it has none of its own.
+    """Return the transcript of a subagent whose event names `transcript_path` only; "" where it has none.
 
-    There claude names the session's file, codex the subagent's own; qwen has one file for all.
+    Claude names the session's file there, codex the subagent's own; qwen has one file for all.
     """
     if kind == "codex":
         return transcript_path
@@ -63,7 +66,7 @@ def subagent_path(kind: str, transcript_path: str, agent_id: str) -> str:
     return f"{transcript_path.removesuffix('.jsonl')}/subagents/agent-{agent_id}.jsonl"
 
 
-def _claude(line: bytes) -> list[Spoken]:
+def _claude(line: bytes) -> list[Said]:
     if b'"assistant"' not in line:
         return []
     entry = _object(line)
@@ -85,7 +88,7 @@ def _claude(line: bytes) -> list[Spoken]:
     )
 
 
-def _codex(line: bytes) -> list[Spoken]:
+def _codex(line: bytes) -> list[Said]:
     # Not the "response_item" lines: those also hold the summary of a compaction.
     if b'"AgentMessage"' not in line:
         return []
@@ -99,19 +102,19 @@ def _codex(line: bytes) -> list[Spoken]:
 
 
 class _Qwen:
-    """An interrupted message is one without a count of its tokens, where others have one."""
+    """Qwen's format, in which an interrupted message is one without a token count where others have one."""
 
     def __init__(self) -> None:
         self._counted = False  # some servers never count
 
-    def read(self, line: bytes) -> list[Spoken]:
+    def read(self, line: bytes) -> list[Said]:
         if b'"assistant"' in line:
             return self._message(_object(line))
         if b'"subagent_name"' in line:
             return self._subagent(_object(line))
         return []
 
-    def _message(self, entry: dict[str, Any]) -> list[Spoken]:
+    def _message(self, entry: dict[str, Any]) -> list[Said]:
         if entry.get("type") != "assistant":
             return []
         counted = "usageMetadata" in entry
@@ -122,17 +125,17 @@ class _Qwen:
         text = "".join(_str(part.get("text")) for part in parts if part.get("thought") is not True)
         return _numbered(iter([text]), _str(entry.get("uuid")), _str(entry.get("timestamp")))
 
-    def _subagent(self, entry: dict[str, Any]) -> list[Spoken]:
-        told = _dict(_dict(entry.get("systemPayload")).get("uiEvent"))
-        name = _str(told.get("subagent_name"))
-        if told.get("event.name") != "qwen-code.api_response" or not name or name.startswith(_HOUSEKEEPING):
+    def _subagent(self, entry: dict[str, Any]) -> list[Said]:
+        event = _dict(_dict(entry.get("systemPayload")).get("uiEvent"))
+        name = _str(event.get("subagent_name"))
+        if event.get("event.name") != "qwen-code.api_response" or not name or name.startswith(_HOUSEKEEPING):
             return []
-        if self._counted and not told.get("total_token_count"):
+        if self._counted and not event.get("total_token_count"):
             return []
-        # "SESSION#general-purpose-ua8de6#0": which subagent, and its how-manieth request
-        agent = _str(told.get("prompt_id")).split("#")
+        # "SESSION#general-purpose-ua8de6#0": the subagent, and the number of its request
+        agent = _str(event.get("prompt_id")).split("#")
         return _numbered(
-            iter([_str(told.get("response_text"))]),
+            iter([_str(event.get("response_text"))]),
             _str(entry.get("uuid")),
             _str(entry.get("timestamp")),
             agent[1] if len(agent) > 1 and agent[1] else name,
@@ -142,9 +145,9 @@ class _Qwen:
 
 def _numbered(
     texts: Iterator[str], id: str, time: str, subagent: str = "", agent_type: str = ""
-) -> list[Spoken]:
+) -> list[Said]:
     return [
-        Spoken(text, f"{id}/{number}" if number else id, time, subagent, agent_type)
+        Said(text, f"{id}/{number}" if number else id, time, subagent, agent_type)
         for number, text in enumerate(texts)
         if text.strip()
     ]
@@ -166,7 +169,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _str(value: Any) -> str:
-    """A text, if it is one; half a surrogate pair, which JSON can hold and no file can, becomes "?"."""
+    """Return `value` if it is a text; half a surrogate pair, which no file can hold, becomes "?"."""
     if not isinstance(value, str):
         return ""
     return value.encode("utf-8", "replace").decode("utf-8") if not value.isascii() else value

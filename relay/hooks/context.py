@@ -256,7 +256,7 @@ class Context:
             )
 
     def for_handler(self, source: str, collector: Collector) -> Context:
-        """Return a view for one call: its injections carry `source` and go to `collector` until that closes."""
+        """Return the view of one call: its injections carry `source` and go to `collector` till it closes."""
         view = copy.copy(self)
         view._source = source
         view._collector = collector

@@ -1,8 +1,8 @@
 """The agent's own hooks, from the session's side: each event is noted, told to handlers, and answered.
 
-relay hook ─→ NativeHooks.hook ─┬→ Turn     what the agent does, for the judge of readiness
-                                ├→ Words    what it said, exactly
-                                └→ Replies  what rules and handlers say to it, and what waits
+relay hook ─→ NativeHooks.hook ─┬→ Turn              what the agent does, for the judge of readiness
+                                ├→ TranscriptReader  what it said, exactly
+                                └→ Replies           what rules and handlers say to it, and what waits
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Protocol
 
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Answered
-from relay.agents.transcript_reader import Said, Words
+from relay.agents.transcript_formats import Said
+from relay.agents.transcript_reader import TranscriptReader
 from relay.hooks import events
 from relay.injection.queue import Injector
 from relay.policy import Policy
@@ -94,7 +95,7 @@ class NativeHooks:
         self.turn = Turn(clock, host.on_turn)
         self._host = host
         self._journal = journal
-        self._words = Words(transcript) if bridge.kind and transcript else None
+        self._words = TranscriptReader(transcript) if bridge.kind and transcript else None
         self._clock = clock
         self._listen = asyncio.Event()
         self._listen_until = 0.0

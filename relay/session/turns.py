@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from relay.agents.transcript_reader import Said
+from relay.agents.transcript_formats import Said
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
 from relay.errors import MessageRefused

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.agents.hook_event import EVENTS, OBSERVED, PROMPTS, NativeName, parse, prompt_kind
+from relay.agents.hook_event import EVENTS, OBSERVED, PROMPTS, NativeEvent, NativeName, parse, prompt_kind
 from relay.agents.prompt_kind import PromptKind
 
 PAYLOADS = Path(__file__).parent / "payloads"
@@ -96,9 +97,37 @@ def test_half_a_surrogate_pair_becomes_text_that_can_be_written() -> None:
     assert parsed.raw["x"] == ["?"]
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_are_an_event_or_none(payload: bytes) -> None:
-    parse("gemini", "BeforeTool", payload)
+KEYS = st.sampled_from([each.name for each in fields(NativeEvent)])
+OBJECTS = st.dictionaries(
+    KEYS | st.text(),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=5,
+    ),
+)
+
+
+@given(st.binary(max_size=200) | OBJECTS.map(lambda value: json.dumps(value).encode()))
+def test_any_object_is_an_event_whatever_its_fields_are_and_no_other_bytes(payload: bytes) -> None:
+    """R86"""
+    event = parse("gemini", "BeforeTool", payload)
+    try:
+        value = json.loads(payload.decode("utf-8", "replace"))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        assert event is None
+        return
+    assert event is not None
+    assert (event.agent, event.event, event.name) == ("gemini", "BeforeTool", NativeName.TOOL_PRE)
+    assert repr(event.raw) == repr(value)
+    for field in fields(NativeEvent):
+        kept = getattr(event, field.name)
+        if field.type == "str":
+            assert isinstance(kept, str)
+        if field.name in set(value) - {"agent", "event", "name", "raw"}:
+            assert repr(kept) == repr(value[field.name]) or not kept
 
 
 def test_what_the_observed_tools_ask_for() -> None:

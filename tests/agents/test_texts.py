@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.agents.hook_event import NativeEvent, NativeName
-from relay.agents.transcript_reader import BUDGET, GRACE, SILENT, Said, Words
+from relay.agents.transcript_formats import Said
+from relay.agents.transcript_reader import BUDGET, GRACE, SILENT, TranscriptReader
 
 CAPTURED = Path(__file__).parent / "transcripts"
 START = 1_795_000_000.0  # before all that was captured
@@ -27,13 +28,13 @@ class Agent:
         self.now = START
         self.folder = folder
         self.path = folder / "main.jsonl"
-        self.words = Words("claude", clock=lambda: self.now)
+        self.reader = TranscriptReader("claude", clock=lambda: self.now)
         self.unwritten = b""
         self.count = 0
 
     def hook(self, name: NativeName, **fields: Any) -> list[str]:
         fields = {"transcript_path": str(self.path)} | fields
-        return texts(self.words.event(NativeEvent(name, "claude", **fields)))
+        return texts(self.reader.event(NativeEvent(name, "claude", **fields)))
 
     def start(self, source: str = "startup") -> list[str]:
         self.now += 1
@@ -65,13 +66,13 @@ class Agent:
 
     def poll(self, after: float = 0.0) -> list[str]:
         self.now += after
-        return texts(self.words.poll())
+        return texts(self.reader.poll())
 
     def problem(self) -> str | None:
-        return self.words.problem
+        return self.reader.problem
 
     def unsettled(self) -> bool:
-        return not self.words.settled
+        return not self.reader.settled
 
 
 def texts(said: list[Said]) -> list[str]:
@@ -115,11 +116,35 @@ def test_a_transcript_that_lags_behind_the_stop_is_waited_for(agent: Agent) -> N
     assert agent.poll(after=60) == []
 
 
+def test_a_text_knows_its_place_in_the_transcript(agent: Agent) -> None:
+    """Behind the line that it stands in, whatever was read before, and in which steps."""
+    agent.say("An earlier run.")
+    agent.write()
+    agent.start()
+    agent.unwritten += agent.line("two", type="user")
+    agent.say("One.")
+    ends = [agent.path.stat().st_size + len(agent.unwritten)]
+    agent.write()
+    said = agent.reader.poll()
+    agent.say("Two.")
+    agent.write()
+    ends.append(agent.path.stat().st_size)
+    said += agent.reader.poll()
+    assert [(each.text, each.place) for each in said] == [("One.", ends[0]), ("Two.", ends[1])]
+
+
+def test_a_text_from_a_stop_event_has_no_place(agent: Agent) -> None:
+    agent.start()
+    agent.stop("Done.")
+    agent.now += GRACE
+    assert [each.place for each in agent.reader.poll()] == [0]
+
+
 def test_a_text_that_no_transcript_brings_is_said_from_the_stop(agent: Agent) -> None:
     agent.start()
     agent.stop("Done.")
     assert agent.poll(after=GRACE) == ["Done."]
-    assert agent.words.settled
+    assert agent.reader.settled
 
 
 def test_what_the_transcript_brings_after_all_is_not_said_again(agent: Agent) -> None:
@@ -179,7 +204,7 @@ def test_however_stops_and_the_transcript_mix_each_text_is_said_once(
             case ["poll"]:
                 heard += agent.poll(after=0.1)
     agent.write()
-    heard += texts(agent.words.close())
+    heard += texts(agent.reader.close())
     assert Counter(heard) == Counter(spoken)
 
 
@@ -192,14 +217,14 @@ def test_however_a_real_transcript_grows_it_says_the_same(
     path = tmp_path_factory.mktemp("grow") / "t.jsonl"
     start = NativeEvent(NativeName.SESSION_START, kind, transcript_path=str(path), source="startup")
 
-    whole = Words(kind, clock=lambda: START)
+    whole = TranscriptReader(kind, clock=lambda: START)
     whole.event(start)
     append(path, data)
     expected = whole.poll()
     assert len(expected) >= 5
 
     path.unlink()
-    words = Words(kind, clock=lambda: START)
+    words = TranscriptReader(kind, clock=lambda: START)
     words.event(start)
     said: list[Said] = []
     for a, b in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
@@ -272,7 +297,7 @@ def test_the_real_fork_says_only_what_is_new(tmp_path: Path) -> None:
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
     append(old, (CAPTURED / "claude-resumed.jsonl").read_bytes())
     now = datetime.fromisoformat("2026-11-22T06:31:03Z").timestamp()  # between the two
-    words = Words("claude", clock=lambda: now)
+    words = TranscriptReader("claude", clock=lambda: now)
     for name, path in ((NativeName.SESSION_START, old), (NativeName.PROMPT_SUBMIT, new)):
         assert words.event(NativeEvent(name, "claude", transcript_path=str(path), source="resume")) == []
     append(new, (CAPTURED / "claude-forked.jsonl").read_bytes())
@@ -327,7 +352,7 @@ def test_bad_lines_and_a_huge_result_are_passed_over_in_bounded_steps(agent: Age
     agent.write()
     looks = 1
     while not (heard := agent.poll()):
-        assert not agent.words.settled
+        assert not agent.reader.settled
         looks += 1
     assert heard == ["Hello."]
     assert looks == (5 << 20) // BUDGET + 1
@@ -341,7 +366,7 @@ def test_a_promise_waits_for_a_transcript_that_is_still_being_read(agent: Agent)
     agent.write()
     agent.stop("Last.")
     heard: list[str] = []
-    while not agent.words.settled:
+    while not agent.reader.settled:
         heard += agent.poll(after=GRACE)
     assert heard == ["First.", "Last."]
 
@@ -353,11 +378,11 @@ def test_subagents_are_heard_apart(agent: Agent) -> None:
     agent.hook(NativeName.SUBAGENT_START, **who)
     aside = agent.folder / "main" / "subagents" / "agent-a1.jsonl"
     append(aside, agent.line("I look.", isSidechain=True, agentId="a1"))
-    (said,) = agent.words.poll()
+    (said,) = agent.reader.poll()
     assert (said.text, said.subagent, said.agent_type) == ("I look.", "a1", "Explore")
     assert agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="I found it.", **who) == []
     append(aside, agent.line("I found it.", isSidechain=True, agentId="a1"))
-    (said,) = agent.words.poll()
+    (said,) = agent.reader.poll()
     assert (said.text, said.subagent) == ("I found it.", "a1")
     assert agent.poll(after=60) == []
 
@@ -377,13 +402,13 @@ def test_the_same_words_of_a_subagent_and_of_the_agent_count_twice(agent: Agent)
     agent.start()
     agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="ok", agent_id="a1", agent_type="Explore")
     agent.stop("ok")
-    assert [(said.text, said.subagent) for said in agent.words.close()] == [("ok", "a1"), ("ok", "")]
+    assert [(said.text, said.subagent) for said in agent.reader.close()] == [("ok", "a1"), ("ok", "")]
 
 
 def test_codex_subagents_have_rollouts_of_their_own(tmp_path: Path) -> None:
     """Their hooks name their own rollout as the transcript; only SubagentStop names both."""
     now = START
-    words = Words("codex", clock=lambda: now)
+    words = TranscriptReader("codex", clock=lambda: now)
     main, aside = tmp_path / "main.jsonl", tmp_path / "aside.jsonl"
     who = {"agent_id": "a1", "agent_type": "worker"}
 
@@ -410,7 +435,7 @@ def test_codex_subagents_have_rollouts_of_their_own(tmp_path: Path) -> None:
 def test_qwens_subagents_are_in_its_own_transcript(tmp_path: Path) -> None:
     """Its hooks name a subagent in another way than its transcript; the last text still counts once."""
     now = START
-    words = Words("qwen", clock=lambda: now)
+    words = TranscriptReader("qwen", clock=lambda: now)
     path = tmp_path / "t.jsonl"
     words.event(NativeEvent(NativeName.SESSION_START, "qwen", transcript_path=str(path), source="startup"))
     append(path, (CAPTURED / "qwen.jsonl").read_bytes())
@@ -443,8 +468,8 @@ def test_at_the_end_of_the_agent_nothing_is_left(agent: Agent) -> None:
     agent.hook(NativeName.STOP, transcript_path="", last_assistant_message="Last.")
     agent.say("Once more.")
     agent.write()
-    assert texts(agent.words.close()) == ["Once more.", "Last."]
-    assert agent.words.settled
+    assert texts(agent.reader.close()) == ["Once more.", "Last."]
+    assert agent.reader.settled
 
 
 def test_a_transcript_that_cannot_be_read_is_told_and_the_stops_are_heard(agent: Agent) -> None:
@@ -494,5 +519,5 @@ def test_what_is_remembered_is_bounded(agent: Agent) -> None:
     for number in range(200):
         who = {"agent_id": f"a{number}", "agent_type": "Explore"}
         agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="x", **who)
-    assert len(agent.words._transcripts) < 50
-    assert len(agent.words._speakers) < 100
+    assert len(agent.reader._transcripts) < 50
+    assert len(agent.reader._speakers) < 100

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.agents.transcript_formats import Spoken, reader, subagent_path
+from relay.agents.transcript_formats import Said, reader, subagent_path
 
 CAPTURED = Path(__file__).parent / "transcripts"
 
@@ -33,7 +33,7 @@ EXPECTED = {
 }
 
 
-def spoken(name: str) -> list[Spoken]:
+def spoken(name: str) -> list[Said]:
     read = reader(name.partition(".")[0].partition("-")[0])
     return [said for line in (CAPTURED / name).read_bytes().splitlines() for said in read(line)]
 

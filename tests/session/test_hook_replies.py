@@ -17,7 +17,7 @@ import pytest
 
 from injection.ptyagent import PtyAgent, fake, running
 from relay.agents.hook_event import NativeEvent, NativeName
-from relay.agents.transcript_reader import Said
+from relay.agents.transcript_formats import Said
 from relay.control.server import ControlServer
 from relay.hooks import events
 from relay.hooks.result import HookResult
