@@ -14,7 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 from relay.text import parse_json
 
 

@@ -68,12 +68,12 @@ from typing import Any, get_args
 
 import tomli
 
-from relay.agents.interactive import Interactive
 from relay.agents.profile import (
     ANY_COLOUR,
     HooksDialect,
     InjectPolicy,
-    KindName,
+    Interactive,
+    PromptKind,
     ReaderKind,
     StateName,
     StateRule,
@@ -199,7 +199,7 @@ class PatternFile:
             {
                 "name": self._string,
                 "state": lambda key: self._choice(key, get_args(StateName)),
-                "kind": lambda key: self._choice(key, get_args(KindName)[1:]),
+                "kind": lambda key: PromptKind(self._choice(key, tuple(PromptKind))),
                 "priority": self._count,
                 "region": self._region,
                 "all": self._regexes,

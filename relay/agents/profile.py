@@ -5,20 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Literal
 
-from relay.agents.interactive import Interactive
-
 ReaderKind = Literal["auto", "lines", "screen"]
 InjectPolicy = Literal["auto", "never"]
 StateName = Literal["working", "ready", "prompting", "failed", "draft"]
-KindName = Literal["", "permission", "plan_approval", "question", "other"]
 RegionName = Literal["screen", "bottom", "title"]
 WhileWorking = Literal["queues", "interrupts", "unknown"]
 HooksDialect = Literal["", "claude", "codex", "qwen", "gemini"]
 TranscriptFormat = Literal["", "claude", "codex", "qwen"]
+
+
+class PromptKind(StrEnum):
+    """The kind of a dialog, by what its answer decides."""
+
+    PERMISSION = "permission"  # whether a tool may run
+    PLAN_APPROVAL = "plan_approval"  # whether a plan is carried out
+    QUESTION = "question"  # what the agent wants to know
+    OTHER = "other"
 
 
 ANY_COLOUR = -1
@@ -76,7 +83,7 @@ class StateRule:
 
     name: str
     state: StateName
-    kind: KindName = ""
+    kind: PromptKind | None = None
     priority: int = 0
     region: RegionName = "screen"
     rows: int = 0
@@ -94,6 +101,41 @@ class Native:
 
     hooks: HooksDialect = ""
     transcript: TranscriptFormat = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Interactive:
+    """Programs that are interactive only with certain arguments: `bash` is, `bash x.sh` is not.
+
+    The fields are the keys of an `[[interactive]]` table (relay.agents.pattern_file).
+    """
+
+    names: tuple[str, ...]
+    words: int = 0
+    run: frozenset[str] = frozenset()
+    stay: frozenset[str] = frozenset()
+    value: frozenset[str] = frozenset()
+
+    def matches(self, command: str, arguments: Sequence[str]) -> bool:
+        """Return True if `command`, a basename, runs interactively with `arguments`."""
+        if not any(fnmatchcase(command, name) for name in self.names):
+            return False
+        words, runs, stays = 0, False, False
+        rest = iter(arguments)
+        for argument in rest:
+            if argument == "--":
+                words += len(list(rest))
+            elif argument == "-" or not argument.startswith("-"):
+                words += 1
+                if words > self.words:
+                    break
+            else:
+                for option, joined in _options(argument, self.value):
+                    runs = runs or option in self.run
+                    stays = stays or option in self.stay
+                    if option in self.value and not joined:
+                        next(rest, None)
+        return stays or not (runs or words > self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +173,18 @@ class Profile:
         return any(fnmatchcase(command, name) for name in self.commands) or any(
             rule.matches(command, argv[1:]) for rule in self.interactive
         )
+
+
+def _options(argument: str, value: frozenset[str]) -> list[tuple[str, bool]]:
+    """Return the options in one argument, each with True if its value is joined to it (`-xc`, `--a=b`)."""
+    if argument.startswith("--"):
+        name, equals, _ = argument.partition("=")
+        return [(name, bool(equals))]
+    found: list[tuple[str, bool]] = [(argument, False)] if len(argument) > 2 else []
+    for place, letter in enumerate(argument[1:], start=2):
+        option = "-" + letter
+        joined = place < len(argument)
+        found.append((option, joined))
+        if option in value:
+            break
+    return found

@@ -11,7 +11,7 @@ from typing import Protocol
 from relay import names
 from relay.agents.hook_event import NativeEvent, NativeName, known, parse
 from relay.agents.hook_reply import Answered, Fate, Reply, render
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 from relay.control import guard
 from relay.control.caller import agents
 from relay.control.name_claim import Claim

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 from relay.state.evidence import Evidence
 from relay.text import one_line
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from relay.agents.profile import Profile, StateName, StateRule
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import Profile, PromptKind, StateName, StateRule
 
 SHOWN = 8
 """Deciding lines kept for a person: the longest list of options seen in a dialog has five."""
@@ -49,7 +48,7 @@ def detect(look: Look, profile: Profile, states: Container[str] | None = None) -
                 region = drawn
         lines = _holds(rule, region)
         if lines is not None:
-            return Detection(rule.state, PromptKind(rule.kind) if rule.kind else None, rule.name, lines)
+            return Detection(rule.state, rule.kind, rule.name, lines)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 from relay.terminal.status import Record
 
 _REPORTED: dict[str, Literal["working", "ready", "prompting", "failed"]] = {

@@ -26,8 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from relay.agents.profile import Profile
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import Profile, PromptKind
 from relay.state.detection import Detection, Look, detect
 from relay.state.evidence import Evidence
 from relay.state.port import TtyState

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 from relay.state.readiness import Readiness, Verdict
 
 STARTING, STOPPED, EXITED = "starting", "stopped", "exited"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.agents.hook_event import EVENTS, OBSERVED, PROMPTS, NativeEvent, NativeName, parse, prompt_kind
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 
 PAYLOADS = Path(__file__).parent / "payloads"
 CAPTURED = sorted(PAYLOADS.glob("*/*.json"))

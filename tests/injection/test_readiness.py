@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from ptyagent import shipped
 
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 from relay.state.evidence import Evidence
 from relay.state.port import TtyState
 from relay.state.process_wait import Wait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import EXITED, STARTING, STOPPED, TRANSITIONS, AgentState, Change
 

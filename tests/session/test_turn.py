@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relay.agents.hook_event import NativeEvent, NativeName, parse, prompt_kind
-from relay.agents.prompt_kind import PromptKind
+from relay.agents.profile import PromptKind
 from relay.session.turn import Turn
 
 
