@@ -37,7 +37,7 @@ from relay.readers.line import Line
 from relay.recording import Recording
 from relay.state.port import TtyState
 from relay.state.process_wait import Wait
-from relay.state.readiness import Sight, Verdict, judge
+from relay.state.readiness import TerminalSnapshot, Verdict, judge
 from relay.text import count, one_line, printable_json, visible
 
 TICK = 0.02
@@ -204,10 +204,10 @@ class Player:
 
 def _sight(
     rows: list[str], title: str, quiet: float, *, lines: bool = False, unfinished: str | None = None
-) -> Sight:
+) -> TerminalSnapshot:
     """What a live session would see; what only a terminal and the kernel know is taken to be in order."""
     drawn = tuple(rows)
-    return Sight(
+    return TerminalSnapshot(
         tty=TtyState(canonical=lines, echo=lines, icrnl=True, foreground=1, agent_group=1),
         wait=Wait.UNKNOWN,
         same=False,

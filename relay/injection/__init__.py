@@ -1,1 +1,1 @@
-"""Injection: text typed into the agent, sanitised and only when it is safe."""
+"""Injection: text that is given to the agent, sanitised, and typed only when that is safe."""

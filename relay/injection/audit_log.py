@@ -1,10 +1,10 @@
-"""The audit: who injected what into which agent, when, from which rule or message, and what became of it.
+"""The audit log: who injected what into which agent, when, from which rule or message, with what result.
 
     Injector ─→ Entry ─→ AuditLog ─→ audit.jsonl, .1, .2 ...      (`relay audit` reads them)
 
-It is a journal of its own, so that nothing busier pushes it out; as in every journal
-(relay.storage.journal) secrets are taken out.  An injection has an entry when it is given or refused, and a
-second one where what was uncertain has been seen to arrive after all.
+It is a journal of its own, so that busier events do not rotate it away; as in every journal
+(relay.storage.journal) secrets are redacted.  An injection has an entry when it is given or refused, and a
+second one if an uncertain one is seen to arrive later.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from relay.storage.journal import Journal, preview
 EVENT = "injection"
 
 GENERATIONS = 9
-"""Full files (relay.storage.journal.MAX_BYTES each) that are kept beside the one that is written."""
+"""Full files (relay.storage.journal.MAX_BYTES each) kept beside the current one."""
 
 MAX_TEXT = 64 * 1024
-"""Characters of a text that is kept whole: what is larger was refused for its size."""
+"""Characters of the longest text that is kept whole: a longer one was refused for its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One injection, and what became of it.
+    """One injection and its result.
 
-    time:     when that was known, in seconds since the epoch; asked: when it was asked for, 0 if unknown.
-    session, name, team: into whom.
+    time:     of the result, in seconds since the epoch; asked: of the request, 0 if unknown.
+    session, name, team: of the agent.
     id:       of the injection; of a message its own.
     kind:     message, hook, closing or notice (relay.injection.injection).
     source:   the sender of a message, or the handler or rule.
     hook_event, place: of a hook: the event, and the file and line of a rule.
     channel:  of a message.
     injection_size: bytes of UTF-8. tokens: about how many.
-    injection_role, delivered_role: as whose words it was to be given, and was.
+    injection_role, delivered_role: the role that it was meant to have, and had.
     route, result, detail, verified: relay.injection.injection.Outcome.
-    over_budget: with it the hooks had injected more in this turn than injection_budget.
-    text:     what it said; None where it is not shown.
+    over_budget: with it the hooks exceeded injection_budget in this turn.
+    text:     its text; None where that is not shown.
     """
 
     id: str
@@ -81,17 +81,17 @@ class Entry:
 
     @property
     def failed(self) -> bool:
-        """Whether it did not reach the agent for sure, though somebody wanted it to."""
+        """True if it did not surely reach the agent, though it was wanted."""
         return self.result in {"rejected", "uncertain", "untyped"}
 
     def public(self) -> dict[str, Any]:
-        """As JSON has it: without what does not apply."""
+        """Return the fields for JSON, without those that do not apply."""
         named = {"hook_name": self.hook_name, "message_id": self.message_id, "sender": self.sender}
         return {key: value for key, value in (asdict(self) | named).items() if value not in ("", None)}
 
 
 class AuditLog:
-    """Appends entries of one session. `full`: whole texts; else previews of them. redactor: as of Journal."""
+    """Appends entries of one session, with whole texts if `full`, else previews. redactor: see Journal."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class AuditLog:
         self._full = full
 
     def write(self, entry: Entry) -> None:
-        """Append `entry`; never raises."""
+        """Append `entry`. Raise nothing."""
         text = entry.text
         if text is not None and not (self._full and len(text) <= MAX_TEXT):
             text = preview(text)
@@ -120,7 +120,7 @@ class AuditLog:
 
 
 def read(path: Path, wanted: Callable[[Entry], bool] = lambda entry: True) -> Iterator[Entry]:
-    """Those entries that are `wanted`, oldest first; each injection once, as it ended."""
+    """Yield the entries that are `wanted`, oldest first; each injection once, with its last result."""
     latest: dict[tuple[str, str], Entry] = {}
     for given in journal.read(path, GENERATIONS):
         if given.get("event") == EVENT and (entry := _entry(given)) is not None and wanted(entry):
@@ -133,7 +133,7 @@ _NUMBERS = frozenset({"time", "asked", "injection_size", "tokens"})
 
 
 def _entry(given: dict[str, Any]) -> Entry | None:
-    """`given` as an Entry; None if it is none."""
+    """Return `given` as an Entry; None if it is none."""
     known: dict[str, Any] = {
         key: value for key, value in given.items() if key in _NAMES and isinstance(value, _kind(key))
     }

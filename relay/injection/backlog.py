@@ -1,8 +1,8 @@
-"""The backlog: the injections that wait, in the order in which they are given to the agent.
+"""The backlog: the waiting injections, in the order in which the agent gets them.
 
-Closing prompts stand before all others, then what is urgent, then the normal, then what is of low priority,
-each first in, first out.  `begin` announces that the giving begins, which may be refused, for good or for
-now; one that is refused for now keeps its place, and nothing behind it is given before it.
+Closing prompts come first, then urgent, normal and low priority, each first in, first out.  `begin` announces
+that an injection is about to be given, which may be refused, for good or for now; one that is refused for now
+keeps its place, and none behind it overtakes it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from relay.errors import MessageRefused, RelayError
 from relay.injection.injection import Injection, Outcome, Result
 
 FIRST_RETRY, LAST_RETRY = 0.5, 15.0
-"""Seconds between two tries to begin an injection that was refused for now: doubling."""
+"""Seconds between two attempts to begin an injection that was refused for now, doubled each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`injection` was refused for `reason`; it is tried again after `delay` seconds, at `until`."""
+    """A refusal of `injection` for now; the next attempt is after `delay` seconds, at `until`."""
 
     injection: Injection
     reason: str
@@ -29,7 +29,10 @@ class Refusal:
 
 
 class Backlog:
-    """on_begin, on_outcome: as `on_typing` and `on_outcome` of Injector."""
+    """The waiting injections of one agent.
+
+    on_begin, on_outcome: `on_typing` and `on_outcome` of Injector.
+    """
 
     def __init__(
         self,
@@ -50,27 +53,27 @@ class Backlog:
         return iter(tuple(self._waiting))
 
     def add(self, injection: Injection) -> None:
-        """Let `injection` wait behind the others of its rank."""
+        """Add `injection` behind the others of its rank."""
         self._waiting.insert(bisect_right(self._waiting, _rank(injection), key=_rank), injection)
 
     def put_back(self, injection: Injection) -> None:
-        """Let `injection`, which was the first of its rank, be that again."""
+        """Put `injection` back as the first of its rank."""
         self._waiting.insert(bisect_left(self._waiting, _rank(injection), key=_rank), injection)
 
     def remove(self, id: str) -> Injection | None:
-        """Forget the injection `id`; None if it does not wait."""
+        """Remove and return the injection `id`; None if it does not wait."""
         found = next((each for each in self._waiting if each.id == id), None)
         if found is not None:
             self._waiting.remove(found)
         return found
 
     def clear(self) -> list[Injection]:
-        """Forget everything; what waited."""
+        """Remove and return all injections."""
         waited, self._waiting = self._waiting, []
         return waited
 
     def begin(self, injection: Injection) -> bool:
-        """Take `injection` out, to be given now; False if it is not: rejected, or refused for now."""
+        """Take out `injection` to give it now. Return False if it is rejected, or refused for now."""
         self._waiting.remove(injection)
         try:
             self._on_begin(injection)
@@ -88,7 +91,7 @@ class Backlog:
         return True
 
     def refused(self, injection: Injection) -> Refusal | None:
-        """Why `injection` is not tried again yet."""
+        """Return the refusal for which `injection` still waits; None if it may be tried."""
         refusal = self._refusal
         if refusal is None or refusal.injection is not injection or refusal.until <= self._clock():
             return None
@@ -96,5 +99,5 @@ class Backlog:
 
 
 def _rank(injection: Injection) -> int:
-    """Its place among the kinds of texts, the first being 0."""
+    """Return the rank of an injection, 0 for the first."""
     return 0 if injection.kind == "closing" else 1 + injection.priority.rank

@@ -1,22 +1,22 @@
-"""The budget of one turn: how much hooks may inject before the person is warned. Nothing is cut for it."""
+"""The budget of one turn: the amount that hooks may inject before the user is warned. It cuts nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 CHARACTERS = 4
-"""Characters of a token, roughly: no tokenizer of an agent's model is known here."""
+"""Characters of a token, roughly: the tokenizer of an agent's model is unknown."""
 
 _SETTING = "injection_budget in relay.toml"
 
 
 def tokens(text: str) -> int:
-    """About how many tokens `text` has, rounded up."""
+    """Return the approximate number of tokens in `text`, rounded up."""
     return -(-len(text) // CHARACTERS)
 
 
 class Budget:
-    """limit: tokens of one turn, 0 for any number. warn: told once in a turn that there are more."""
+    """The tokens of one turn. limit: 0 for any number. warn: called once in a turn that exceeds it."""
 
     def __init__(self, limit: int, warn: Callable[[str], None]) -> None:
         self.spent = 0
@@ -30,12 +30,12 @@ class Budget:
         return 0 < self._limit < self.spent
 
     def new_turn(self) -> None:
-        """A prompt has been submitted that begins a turn, and does not only go on with one."""
+        """Begin a turn: a prompt was submitted that does not only continue one."""
         self.spent = 0
         self._warned = False
 
     def spend(self, text: str, source: str) -> None:
-        """Count `text`, which the hook `source` has injected."""
+        """Count `text`, which the hook `source` injected."""
         self.spent += tokens(text)
         if self.exceeded and not self._warned:
             self._warned = True

@@ -1,11 +1,11 @@
-"""The person's half-typed line, followed from the keys they press.
+"""The draft: the user's half-typed line, followed from the keys they press.
 
-Typing into an agent while the person has a draft there would merge the two, so the injector waits.  What
-is followed is what a line editor would make of the keys: text, erasing, submitting, pastes.  Arrow keys,
-the mouse and focus reports count as activity only; answers of the terminal to queries count as nothing.
+Typing into an agent while the user has a draft there would merge the two, so the injector waits.  The draft
+is what a line editor would make of the keys: text, erasing, submitting, pastes.  Arrow keys, the mouse and
+focus reports count as activity only; the terminal's answers to queries do not count.
 
-Some programs take a key without an Enter: `y` at a question, a digit in a dialog.  Such keys are no draft any
-more once they are not to be seen (`taken`).
+Some programs take a key without Enter: `y` at a question, a digit in a dialog.  Such keys stop being a draft
+once they are no longer on the screen (`taken`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ ESCAPE_TIMEOUT = 0.05
 """Seconds after which an ESC alone was the Esc key and not the start of a sequence (vim's ttimeoutlen)."""
 
 MAX_DRAFT = 4_096
-"""Characters remembered; a longer draft is as much a draft."""
+"""Characters that are kept; a longer draft is as much a draft."""
 
 BORDER = " \t│┃|║▏▕>❯›»"
-"""What input boxes draw around a text."""
+"""Characters that input boxes draw around a text."""
 
 _INPUT = re.compile(r"[\s│┃|║▏▕]*[>❯›»]")  # how the row of an input begins
 _PASTE_END = "\x1b[201~"
@@ -29,10 +29,10 @@ _CSI = re.compile("\x1b\\[([0-?]*)[ -/]*([@-~])")
 _SS3 = re.compile("\x1bO.", re.DOTALL)
 _STRING = re.compile("\x1b[]P_^X][^\x07\x1b]*(?:\x07|\x1b\\\\)")  # OSC, DCS, APC, PM, SOS
 _STRING_START = re.compile("\x1b[]P_^X]")
-_MAX_STRING = 4_096  # characters of an answer that is still awaited; more was never one
+_MAX_STRING = 4_096  # characters of an answer that is still incomplete; a longer one is none
 _UNFINISHED = re.compile("\x1b(?:\\[[0-?]{0,64}[ -/]{0,16}|O)?")
 _ALT_ENTER = ("\x1b\r", "\x1b\n")
-# Final characters of what terminals answer: DA, CPR and DSR, DECRPM, window reports, kitty's flags.
+# Final characters of terminals' answers: DA, CPR and DSR, DECRPM, window reports, kitty's flags.
 _ANSWER = re.compile("\x1b\\[(?:[?>=][0-?]*[ -/]*[A-Za-z]|[0-9;]*\\$y|[0-9;]*[Rnct])\\Z")
 _FOCUS = ("\x1b[I", "\x1b[O")
 _ERASE = ("\x7f", "\x08")
@@ -40,7 +40,7 @@ _CTRL_C, _CTRL_D, _CTRL_U, _CTRL_W, _CTRL_Z, _CTRL_BACKSLASH = "\x03", "\x04", "
 
 
 class Draft:
-    """Feed it what the person typed, in order. Not thread-safe."""
+    """The draft of one terminal. Feed it the user's input in order; it is not thread-safe."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -48,19 +48,19 @@ class Draft:
         self._typed_before = float("-inf")  # `last_typed` without it
         self._text = ""
         self._pasting = False
-        self._raw = False  # whether all of the text was typed while the terminal was not canonical
+        self._raw = False  # all of the text was typed while the terminal was not canonical
         self._edited = float("-inf")  # when the text last changed
         self.answers = False
-        """Whether all of the draft was typed while the program asked something."""
+        """True if all of the draft was typed while the program asked something."""
         self.last_typed = float("-inf")
-        """When the person last pressed a key or moved the mouse (seconds, on the clock of `type`)."""
+        """The time of the user's last key or mouse movement (seconds, on the clock of `type`)."""
 
     @property
     def empty(self) -> bool:
         return not self._text
 
     def type(self, data: bytes, now: float, *, canonical: bool, asking: bool = False) -> None:
-        """Take bytes that were typed at `now` (seconds).
+        """Take bytes that the user typed at `now` (seconds).
 
         canonical: the terminal edits the line itself; asking: the program asks for a decision or a secret.
         """
@@ -72,17 +72,17 @@ class Draft:
         self.answers = asking and (not before or self.answers)
 
     def clear(self) -> None:
-        """Forget the draft: it is none any more."""
+        """Forget the draft."""
         self._text = ""
 
     def taken(self, *, canonical: bool, last_output: float, unfinished: str, rows: Sequence[str]) -> bool:
-        """Whether the program has taken the keys of the draft one by one: since then it has put something
-        out, and they are not to be seen.
+        """Return True if the program has taken the keys of the draft one by one.
 
-        canonical, last_output (seconds), unfinished (the cursor's row), rows (the screen's): what is now.
+        It has if it has printed since then, and the keys are not on the screen.  More than one key in a row
+        count only where the program reads single keys before and after: in canonical mode the kernel might
+        still hold the rest of them.
 
-        More than one key in a row are only believed to be taken where the program reads single keys before
-        and after: in canonical mode the kernel might still hold the rest of them.
+        canonical, last_output (seconds), unfinished (the cursor's row), rows (the screen's): as they are now.
         """
         if last_output <= self._edited or self._shown(unfinished, [] if canonical else rows):
             return False
@@ -91,7 +91,7 @@ class Draft:
         return self.answers and self._raw and not canonical
 
     def _shown(self, unfinished: str, rows: Sequence[str]) -> bool:
-        """Whether the end of the draft stands before the cursor, or alone in a row, as in an input box."""
+        """Return True if the end of the draft is before the cursor, or alone in a row as in an input box."""
         last = self._text.strip().rpartition("\n")[2].strip()
         if not last:
             return False
@@ -107,7 +107,9 @@ class Draft:
         if self._pending == "\x1b" and now - self.last_typed > ESCAPE_TIMEOUT:
             self._pending = ""
         elif self._pending:
-            self.last_typed = self._typed_before  # it may become an answer of the terminal's, typed by nobody
+            self.last_typed = (
+                self._typed_before
+            )  # it may become an answer of the terminal, which nobody typed
         text = self._pending + self._decoder.decode(data)
         self._pending = ""
         place = 0
@@ -120,7 +122,7 @@ class Draft:
             place += size
 
     def _paste(self, text: str, place: int) -> int:
-        """Take pasted text from `place`; return how many characters, 0 if more must come first."""
+        """Take pasted text from `place`. Return its length, 0 if more has to arrive first."""
         end = text.find(_PASTE_END, place)
         if end >= 0:
             self._pasting = False
@@ -132,7 +134,7 @@ class Draft:
         return size
 
     def _key(self, text: str, place: int, now: float, canonical: bool) -> int:
-        """Take one key or sequence at `place`; return its length, 0 if it is not whole yet."""
+        """Take one key or sequence at `place`. Return its length, 0 if it is incomplete."""
         if text[place] != "\x1b":
             self.last_typed = now
             self._press(text[place], canonical)
@@ -169,7 +171,7 @@ class Draft:
             self._add(whole)  # no line editor: the kernel keeps the sequence in the line
 
     def _encoded(self, parameters: str, canonical: bool) -> None:
-        """A key as the kitty keyboard protocol sends it: `code[:...];modifiers[:event];text`."""
+        """Take a key of the kitty keyboard protocol: `code[:...];modifiers[:event];text`."""
         fields = [field.split(":") for field in parameters.split(";")]
         try:
             code = int(fields[0][0])
@@ -206,6 +208,6 @@ class Draft:
 
 
 def _other_keys(parameters: str) -> str:
-    """xterm's modifyOtherKeys, `27;modifiers;code`, in the order of the kitty protocol."""
+    """Return xterm's modifyOtherKeys, `27;modifiers;code`, in the order of the kitty protocol."""
     fields = parameters.split(";")
     return f"{fields[2]};{fields[1]}" if len(fields) == 3 else ""

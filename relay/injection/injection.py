@@ -1,4 +1,4 @@
-"""What is to be given to an agent, and what became of it."""
+"""An injection, one text for the agent, and its outcome."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Proof = Literal["", "echo", "screen", "hook", "printed"]
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One text for the agent, as it came: not sanitised, not wrapped.
+    """One text for the agent, not sanitised, not wrapped.
 
-    id:     whatever the caller knows it by, for example the message's id.
-    source: who it is from: the sender's name of a message, the hook's or handler's name otherwise.
-    kind:   message  from a peer or the person
+    id:     the caller's, for example the message's id.
+    source: the sender of a message, otherwise the name of the hook or handler.
+    kind:   message  from a peer or the user
             hook     from a handler or a hook
             closing  the prompt at the session's end; it goes before everything that waits
-            notice   from relay itself, such as what became of a directive
-    wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next one.
-    priority: of a message; everything else is normal.
-    channel: the channel to which a message was sent, without its `#`, if it was.
-    event:   of a hook's text: the event at which it was given, such as "PostToolUse"; else "".
-    role:    as whose words it was to be given; a terminal has user input only.
+            notice   from relay itself, such as the outcome of a directive
+    wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next turn.
+    priority: of a message; all others are normal.
+    channel: the channel that a message was sent to, without its `#`; else None.
+    event:   of a hook's text: its event, such as "PostToolUse"; else "".
+    role:    the role that it should have; a terminal has user input only.
     place:   of a rule's text: its file and line; else "".
-    quiet:   it is not shown to the person in relay's own displays.
-    time:    when it was asked for, in seconds since the epoch; 0 where that is of no interest.
-    remark:  what its handler told the person with it; told again, as an error, if it cannot be given.
+    quiet:   relay's own displays do not show it.
+    time:    of the request, in seconds since the epoch; 0 where that does not matter.
+    remark:  its handler's text for the user; shown again, as an error, if the injection fails.
     """
 
     id: str
@@ -51,25 +51,25 @@ class Injection:
 
 
 class Result(StrEnum):
-    """How an injection ended, each honest."""
+    """The end of an injection, never better than what is known."""
 
     INJECTED = "injected"  # given to the agent, and seen to arrive
     UNCERTAIN = "uncertain"  # written, in whole or in part, and not verified; never given again by itself
     REJECTED = "rejected"  # cannot be given, or was dropped before; nothing was written
-    WITHDRAWN = "withdrawn"  # there is no reason to give it any more; nothing was written
+    WITHDRAWN = "withdrawn"  # it is no longer needed; nothing was written
     UNTYPED = "untyped"  # the session ended first; nothing was written
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an injection ended.
+    """The outcome of an injection.
 
-    detail:   where that is not plain success, why: one sentence for a person.
-    route:    how it went to the agent: typed into its terminal, or in a reply to one of its own hooks
-              (native); empty when nothing was written.
-    role:     as whose words the agent has it.
-    verified: what showed that it arrived, empty when nothing did: the terminal's echo, the screen, the
-              agent's own prompt hook, or the hook's client, which had printed it for the agent.
+    detail:   the reason for anything but plain success, in one sentence.
+    route:    typed into the agent's terminal, or in a reply to one of its own hooks (native); empty if
+              nothing was written.
+    role:     the role that the text has for the agent.
+    verified: the proof that it arrived, empty without one: the terminal's echo, the screen, the agent's own
+              prompt hook, or the hook's client, which printed it for the agent.
     """
 
     result: Result

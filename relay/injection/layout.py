@@ -1,13 +1,13 @@
-"""The body of an injection: sanitised, capped, and wrapped so that its sender and its end are clear.
+"""The layout of an injection: sanitised, capped, and wrapped so that its sender and its end are clear.
 
     [relay k3f9 from Alice] hello [/relay k3f9]
     [relay p7xw from Alice in #ops] hello, all [/relay p7xw]
     [relay m4nd hook ruff on PostToolUse, 14:03:07] line 42 is too long [/relay m4nd]
 
-The four characters are random for each injection, and what looks like such a mark inside the text is
-defaced, so that no text can pretend to end early or to come from someone else.  The marks also see to
-it that a line never begins with `!`, `/` or `@` and never ends with `@word` or a backslash, all of which
-agents' input boxes act on (docs/INJECTION.md).
+The four characters are random for each injection, and whatever looks like such a mark inside the text is
+defaced, so that no text can pretend to end early or to come from another sender.  The marks also ensure that
+a line never begins with `!`, `/` or `@` and never ends with `@word` or a backslash, all of which agents'
+input boxes act on (docs/INJECTION.md).
 
 Texts of several hooks that are given at once are one text, in which each stands under a heading that only
 relay can write, since it has the mark:
@@ -26,8 +26,7 @@ A line of it that reads as a directive is quoted:
 
     > @memory:save this
 
-The agent may show a text much later than it was typed, or unfold it then, and it would be taken for the
-agent's own words.
+The agent may show, or unfold, a text much later than it was typed, when it would count as the agent's own.
 """
 
 from __future__ import annotations
@@ -45,22 +44,22 @@ from relay.messaging.message import MAX_BODY
 from relay.text import count
 
 MAX_HOOK_BYTES = 10 * 1024
-"""Bytes of UTF-8 in the text of a hook, a notice or a closing prompt."""
+"""Bytes of UTF-8 in the longest text of a hook, a notice or a closing prompt."""
 
 LINE_BYTES = 4_000 if sys.platform == "linux" else 1_000
 """Bytes in one typed line.
 
-In canonical mode the kernel cuts a longer one without a word: Linux at 4,095 (N_TTY_BUF_SIZE in
+In canonical mode the kernel silently cuts a longer one: Linux at 4,095 (N_TTY_BUF_SIZE in
 drivers/tty/n_tty.c, the newline included), macOS at 1,024 (MAX_CANON in <sys/syslimits.h>).
 """
 
 MAX_PARTS = 2_000
-"""Lines that one injection may take where every newline submits."""
+"""Lines that one injection may have where every newline submits."""
 
-_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is easily taken for another
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that looks like another
 _NONCE_LENGTH = 4
 _SOURCE_LENGTH = 64
-_LONGEST_NAME = 1024  # characters of a name that are looked at at all
+_LONGEST_NAME = 1024  # characters of a name that are examined
 
 # Whole sequences go first, so that their parameters do not stay behind as text: CSI (the end of a
 # bracketed paste is one) and OSC (ECMA-48 sections 5.4 and 8.3.89; xterm ctlseqs).
@@ -78,12 +77,12 @@ _CONTROL = re.compile(
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]")
-_QUOTE = "> "  # what no directive begins with (relay/directives/grammar.py, DECORATION)
+_QUOTE = "> "  # no directive begins with it (relay/directives/grammar.py, DECORATION)
 _BETWEEN = r"[\s\u200b-\u200d\u2060\ufe0e\ufe0f\ufeff]*+"  # possessive: 64 KB of them take one look
 
 
 def _spaced(word: str) -> str:
-    """A pattern for `word`, whatever shows nothing between its letters."""
+    """Return a pattern for `word` with any invisible characters between its letters."""
     return _BETWEEN.join(map(re.escape, word))
 
 
@@ -100,11 +99,11 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"\W*+From\b[^\n]*:\s*$", re.IGNORECASE)
-"""A line of a hook's text that reads as the heading over another's."""
+"""A line of a hook's text that reads as the heading over another hook's."""
 
 
 class Style(Enum):
-    """How a program takes text: what a newline does decides how an injection is laid out."""
+    """The way in which a program takes text, by what a newline does."""
 
     LINES = "lines"  # canonical mode: the kernel ends a line at each newline
     KEYS = "keys"  # raw mode without bracketed paste: a newline submits, a tab completes
@@ -112,23 +111,24 @@ class Style(Enum):
 
 
 def sanitise(text: str) -> str:
-    """`text` without anything that a terminal or an input box would act on but newline and tab."""
+    """Return `text` without anything but newline and tab that a terminal or an input box would act on."""
     text = _NEWLINE.sub("\n", _SEQUENCE.sub("", text))
     return _SURROGATE.sub("\ufffd", _CONTROL.sub("", text))
 
 
 def deface(text: str) -> str:
-    """`text` in which nothing reads as the beginning or the end of an injection, or of a hook's context."""
+    """Return `text` with nothing that reads as the beginning or end of an injection or a hook's context."""
     return _TAG.sub("(", _MARK.sub("(", text))
 
 
 def directive_pattern(prefix: str = "@", decoration: re.Pattern[str] | None = None) -> re.Pattern[str]:
-    """What a line begins with that reads as a directive, whatever its namespace, by itself or in a text.
+    """Return a pattern for the beginning of a line that reads as a directive, whatever its namespace.
 
-    prefix: what begins a directive for this agent; decoration: what the agent puts before it, if not signs.
+    prefix: the character that begins a directive for this agent; decoration: a pattern of what the agent puts
+    before it.
     """
     directive = rf"(?:{re.escape(prefix)}|@)[A-Za-z][\w-]*:"
-    # More signs than the grammar's bullets: what draws the text may draw, or drop, some of its own.
+    # More signs than the grammar's bullets: an agent may draw, or drop, some of its own.
     leads = [r"[^\w>\\]*", *([] if decoration is None else [f"(?:{decoration.pattern})"])]
     return re.compile("|".join(lead + directive for lead in leads))
 
@@ -137,7 +137,7 @@ DIRECTIVE = directive_pattern()
 
 
 def quote(text: str, directive: re.Pattern[str] = DIRECTIVE) -> str:
-    """`text` whose lines that begin with `directive` are quoted, so that nobody can take them for one."""
+    """Return `text` with the lines that begin with `directive` quoted, so that they are none."""
     return "\n".join(
         line[: -len(said)] + _QUOTE + said
         if ":" in line and (said := line.lstrip()) and directive.match(_JOINERS.sub("", line))
@@ -147,16 +147,17 @@ def quote(text: str, directive: re.Pattern[str] = DIRECTIVE) -> str:
 
 
 def nonce() -> str:
+    """Return a random mark for one injection."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(_NONCE_LENGTH))
 
 
 def closing_mark(mark: str) -> str:
-    """How every text typed with `mark` ends."""
+    """Return the end of every text typed with `mark`."""
     return f"[/relay {mark}]"
 
 
 def check(injection: Injection) -> str:
-    """The sanitised, defaced text of `injection`; MessageRefused if it is empty or too large."""
+    """Return the sanitised, defaced text of `injection`. Raise MessageRefused if it is empty or too large."""
     limit = MAX_BODY if injection.kind == "message" else MAX_HOOK_BYTES
     size = len(injection.text.encode("utf-8", "surrogatepass"))
     if size > limit:
@@ -172,20 +173,20 @@ def check(injection: Injection) -> str:
 
 
 def clean(injection: Injection, directive: re.Pattern[str] = DIRECTIVE) -> str:
-    """The text of `injection` (`check`), quoted where it reads as what it is not."""
+    """Return the text of `injection` (`check`), with lines quoted that read as a directive or heading."""
     text = quote(check(injection), directive)
     return quote(text, _HEADING) if injection.kind == "hook" else text
 
 
 def context(text: str, glue: str = "\n") -> str:
-    """`text`, which a hook adds to a prompt, in a pair of tags of its own; `glue` stands inside of them."""
+    """Return `text`, which a hook adds to a prompt, in a pair of tags, with `glue` inside of them."""
     return f"<{_HOOK_TAG}>{glue}{text}{glue}</{_HOOK_TAG}>"
 
 
 def enclose(
     texts: Sequence[tuple[Injection, str]], mark: str, contexts: Sequence[tuple[Injection, str]] = ()
 ) -> str:
-    """`texts`, each from `clean`, as one text, marked with `mark` (from `nonce`); of hooks if several.
+    """Return `texts`, each from `clean`, as one text with `mark` (from `nonce`); several have to be of hooks.
 
     contexts: from `clean`, too; they stand before the texts, each in tags of its own.
     """
@@ -207,16 +208,16 @@ def lay_out(
     directive: re.Pattern[str] = DIRECTIVE,
     contexts: Sequence[Injection] = (),
 ) -> list[str]:
-    """The texts to type and submit one after another, each marked with `mark` (from `nonce`).
+    """Return the texts to type and submit one after another, each with `mark` (from `nonce`).
 
     Under PASTE that is one text, which may hold newlines; otherwise one per line, and more where a line
-    would exceed LINE_BYTES.  `contexts` stand before it, as in `enclose`.  Raises MessageRefused (see
-    `check`, and too many lines).
+    would exceed LINE_BYTES.  `contexts` stand before it, as in `enclose`.  Raise MessageRefused as `check`
+    does, and for too many lines.
     """
     if style is Style.PASTE:
         added = [(each, clean(each, directive)) for each in contexts]
         return [enclose([(injection, clean(injection, directive))], mark, added)]
-    # Each line is submitted by itself, and a tag alone would say nothing.
+    # Each line is submitted by itself, and a tag alone would mean nothing.
     text = "\n".join([*(context(check(each), "") for each in contexts), check(injection)])
     label = _label(injection)
     end = closing_mark(mark)
@@ -251,21 +252,21 @@ def _label(injection: Injection) -> str:
 
 
 def _provenance(injection: Injection) -> str:
-    """Which hook, at which event, when: `ruff on PostToolUse, 14:03:07`; what is not known is left out."""
+    """Return the hook, its event and the time, as far as they are known: `ruff on PostToolUse, 14:03:07`."""
     said = _word(injection.source) or "hook"
-    if injection.event and "(on " not in said:  # a handler's name says its event by itself
+    if injection.event and "(on " not in said:  # a handler's name contains its event
         said += f" on {_word(injection.event)}"
     return f"{said}, {time.strftime('%H:%M:%S', time.localtime(injection.time))}" if injection.time else said
 
 
 def _word(text: str) -> str:
-    """What a mark may say of where a text came from."""
+    """Return the name of a text's source as a mark may show it."""
     shown = deface(sanitise(_JOINERS.sub("", text[:_LONGEST_NAME])))
     return re.sub(r"[\[\]\s]+", " ", shown)[:_SOURCE_LENGTH].strip()
 
 
 def _split(line: str, room: int) -> list[str]:
-    """`line` in pieces of at most `room` bytes of UTF-8, cut between words where a word ends in time."""
+    """Return `line` in pieces of at most `room` bytes of UTF-8, cut between words where possible."""
     pieces = []
     while len(line.encode()) > room:
         fits = len(line.encode()[:room].decode("utf-8", "ignore"))

@@ -1,4 +1,4 @@
-"""What is typed as one prompt: a text, or those of hooks that wait one behind the other, with its contexts.
+"""One prompt: a text, or several waiting texts of hooks, with the contexts that stand before it.
 
 the first that waits ─→ together ─→ on_prompt: contexts, or a refusal ─→ Prompt ─→ lay_out
 """
@@ -23,20 +23,20 @@ MAX_TOGETHER = 32 * 1024
 """Bytes of UTF-8 of the texts of hooks that are typed as one."""
 
 TIMEOUT = 120.0
-"""Seconds that `on_prompt` may take; after that the prompt is typed without contexts."""
+"""Seconds that `on_prompt` may take; afterwards the prompt is typed without contexts."""
 
 OnPrompt = Callable[[Sequence[Injection]], Awaitable[Sequence[Injection]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """injections: typed as one, in this order. contexts: texts of hooks that stand before them."""
+    """Injections that are typed as one, in this order. contexts: texts of hooks that stand before them."""
 
     injections: tuple[Injection, ...]
     contexts: tuple[Injection, ...] = ()
 
     def lay_out(self, style: Style, mark: str, directive: re.Pattern[str]) -> list[str]:
-        """As body.lay_out; several injections need Style.PASTE."""
+        """Return the texts to type, as layout.lay_out does; several injections need Style.PASTE."""
         if len(self.injections) == 1:
             return layout.lay_out(self.injections[0], style, mark, directive, self.contexts)
         contexts, texts = (
@@ -49,8 +49,8 @@ class Prompt:
 class Prompts:
     """The prompts of one agent.
 
-    style:     how its program takes text now.
-    on_prompt: None, or as in Injector.
+    style:     returns the style in which its program takes text now.
+    on_prompt: None, or that of Injector.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class Prompts:
     ) -> None:
         self.on_prompt: OnPrompt | None = None
         self.asking = False
-        """Whether on_prompt is being asked."""
+        """True while on_prompt runs."""
         self._waiting = waiting
         self._style = style
         self._on_outcome = on_outcome
         self._asked: list[Prompt] = []
 
     async def of(self, first: Injection) -> Prompt | None:
-        """What is typed now, with `first` before all; None where on_prompt had to be asked: look again."""
+        """Return the prompt to type now, with `first` in front; None if on_prompt ran: look again."""
         if self.on_prompt is None:
             return Prompt(self._together(first))
         waiting = tuple(self._waiting)
@@ -86,13 +86,13 @@ class Prompts:
             async with asyncio.timeout(TIMEOUT):
                 contexts = await on_prompt(injections)
         except TimeoutError:
-            pass  # whoever runs rules has a limit for each, and tells of it
+            pass  # each rule has a limit of its own, which is reported
         except MessageRefused as error:
             for each in injections:
                 if self._waiting.remove(each.id) is not None:
                     self._on_outcome(each, Outcome(Result.REJECTED, str(error)))
             return
-        except Exception:  # noqa: BLE001 (logged with its traceback; what waits does not wait for ever)
+        except Exception:  # noqa: BLE001 (logged with its traceback; nothing waits for ever)
             _log.exception("what rules say to a prompt is not known; it is typed without")
         finally:
             self.asking = False
@@ -107,7 +107,7 @@ class Prompts:
         self._asked.append(Prompt(injections, tuple(fitting)))
 
     def _together(self, first: Injection) -> tuple[Injection, ...]:
-        """`first`, and with a hook's text those of hooks that stand behind it, where they can be one text."""
+        """Return `first`, and for a hook's text those of hooks behind it, where they can be one text."""
         if first.kind != "hook":
             return (first,)
         waiting = tuple(self._waiting)

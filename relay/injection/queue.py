@@ -34,7 +34,7 @@ from relay.injection.typist import Typist
 from relay.injection.view import View, style_of
 from relay.messaging.message import Priority
 from relay.state.port import Port
-from relay.state.readiness import SCREEN_QUIET, Readiness, Sight, Verdict, danger, judge
+from relay.state.readiness import SCREEN_QUIET, Readiness, TerminalSnapshot, Verdict, danger, judge
 
 PERSON_PAUSE = 2.0
 """Seconds after the person's last key during which nothing is typed (design, section 6)."""
@@ -312,7 +312,7 @@ class Injector:
             self._waiting.put_back(injection)
             self.on_deferred(injection)
 
-    async def _reserve(self) -> Sight | None:
+    async def _reserve(self) -> TerminalSnapshot | None:
         """Keep the person's keys from the agent; what it shows, or None if it must not be typed into now.
 
         Both may have changed since the last look: `on_typing` may have taken long.
@@ -334,7 +334,7 @@ class Injector:
                 "(avoid under [submit]). Take it out there."
             )
 
-    async def _type(self, parts: list[str], sight: Sight, mark: str) -> Outcome:
+    async def _type(self, parts: list[str], sight: TerminalSnapshot, mark: str) -> Outcome:
         outcomes: list[Outcome] = []
         for number, part in enumerate(parts):
             if number:
@@ -356,7 +356,7 @@ class Injector:
             self._news = self._clock()
         return next((each for each in outcomes if each.result is Result.UNCERTAIN), outcomes[-1])
 
-    async def _ready(self) -> Sight | None:
+    async def _ready(self) -> TerminalSnapshot | None:
         """Wait until the agent is ready and nothing is in the way; None once closed or with nothing to do."""
         while not self._closed and (self._waiting or self._typing):
             self._wake.clear()
@@ -401,7 +401,7 @@ class Injector:
             return Verdict(Readiness.WORKING, f"you typed within the last {PERSON_PAUSE:g} s", left)
         return None
 
-    def _allows(self, verdict: Verdict, sight: Sight) -> bool:
+    def _allows(self, verdict: Verdict, sight: TerminalSnapshot) -> bool:
         """Whether a text may be typed now: when the agent is ready, or works and queues what it is given.
 
         The latter only where no dialog of the agent's can come up between the look and the Enter: its profile

@@ -1,4 +1,4 @@
-"""What rides on the reply to a hook of the agent's own, from when it is taken until its fate is known.
+"""The injections in the reply to an agent's own hook, from when they are taken to the end of the reply.
 
 Backlog ─ take ─→ [message] [hooks' texts, as one] [message] ─ render ─→ a reply
 """
@@ -20,7 +20,7 @@ _BETWEEN = "\n"  # the texts of one reply
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A text as `clean` has it; the texts of several hooks share one `mark`."""
+    """A text from `clean`; the texts of several hooks share one `mark`."""
 
     injection: Injection
     text: str
@@ -28,7 +28,7 @@ class _Taken:
 
 
 class Ride:
-    """One ride at a time. on_mark: told with what each marked text ends that is taken."""
+    """The injections in one reply at a time. on_mark: called with the end of each marked text in it."""
 
     def __init__(self, waiting: Backlog, directive: re.Pattern[str], on_mark: Callable[[str], None]) -> None:
         self._waiting = waiting
@@ -44,7 +44,7 @@ class Ride:
         return [taken.injection for taken in self._taken]
 
     def take(self, room: int, *, extends: bool, messages: bool) -> list[Injection]:
-        """As `Injector.take`, where nothing else is in the way."""
+        """Take the injections that fit, as `Injector.take` does."""
         riding = [each for each in self._waiting if _rides(each) and (messages or each.kind != "message")]
         if self._taken or (extends and not any(each.wakes for each in riding)):
             return []
@@ -74,11 +74,11 @@ class Ride:
         return self.injections
 
     def render(self, injections: Sequence[Injection]) -> str:
-        """The text of those of `injections` that ride."""
+        """Return the text of those of `injections` that are in the reply."""
         return _render(taken for taken in self._taken if taken.injection in injections)
 
     def end(self, injection: Injection) -> bool:
-        """`injection` rides no more; False if it did not."""
+        """Take `injection` out of the reply; False if it was not in it."""
         for place, taken in enumerate(self._taken):
             if taken.injection is injection:
                 del self._taken[place]
@@ -87,12 +87,12 @@ class Ride:
 
 
 def _rides(injection: Injection) -> bool:
-    """Whether a reply to a hook may carry it."""
+    """Return True if a reply to a hook may carry it."""
     return injection.kind != "closing" and injection.priority is not Priority.LOW
 
 
 def _render(taken: Iterable[_Taken]) -> str:
-    """Those of hooks with one mark are one text."""
+    """Return the texts as one; those of hooks with one mark share a frame."""
     return _BETWEEN.join(
         layout.enclose([(each.injection, each.text) for each in together], mark)
         for mark, together in groupby(taken, key=lambda each: each.mark)
@@ -100,5 +100,5 @@ def _render(taken: Iterable[_Taken]) -> str:
 
 
 def _size(taken: Sequence[_Taken]) -> int:
-    """Bytes of UTF-8 that they take in a reply."""
+    """Return the bytes of UTF-8 that they take in a reply."""
     return len((_render(taken) + _BETWEEN).encode()) if taken else 0

@@ -1,13 +1,13 @@
-"""Typing one text into the agent's terminal, submitting it, and seeing that it was taken.
+"""The typist: types one text into the agent's terminal, submits it, and verifies that it was taken.
 
     lines    text CR                                    the kernel's echo verifies it
     keys     text, wait for its echo, CR, look          one more CR if the input still shows it
     paste    ESC[200~ text ESC[201~, wait, CR, look     the same
 
-That it was taken is seen in this order of trust: the agent's own hook tells what was submitted (`prompted`);
-the terminal takes lines again, as of a program that has its own input only while it waits; the profile's rule
-for an empty input holds again, or one says that the agent works; or, where a profile has no such rules, the
-cursor's row, or the screen, has changed.
+It was taken if, in this order of trust: the agent's own hook reports the prompt (`prompted`); the terminal
+takes lines again, as with a program that has its own input only while it waits; the profile's rule for an
+empty input holds again, or one for working does; or, where a profile has no such rules, the cursor's row or
+the screen has changed.
 
 Nothing here blocks, and every wait is bounded: a program that reads nothing leaves the text unverified.
 """
@@ -26,27 +26,27 @@ from relay.state.port import Port
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # xterm ctlseqs, "Bracketed Paste Mode"
 
 WRITE_TIMEOUT = 2.0
-"""Seconds for the terminal to take what was written; its buffer holds about 19 KB unread on Linux."""
+"""Seconds for the program to read what was written; the terminal holds about 19 KB unread on Linux."""
 
 ECHO_TIMEOUT = 1.0
-"""Seconds to wait for a text to be drawn before submitting it all the same: agents need up to 0.2 for it."""
+"""Seconds to wait for a text to be drawn before submitting it anyway; agents need up to 0.2."""
 
 SETTLE = 0.05
-"""Seconds without output after which a program has drawn what it was sent, if it drew anything."""
+"""Seconds without output after which a program has finished drawing."""
 
 PRINT_TIMEOUT = 2.0
-"""Seconds to wait for a moment in which all that was printed has been looked at."""
+"""Seconds to wait for a moment in which all output has been analysed."""
 
 SUBMIT_TIMEOUT = 0.5
 """Seconds for a submitted text to leave the input."""
 
 _STEP = 0.01  # seconds between looks while a text is being typed; the screen may lag behind the bytes
-_TAIL = 64 * 1024  # bytes of output in which an echo is looked for
+_TAIL = 64 * 1024  # bytes of output that are searched for an echo
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What was shown when Enter was pressed; `row` is None where the input does not show its text."""
+    """The screen when Enter was pressed; `row` is None where the input does not show its text."""
 
     mark: str
     state: str | None
@@ -59,8 +59,8 @@ class Typist:
     """Types one text at a time.
 
     asking: returns why Enter must not be pressed now, or None.
-    delay:  seconds between a text and its Enter, at least, in a program that draws its own input.
-    state:  what the profile's rules say of the screen, *ready* only over an empty input; None: it has none.
+    delay:  least seconds between a text and its Enter, in a program that draws its own input.
+    state:  returns the state by the profile's rules, *ready* only over an empty input; None: it has no rules.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Typist:
         self._asking = asking
         self._delay = delay
         self._state = state
-        self._end = ""  # how the text ends that is being typed
+        self._end = ""  # the end of the text that is being typed
         self._prompted = False
         self._output = asyncio.Event()
         self._seen = bytearray()
@@ -89,18 +89,18 @@ class Typist:
         self._output.set()
 
     def prompted(self, prompt: str) -> None:
-        """Note what the agent says was submitted to it."""
+        """Note the prompt that the agent reports as submitted."""
         if self._end and self._end in prompt:
             self._prompted = True
             self._output.set()
 
     @property
     def arrived(self) -> bool:
-        """Whether the agent has said that it has the text that is being typed."""
+        """True if the agent has reported the text that is being typed."""
         return self._prompted
 
     async def type(self, text: str, style: Style, mark: str) -> Outcome:
-        """Type and submit `text`, which ends in closing_mark(mark)."""
+        """Type and submit `text`, which ends in closing_mark(mark). Return the outcome."""
         self._seen.clear()
         self._prompted = False
         self._end = closing_mark(mark)
@@ -134,7 +134,7 @@ class Typist:
             max(self._delay, ECHO_TIMEOUT),
         )
         for _ in range(2):
-            # What has been printed but not looked at yet may be a question, which Enter would answer.
+            # Output that was not analysed yet may be a question, which Enter would answer.
             if not await self._until(lambda: not self._port.output_pending(), PRINT_TIMEOUT):
                 return "Enter was not pressed: the program prints without a pause"
             if self._prompted:
@@ -151,12 +151,12 @@ class Typist:
         return "the program did not show that it took what was typed"
 
     def _drawn(self, offset: int) -> bool:
-        """Whether the program has drawn the text, or something instead of it, and is done drawing."""
+        """Return True if the program has drawn the text, or something instead, and has finished drawing."""
         quiet = self._clock() - self._port.last_output() >= SETTLE
         return quiet and not self._port.output_pending() and self._port.output_offset() > offset
 
     def _taken(self, held: _Held) -> bool:
-        """Whether the input has changed since Enter was pressed, and no longer holds the text."""
+        """Return True if the input has changed since Enter was pressed, and no longer holds the text."""
         if self._prompted or self._port.tty().canonical:
             return True
         if self._port.output_offset() <= held.offset or self._port.output_pending():
@@ -172,7 +172,7 @@ class Typist:
         return await self._until(lambda: not self._port.unwritten(), WRITE_TIMEOUT)
 
     async def _until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """Wait until `done`, looked at after every output and every _STEP; False after `timeout`."""
+        """Wait until `done`, evaluated after every output and every _STEP. Return False after `timeout`."""
         end = self._clock() + timeout
         while not done():
             left = end - self._clock()

@@ -1,1 +1,1 @@
-"""The state of the agent: what its screen, its hooks and its reports say, and what follows from them."""
+"""The state of the agent, as its screen, its hooks and its status reports show it."""

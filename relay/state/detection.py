@@ -1,4 +1,4 @@
-"""The state that an agent's screen and title show, by the prioritised rules of its profile."""
+"""Detection: the state that an agent's screen and title show, by the prioritised rules of its profile."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from relay.agents.profile import Profile, PromptKind, StateName, StateRule
 
 SHOWN = 8
-"""Deciding lines kept for a person: the longest list of options seen in a dialog has five."""
+"""Deciding lines that are kept for people: the longest list of options seen in a dialog has five."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The visible rows from the top, without trailing blanks, and the title of one moment."""
+class ScreenSnapshot:
+    """The visible rows from the top, without trailing blanks, and the title at one moment."""
 
     rows: tuple[str, ...]
     title: str = ""
@@ -22,7 +22,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What a rule said. `rule`: its name; `lines`: the rows that made it hold, stripped."""
+    """The result of a rule. `rule`: its name; `lines`: the rows that made it hold, stripped."""
 
     state: StateName
     kind: PromptKind | None
@@ -30,14 +30,16 @@ class Detection:
     lines: tuple[str, ...]
 
 
-def detect(look: Look, profile: Profile, states: Container[str] | None = None) -> Detection | None:
-    """What the first rule that holds says, of all the profile's rules or of those for `states`."""
-    drawn = [row for row in look.rows if row.strip()]
-    title = [look.title] if look.title.strip() else []
+def detect(
+    screen: ScreenSnapshot, profile: Profile, states: Container[str] | None = None
+) -> Detection | None:
+    """Return the result of the first rule that holds, of all the profile's rules or those for `states`."""
+    drawn = [row for row in screen.rows if row.strip()]
+    title = [screen.title] if screen.title.strip() else []
     for rule in profile.states:
         if states is not None and rule.state not in states:
             continue
-        if rule.title and not any(pattern.search(look.title) for pattern in rule.title):
+        if rule.title and not any(pattern.search(screen.title) for pattern in rule.title):
             continue
         match rule.region:
             case "title":
@@ -53,7 +55,7 @@ def detect(look: Look, profile: Profile, states: Container[str] | None = None) -
 
 
 def _holds(rule: StateRule, region: Sequence[str]) -> tuple[str, ...] | None:
-    """The rows that make `rule` hold, in their order; None where it does not."""
+    """Return the rows that make `rule` hold, in their order; None if it does not hold."""
     if not region:
         return None
     found: set[int] = set()
@@ -81,7 +83,7 @@ def _holds(rule: StateRule, region: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _row(patterns: Sequence[re.Pattern[str]], region: Sequence[str]) -> int | None:
-    """The lowest row in which one of `patterns` finds itself: what is new is drawn at the bottom."""
+    """Return the lowest row that one of `patterns` matches: new text is drawn at the bottom."""
     for row in range(len(region) - 1, -1, -1):
         if any(pattern.search(region[row]) for pattern in patterns):
             return row

@@ -1,4 +1,4 @@
-"""What somebody else than the screen says about an agent's state."""
+"""Evidence of an agent's state from other sources than its screen."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _KINDS = {"permission": PromptKind.PERMISSION, "question": PromptKind.QUESTION}
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One source's last word.
+    """The latest evidence of one source.
 
     source: the agent's own hooks, or its status reports (OSC 7501).
-    kind:   with prompting, what it asks for, if that is known.
-    detail: for a person: the tool it asks for, the error it met; untrusted text.
-    age:    seconds since it was said.
+    kind:   with prompting, the kind of prompt, if that is known.
+    detail: for people: the tool that it asks about, the error that it met; untrusted text.
+    age:    in seconds.
     """
 
     source: Literal["hooks", "status"]
@@ -36,7 +36,7 @@ class Evidence:
 
 
 def reported(record: Record | None, now: float) -> Evidence | None:
-    """What a program's status report (OSC 7501) says of its state; `now` is of the clock of `record.time`."""
+    """Return the evidence in a program's status report (OSC 7501); `now` is on the clock of `record.time`."""
     if record is None or record.state not in _REPORTED:
         return None
     state = _REPORTED[record.state]

@@ -1,9 +1,9 @@
-"""Whether a program waits for input, as the kernel sees it (Linux; elsewhere nothing is known).
+"""The kernel's view of what a program waits for (Linux; elsewhere nothing is known).
 
-A process that sleeps in read(2) on its terminal has said all it had to say: that is known within a
-microsecond, where quiet alone would need a quarter of a second.  /proc/PID/task/TID/syscall shows the
-system call a thread sleeps in and its arguments (proc_pid_syscall(5)); the kernel lets a process look at
-its own descendants.
+A process that sleeps in read(2) on its terminal has printed all it had to print: that is known within a
+microsecond, where silence alone would need a quarter of a second.  /proc/PID/task/TID/syscall shows the
+system call in which a thread sleeps, and its arguments (proc_pid_syscall(5)); the kernel lets a process look
+at its own descendants.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 MAX_PROCESSES = 64
-"""Processes of the foreground group that are looked at."""
+"""Processes of the foreground group that are examined."""
 
 # System call numbers (arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/unistd.h).
 _CALLS = {
@@ -35,19 +35,21 @@ _SWITCHES = re.compile(r"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 
 
 class Wait(Enum):
+    """The kinds of waiting."""
+
     READ = "read"  # sleeps in a read of its terminal
     POLL = "poll"  # sleeps in poll, select or epoll, perhaps for its terminal
     BUSY = "busy"  # computes, or waits for something else
-    UNKNOWN = "unknown"  # the system does not tell
+    UNKNOWN = "unknown"  # the system does not say
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """What a foreground group waits for.
 
-    nap:   of READ, the thread and how often it has gone to sleep: an equal one later is the same sleep,
-           so what was typed in between has not been read.
-    alone: of READ, whether that is the process's only thread: another might still be printing.
+    nap:   of READ, the thread and the number of its voluntary context switches: an equal one later is the
+           same sleep, so that what was typed in between has not been read.
+    alone: of READ, True if that is the process's only thread; another might still be printing.
     """
 
     wait: Wait
@@ -61,7 +63,7 @@ POLL = Waiting(Wait.POLL)
 
 
 def look(group: int) -> Waiting:
-    """What the processes of the process group `group` wait for, its leader and that one's descendants."""
+    """Return what the process group `group` waits for: its leader, and the leader's descendants in it."""
     calls = _calls()
     if calls is None:
         return UNKNOWN
@@ -86,7 +88,7 @@ def look(group: int) -> Waiting:
                     known.add(child)
                     processes.append(child)
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended meanwhile
+            continue  # it has ended
         except OSError:
             return UNKNOWN  # another user's, as under sudo
     return best
@@ -101,13 +103,13 @@ def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Wa
         status = Path(f"/proc/{pid}/task/{tid}/status").read_text()
         switches = _SWITCHES.search(status)
         if not _SLEEPING.search(status):
-            return BUSY  # stopped in the middle of its read, as by Ctrl-Z
+            return BUSY  # stopped in its read, as by Ctrl-Z
         return Waiting(Wait.READ, (tid, int(switches[1]) if switches else 0))
     if number in calls["poll"]:
         return POLL
     if number in calls["epoll"]:
         targets = _TFD.findall(Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text())
-        # An epoll may hold another; what that one watches is not followed.
+        # An epoll may watch another one; what that watches is not followed.
         if any(_is_terminal(pid, int(target), terminal) or _is_epoll(pid, int(target)) for target in targets):
             return POLL
     return BUSY
@@ -115,14 +117,14 @@ def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Wa
 
 @lru_cache(maxsize=1)
 def _calls() -> dict[str, set[int]] | None:
-    """The system call numbers of this machine, None where they are not known or not shown."""
+    """Return the system call numbers of this machine; None where they are unknown, or calls are not shown."""
     if sys.platform != "linux" or not Path("/proc/self/syscall").exists():
         return None
     return _CALLS.get(platform.machine())
 
 
 def _terminal(pid: int) -> int:
-    """The device number of the controlling terminal of `pid` (tty_nr of proc_pid_stat(5))."""
+    """Return the device number of the controlling terminal of `pid` (tty_nr of proc_pid_stat(5))."""
     stat = Path(f"/proc/{pid}/stat").read_text()
     number = int(stat[stat.rindex(")") + 2 :].split()[4])
     return os.makedev((number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00))
@@ -144,7 +146,7 @@ def _is_epoll(pid: int, descriptor: int) -> bool:
 
 
 def _children(pid: int, threads: list[int]) -> list[int]:
-    """The children of every thread of `pid`; none where the kernel lacks CONFIG_PROC_CHILDREN."""
+    """Return the children of every thread of `pid`; none where the kernel lacks CONFIG_PROC_CHILDREN."""
     found: list[int] = []
     for tid in threads:
         try:

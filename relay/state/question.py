@@ -1,4 +1,4 @@
-"""What an agent asks, as its screen shows it: a menu of numbered options, or a line that waits for a word.
+"""The question on an agent's screen: a menu of numbered options, or a line that waits for a word.
 
 Do you want to proceed?          lines
 ❯ 1. Yes                         options; the mark stands at the selected one
@@ -24,7 +24,7 @@ GAP = 6
 """Rows between two options: descriptions, a rule."""
 
 LINE_ROWS = 6
-"""Rows, with the prompt's own, that are shown of a line that asks."""
+"""Rows that are shown of a line that asks, the prompt's own among them."""
 
 _BOX = re.compile(r"^\s*[│┃║]|[│┃║]\s*$")
 _EDGE = re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
@@ -32,7 +32,7 @@ _ORNAMENT = re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block element
 _BESIDE = re.compile(r"\s{3,}")  # a column beside the options
 _OPTION = re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
 _FREE = re.compile(r"^(type something|enter a custom value|tell claude what to change)\b", re.IGNORECASE)
-_INPUT = ">"  # what qwen draws there once the mark is at it
+_INPUT = ">"  # qwen draws this there once the mark is at it
 _CHECKBOX = re.compile(r"^(\[.?\]|[☐☒☑])")
 _KEYED = re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again
 _SLASHED = re.compile(r"[\[(](?P<keys>[A-Za-z]+(?:/[A-Za-z]+)+)[\])]")  # [Y/n], (yes/no)
@@ -41,7 +41,7 @@ _WORDS = {"y": "yes", "n": "no", "a": "all", "q": "quit"}
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of the answers. `key`: what is typed for it at a line prompt; "" in a menu."""
+    """One of the answers. `key`: the text to type for it at a line prompt; "" in a menu."""
 
     number: int
     text: str
@@ -50,7 +50,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
+    """A question.
 
     lines:    the rows that ask, without the options. options: by number.
     selected: the number of the option at which a menu's mark stands; 0 where the question is a line.
@@ -62,21 +62,21 @@ class Question:
 
     @property
     def token(self) -> str:
-        """Equal for the same question, wherever its mark stands."""
+        """A digest of the question, the same wherever its mark stands."""
         options = (_INPUT if _is_input(each.text) else each.text for each in self.options)
         said = "\0".join((*self.lines, *options))
         return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:8]
 
     @property
     def free(self) -> Option | None:
-        """The option that takes a text of one's own."""
+        """The option that takes free text."""
         return next((each for each in self.options if _is_input(each.text)), None)
 
     def choose(self, choice: str) -> Option:
-        """The option that `choice` names by its number or by how its text begins.
+        """Return the option that `choice` names by its number or by the beginning of its text.
 
-        `yes` is a yes and no more, not "Yes, and don't ask again".  UsageError, with the options, if none or
-        several are meant.
+        `yes` is a plain yes, not "Yes, and don't ask again".  Raise UsageError, with the options, if none or
+        several match.
         """
         wanted = choice.strip().casefold()
         texts = {each: each.text.casefold() for each in self.options}
@@ -97,12 +97,12 @@ class Question:
 
 
 def _is_input(text: str) -> bool:
-    """Whether an option takes a text of one's own."""
+    """Return True if an option takes free text."""
     return text == _INPUT or text.startswith(f"{_INPUT} ") or _FREE.match(text) is not None
 
 
 def find(rows: Sequence[str], unfinished: str) -> Question:
-    """What the screen asks; without a menu, what stands on the cursor's line, `unfinished`, and above it."""
+    """Return the question on the screen; without a menu, the cursor's line, `unfinished`, and those above."""
     return _menu(rows) or _line(rows, unfinished)
 
 
@@ -132,8 +132,11 @@ def _menu(rows: Sequence[str]) -> Question | None:
 
 
 def _wrapped(plain: Sequence[str], y: int, column: int) -> list[str]:
-    """How the option in row `y` goes on below, in the `column` of its text: only where the next word had no
-    room in the row above, since a description of an option may stand there, too."""
+    """Return the rest of the option in row `y`, in the rows below and the `column` of its text.
+
+    A row belongs to it only if its first word had no room in the row above: an option's description may stand
+    there, too.
+    """
     width = max(len(row) for row in plain)
     found: list[str] = []
     for above, row in pairwise(plain[y:]):
@@ -179,7 +182,7 @@ def _line(rows: Sequence[str], unfinished: str) -> Question:
 
 
 def _unboxed(row: str) -> str:
-    """`row` without the sides of the boxes around it; what they enclose stays in its column."""
+    """Return `row` without the sides of the boxes around it; what they enclose keeps its column."""
     while (bare := _BOX.sub("", row)) != row:
         row = bare
     return row.rstrip()

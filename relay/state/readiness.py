@@ -1,22 +1,22 @@
-"""Whether it is safe to type into the agent now: judged from what its terminal shows, by rules that are data.
+"""Readiness: is it safe to type into the agent now? Judged from its terminal, by rules that are data.
 
-ready       typed text is what the program waits for
+ready       the program waits for typed text
 working     it computes, or prints, or has not read what was typed before, or a draft stands in its input
 prompting   it asks for a decision or a secret; typed text would answer that
 failed      it gave up, and says so; for a while nothing is typed
 unsafe      typed text would be executed, or taken by another program
 
-The first that decides, in this order:
+The first of these that says something decides:
 
-    what the terminal itself forbids      another program's foreground, no echo
+    the terminal itself                   another program's foreground, no echo
     a dialog that is drawn                the profile's state rules
     its hooks                             a lease, which newer evidence on the screen ends
     its status reports                    OSC 7501
-    the screen                            the profile's state rules, and quiet
+    the screen                            the profile's state rules, and silence
     the rules for any program             where the profile has no state rules
 
-A wrong *ready* is the worst error: it types into a dialog.  So a profile that has a rule for ready needs
-that rule to hold, whatever else is said.
+A wrong *ready* is the worst error: it types into a dialog.  So where a profile has a rule for ready, that
+rule has to hold, whatever the other sources say.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from relay.agents.profile import Profile, PromptKind
-from relay.state.detection import Detection, Look, detect
+from relay.state.detection import Detection, ScreenSnapshot, detect
 from relay.state.evidence import Evidence
 from relay.state.port import TtyState
 from relay.state.process_wait import Wait
 from relay.text import one_line
 
 QUIET = 0.25
-"""Seconds without output after which a line program is taken to wait, where the system does not tell."""
+"""Seconds without output after which a line program is taken to wait, where the system does not say."""
 
 SCREEN_QUIET = 0.5
 """Seconds without output after which a program that draws its own input is taken to wait.
@@ -43,29 +43,30 @@ Real agents are silent when idle, and animate at least every 0.6 s in a dialog a
 """
 
 DIALOG_ROWS = 12
-"""Rows at the bottom of what is drawn in which a dialog is looked for; a dialog of agents has at most ten."""
+"""Rows at the bottom of the screen that may hold a dialog; a dialog of agents has at most ten."""
 
 PROMPT_LEASE = 2.0
-"""Seconds for which the hooks' word that it asks holds although the screen shows no dialog: it draws one
+"""Seconds for which *prompting* from hooks holds although the screen shows no dialog: the agent draws one
 within milliseconds, and after an answer no hook fires until the tool has ended."""
 
 WORK_LEASE = 3.0
-"""Seconds of quiet, at an input that is drawn, after which the hooks' word that it works has ended: an Esc
-fires no Stop, and an agent at work animates."""
+"""Seconds of silence, at an input that is drawn, after which *working* from hooks has ended: an Esc fires no
+Stop, and an agent at work animates."""
 
 REPORT_LEASE = 30.0
-"""The same for its status reports: what reported may have been killed, and took its last word with it."""
+"""The same for status reports: the process that reported may have been killed."""
 
 FAILURE = 60.0
 """Seconds for which an agent that failed is left alone; then a text may try it again."""
 
-
 NEAR_ROWS = 4
-"""The same for an agent with state rules none of which holds: what it said may quote a dialog just above its
-input, and a text in that takes three rows or more; what a dialog itself shows last stands at the bottom."""
+"""DIALOG_ROWS for an agent with state rules none of which holds: its text may quote a dialog just above its
+input, and a text in that takes three rows or more; the last rows of a real dialog stand at the bottom."""
 
 
 class Readiness(StrEnum):
+    """The states that a verdict may name."""
+
     READY = "ready"
     WORKING = "working"
     PROMPTING = "prompting"
@@ -75,13 +76,13 @@ class Readiness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A state and why, for a person.
+    """A state, and the reason for it in words.
 
-    wait:  seconds until time alone may change it; None: look again.
-    kind:  with prompting, what it asks for.
+    wait:  seconds until time alone may change it; None: judge again.
+    kind:  with prompting, the kind of prompt.
     rule:  the name of the state rule that decided, "" where none did.
     lines: the rows that made that rule hold.
-    draft: with working: it does nothing, and a text stands in its input that nobody has submitted.
+    draft: with working: it does nothing, and an unsubmitted text stands in its input.
     """
 
     state: Readiness
@@ -94,17 +95,17 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What the terminal shows at one moment.
+class TerminalSnapshot:
+    """The agent's terminal at one moment.
 
-    wait:    what the kernel says the program waits for; looked up before everything else here.
-    unfinished, rows: without what relay itself has typed.
+    wait:    what the program waits for, by the kernel; read before everything else here.
+    unfinished, rows: the cursor's line and the screen without what relay itself has typed.
     same:    it is the sleep in which the last typed text already found it.
     quiet:   seconds since the program's last output and since the last typing.
     nap:     the sleep in which the program reads the terminal, if it does (relay.state.process_wait).
     drawn:   every visible row, with what relay itself has typed.
-    title:   what the program has set as its terminal's title (OSC 0, OSC 2).
-    evidence: what its hooks and its status reports said last.
+    title:   the title that the program has set (OSC 0, OSC 2).
+    evidence: the latest evidence of its hooks and its status reports.
     """
 
     tty: TtyState
@@ -123,31 +124,31 @@ class Sight:
     evidence: tuple[Evidence, ...] = ()
 
 
-def judge(sight: Sight, profile: Profile) -> Verdict:
-    """Whether a text may be typed now."""
-    shown = _shown(sight, profile)
-    if found := _danger(sight, profile, shown):
+def judge(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
+    """Return the agent's state; a text may be typed if it is *ready*."""
+    shown = _shown(terminal, profile)
+    if found := _danger(terminal, profile, shown):
         return found
-    if sight.unwritten:
+    if terminal.unwritten:
         return _working("it has not read what was typed before")
-    if sight.output_pending:
+    if terminal.output_pending:
         return _working("it is printing")
-    if found := _told(sight, shown) or _rules(sight, profile, shown):
+    if found := _reported(terminal, shown) or _rules(terminal, profile, shown):
         return found
-    return _line_program(sight) if sight.tty.canonical else _screen_program(sight, profile)
+    return _line_program(terminal) if terminal.tty.canonical else _screen_program(terminal, profile)
 
 
-def danger(sight: Sight, profile: Profile) -> Verdict | None:
-    """Why nothing must be typed or submitted, however quiet the program is; None if nothing forbids it."""
-    return _danger(sight, profile, _shown(sight, profile))
+def danger(terminal: TerminalSnapshot, profile: Profile) -> Verdict | None:
+    """Return why nothing may be typed or submitted, however quiet the program is; None if it may."""
+    return _danger(terminal, profile, _shown(terminal, profile))
 
 
-def _shown(sight: Sight, profile: Profile) -> Detection | None:
-    return detect(Look(sight.drawn, sight.title), profile) if profile.states else None
+def _shown(terminal: TerminalSnapshot, profile: Profile) -> Detection | None:
+    return detect(ScreenSnapshot(terminal.drawn, terminal.title), profile) if profile.states else None
 
 
-def _danger(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict | None:
-    tty = sight.tty
+def _danger(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict | None:
+    tty = terminal.tty
     if profile.inject == "never":
         return _unsafe(
             f"the profile {profile.name!r} says that nothing is typed into this program "
@@ -159,28 +160,28 @@ def _danger(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict 
         return _unsafe("another program has the terminal's foreground")
     if shown is not None and shown.state == "prompting":
         return _by(shown, Readiness.PROMPTING, "it shows a dialog")
-    if sight.alternate and not profile.fullscreen and shown is None:
+    if terminal.alternate and not profile.fullscreen and shown is None:
         return _unsafe("it shows a full-screen interface that relay does not know")
     if tty.canonical and not tty.echo:
         return Verdict(Readiness.PROMPTING, "its terminal does not echo: it asks for a password")
-    if found := _told_asking(sight, shown):
+    if found := _prompting(terminal, shown):
         return found
     if shown is not None:
         return None
-    ordinary = bool(_match(profile.prompts, sight.unfinished))
-    if not ordinary and (rule := _match(profile.executes, sight.unfinished)):
+    ordinary = bool(_match(profile.prompts, terminal.unfinished))
+    if not ordinary and (rule := _match(profile.executes, terminal.unfinished)):
         return _unsafe(
-            f"the line {_show(sight.unfinished)} is the prompt of a shell or language (rule {rule})"
+            f"the line {_show(terminal.unfinished)} is the prompt of a shell or language (rule {rule})"
         )
-    return _asking(sight, profile, ordinary)
+    return _asking(terminal, profile, ordinary)
 
 
-def _told_asking(sight: Sight, shown: Detection | None) -> Verdict | None:
-    """The verdict *prompting* when hooks or reports say so and no newer evidence on the screen denies it."""
-    for evidence in sight.evidence:
+def _prompting(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | None:
+    """Return *prompting* if hooks or reports say so, and no newer evidence on the screen denies it."""
+    for evidence in terminal.evidence:
         if evidence.state != "prompting":
             continue
-        if evidence.source == "hooks" and evidence.age >= PROMPT_LEASE and _moved_on(sight, shown):
+        if evidence.source == "hooks" and evidence.age >= PROMPT_LEASE and _moved_on(terminal, shown):
             continue
         what = evidence.kind or PromptKind.OTHER
         detail = f": {one_line(evidence.detail, 60)}" if evidence.detail else ""
@@ -194,23 +195,23 @@ def _told_asking(sight: Sight, shown: Detection | None) -> Verdict | None:
     return None
 
 
-def _moved_on(sight: Sight, shown: Detection | None) -> bool:
-    """Whether the screen shows what only follows a dialog: it works, or waits at its input for some time."""
+def _moved_on(terminal: TerminalSnapshot, shown: Detection | None) -> bool:
+    """Return True if the screen shows what only follows a dialog: work, or the input for some time."""
     if shown is None:
         return False
-    return shown.state != "ready" or sight.quiet >= PROMPT_LEASE
+    return shown.state != "ready" or terminal.quiet >= PROMPT_LEASE
 
 
-def _told(sight: Sight, shown: Detection | None) -> Verdict | None:
-    """What hooks and reports say, unless that it is ready: the screen must agree to that."""
+def _reported(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | None:
+    """Return what hooks and reports say, unless it is *ready*: the screen has to agree to that."""
     at_input = shown is not None and shown.state in {"ready", "failed"}  # an error ends a turn without a hook
-    for evidence in sorted(sight.evidence, key=lambda one: one.source):  # hooks before status
+    for evidence in sorted(terminal.evidence, key=lambda one: one.source):  # hooks before status
         if evidence.state == "working":
             if at_input:
                 lease = WORK_LEASE if evidence.source == "hooks" else REPORT_LEASE
-                if sight.quiet >= lease:
+                if terminal.quiet >= lease:
                     continue
-                return _working(f"{_source(evidence)} that it works", lease - sight.quiet)
+                return _working(f"{_source(evidence)} that it works", lease - terminal.quiet)
             return _working(f"{_source(evidence)} that it works")
         works_again = shown is not None and shown.state == "working"
         if evidence.state == "failed" and evidence.age < FAILURE and not works_again:
@@ -221,56 +222,56 @@ def _told(sight: Sight, shown: Detection | None) -> Verdict | None:
     return None
 
 
-def _rules(sight: Sight, profile: Profile, shown: Detection | None) -> Verdict | None:
-    """What the profile's state rules say; None where they leave it to the rules for any program."""
+def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict | None:
+    """Return what the profile's state rules say; None where they leave it to the rules for any program."""
     if shown is not None and shown.state == "working":
         return _by(shown, Readiness.WORKING, "it shows that it works")
     if shown is not None and shown.state == "draft":
         return replace(_by(shown, Readiness.WORKING, "a text stands in its input"), draft=True)
     if shown is not None and shown.state == "failed":
-        went_well = any(one.source == "hooks" and one.state == "ready" for one in sight.evidence)
-        if sight.quiet < FAILURE and not went_well:  # else the error is of an earlier turn
-            return replace(_by(shown, Readiness.FAILED, "it shows an error"), wait=FAILURE - sight.quiet)
-        shown = detect(Look(sight.drawn, sight.title), profile, ("ready",))
+        went_well = any(one.source == "hooks" and one.state == "ready" for one in terminal.evidence)
+        if terminal.quiet < FAILURE and not went_well:  # else the error is of an earlier turn
+            return replace(_by(shown, Readiness.FAILED, "it shows an error"), wait=FAILURE - terminal.quiet)
+        shown = detect(ScreenSnapshot(terminal.drawn, terminal.title), profile, ("ready",))
     if any(rule.state == "ready" for rule in profile.states):
         if shown is None:
             return _working(f"nothing on its screen says what it does (no rule of {profile.name!r} holds)")
-        if sight.tty.canonical:
+        if terminal.tty.canonical:
             return _working("its terminal takes lines: its own input is not there")
-        if sight.quiet < SCREEN_QUIET:
-            return _working(f"it drew within the last {SCREEN_QUIET} s", SCREEN_QUIET - sight.quiet)
+        if terminal.quiet < SCREEN_QUIET:
+            return _working(f"it drew within the last {SCREEN_QUIET} s", SCREEN_QUIET - terminal.quiet)
         return _by(shown, Readiness.READY, "it shows its input")
     return None
 
 
-def _line_program(sight: Sight) -> Verdict:
-    if sight.wait is Wait.BUSY:
+def _line_program(terminal: TerminalSnapshot) -> Verdict:
+    if terminal.wait is Wait.BUSY:
         return _working("it waits for something else than its terminal")
-    if sight.wait is Wait.READ and not sight.same:
+    if terminal.wait is Wait.READ and not terminal.same:
         return Verdict(Readiness.READY, "it sleeps in a read of its terminal")
-    if sight.quiet < QUIET:
-        return _working(f"it printed within the last {QUIET} s", QUIET - sight.quiet)
+    if terminal.quiet < QUIET:
+        return _working(f"it printed within the last {QUIET} s", QUIET - terminal.quiet)
     return Verdict(Readiness.READY, f"it has been quiet for {QUIET} s and its terminal takes lines")
 
 
-def _screen_program(sight: Sight, profile: Profile) -> Verdict:
-    if sight.quiet < SCREEN_QUIET:
-        return _working(f"it drew within the last {SCREEN_QUIET} s", SCREEN_QUIET - sight.quiet)
-    if sight.wait is Wait.BUSY:
+def _screen_program(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
+    if terminal.quiet < SCREEN_QUIET:
+        return _working(f"it drew within the last {SCREEN_QUIET} s", SCREEN_QUIET - terminal.quiet)
+    if terminal.wait is Wait.BUSY:
         return _working("it waits for something else than its terminal")
-    reports = any(evidence.state == "ready" for evidence in sight.evidence)
-    if not reports and not sight.bracketed_paste and not _match(profile.prompts, sight.unfinished):
+    reports = any(evidence.state == "ready" for evidence in terminal.evidence)
+    if not reports and not terminal.bracketed_paste and not _match(profile.prompts, terminal.unfinished):
         return _unsafe("it reads single keys, and shows no input that relay knows")
     return Verdict(Readiness.READY, f"it has been quiet for {SCREEN_QUIET} s and shows an input")
 
 
-def _asking(sight: Sight, profile: Profile, ordinary: bool) -> Verdict | None:
-    """The verdict *prompting*, if the program asks for something that ordinary text must not answer."""
-    line = sight.unfinished
+def _asking(terminal: TerminalSnapshot, profile: Profile, ordinary: bool) -> Verdict | None:
+    """Return *prompting* if the program asks for something that ordinary text must not answer."""
+    line = terminal.unfinished
     if not ordinary and (rule := _match((*profile.decisions, *profile.questions), line)):
         return Verdict(Readiness.PROMPTING, f"{_show(line)} reads as a question (rule {rule})")
-    drawn = [row for row in sight.rows if row.strip()]
-    if sight.tty.canonical:
+    drawn = [row for row in terminal.rows if row.strip()]
+    if terminal.tty.canonical:
         # The choice may stand above a bare prompt mark; older lines have been answered, and other
         # questions are the agent's conversation.
         rules, rows = profile.decisions, drawn[-2 if line.strip() else -1 :]
@@ -286,7 +287,7 @@ def _asking(sight: Sight, profile: Profile, ordinary: bool) -> Verdict | None:
 
 
 def _by(shown: Detection, state: Readiness, what: str) -> Verdict:
-    # A line of words tells more than a border.
+    # A line of words says more than a border.
     line = next((line for line in shown.lines[::-1] if any(map(str.isalnum, line))), shown.lines[0])
     reason = f"{what}: {_show(line)} (rule {shown.rule!r})"
     return Verdict(state, reason, kind=shown.kind, rule=shown.rule, lines=shown.lines)
@@ -297,7 +298,7 @@ def _source(evidence: Evidence) -> str:
 
 
 def _match(rules: Iterable[re.Pattern[str]], text: str) -> str | None:
-    """The first rule that finds itself in `text`."""
+    """Return the first rule that matches in `text`."""
     return next((rule.pattern for rule in rules if rule.search(text)), None) if text.strip() else None
 
 

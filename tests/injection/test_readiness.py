@@ -18,7 +18,7 @@ from relay.state.readiness import (
     REPORT_LEASE,
     SCREEN_QUIET,
     WORK_LEASE,
-    Sight,
+    TerminalSnapshot,
     Verdict,
     danger,
     judge,
@@ -26,7 +26,7 @@ from relay.state.readiness import (
 
 GENERIC = shipped()
 CLAUDE = shipped("claude")
-LINES = Sight(
+LINES = TerminalSnapshot(
     tty=TtyState(canonical=True, echo=True, icrnl=True, foreground=7, agent_group=7),
     wait=Wait.READ,
     same=False,
@@ -47,7 +47,7 @@ SCREEN = replace(
 )
 
 
-def _state(sight: Sight, **changes: object) -> str:
+def _state(sight: TerminalSnapshot, **changes: object) -> str:
     return str(judge(replace(sight, **changes), GENERIC).state)  # type: ignore[arg-type]
 
 

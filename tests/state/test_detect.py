@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.agents.profile import Profile, StateRule
-from relay.state.detection import SHOWN, Look, detect
+from relay.state.detection import SHOWN, ScreenSnapshot, detect
 
 
 def _rule(name: str = "it", **fields: object) -> StateRule:
@@ -19,7 +19,7 @@ def _rule(name: str = "it", **fields: object) -> StateRule:
     return StateRule(name, **{"state": "working", **patterns})  # type: ignore[arg-type]
 
 
-def _detect(look: Look, *rules: StateRule) -> str | None:
+def _detect(look: ScreenSnapshot, *rules: StateRule) -> str | None:
     found = detect(look, Profile("mine", Path("mine.toml"), states=rules))
     return None if found is None else found.rule
 
@@ -51,45 +51,45 @@ ROWS = ("top", "", "  one ", "two", "  ", "three", "")
     ],
 )
 def test_conditions(fields: dict[str, object], holds: bool) -> None:
-    assert (_detect(Look(ROWS, "✳ Mending"), _rule(**fields)) == "it") is holds
+    assert (_detect(ScreenSnapshot(ROWS, "✳ Mending"), _rule(**fields)) == "it") is holds
 
 
 def test_without_a_title() -> None:
-    assert _detect(Look(ROWS), _rule(region="title", all=[""])) is None
-    assert _detect(Look(ROWS), _rule(all=["two"], title=["^$"])) == "it"
+    assert _detect(ScreenSnapshot(ROWS), _rule(region="title", all=[""])) is None
+    assert _detect(ScreenSnapshot(ROWS), _rule(all=["two"], title=["^$"])) == "it"
 
 
 def test_nothing_is_seen_on_an_empty_screen() -> None:
-    assert _detect(Look(("", "   ")), _rule(all=[""])) is None
+    assert _detect(ScreenSnapshot(("", "   ")), _rule(all=[""])) is None
 
 
 def test_the_first_rule_that_holds_decides() -> None:
     rules = (_rule("a", all=["four"]), _rule("b", all=["two"]), _rule("c", all=["top"]))
-    assert _detect(Look(ROWS), *rules) == "b"
+    assert _detect(ScreenSnapshot(ROWS), *rules) == "b"
 
 
 def test_the_deciding_lines_are_named_in_their_order() -> None:
     rule = _rule(state="prompting", kind="question", all=["three", "one"], none=["four"])
-    found = detect(Look(ROWS), Profile("mine", Path("mine.toml"), states=(rule,)))
+    found = detect(ScreenSnapshot(ROWS), Profile("mine", Path("mine.toml"), states=(rule,)))
     assert found is not None
     assert (found.state, found.kind, found.lines) == ("prompting", "question", ("one", "three"))
 
 
 def test_of_equal_rows_the_lowest_is_meant() -> None:
     rows = ("x 1", "x 2", "x 3")
-    found = detect(Look(rows), Profile("mine", Path("mine.toml"), states=(_rule(all=["x"]),)))
+    found = detect(ScreenSnapshot(rows), Profile("mine", Path("mine.toml"), states=(_rule(all=["x"]),)))
     assert found is not None and found.lines == ("x 3",)
 
 
 def test_only_so_many_lines_are_kept() -> None:
     rows = tuple(f"row {number}." for number in range(20))
     rule = _rule(all=[f"row {number}\\." for number in range(20)])
-    found = detect(Look(rows), Profile("mine", Path("mine.toml"), states=(rule,)))
+    found = detect(ScreenSnapshot(rows), Profile("mine", Path("mine.toml"), states=(rule,)))
     assert found is not None and found.lines == rows[-SHOWN:]
 
 
 def test_one_may_ask_for_some_states_only() -> None:
     rules = (_rule("failed", state="failed", all=["two"]), _rule("ready", state="ready", all=["two"]))
     profile = Profile("mine", Path("mine.toml"), states=rules)
-    found = detect(Look(ROWS), profile, ("ready",))
+    found = detect(ScreenSnapshot(ROWS), profile, ("ready",))
     assert found is not None and found.rule == "ready"
