@@ -9,36 +9,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from relay.agents import hook_setup
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries
-from relay.agents.system_defaults import Defaults
+from relay.agents import system_defaults
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler
 from relay.errors import ConfigError
-
-DEFAULTS = Defaults(
-    "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
-    "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
-    "/etc/gemini-cli",
-    "/Library/Application Support/GeminiCli",
-)
 
 
 def prepare(run: Run) -> Prepared:
-    """Return the command with an environment that names a file of defaults.
-
-    Raise ConfigError where Gemini would not read it.
-    """
+    """Return the command with a file of defaults. Raise ConfigError where Gemini would not read it."""
     if not _only_root_writes(Path(run.directory)):
         raise ConfigError(
             "Gemini takes hooks for one run only from a folder that belongs to root and nobody else can "
             "write to; what it does is read from its screen"
         )
-    env = DEFAULTS.with_hooks(run, entries("gemini", run.socket, _handler))
-    return Prepared(list(run.command), env, "gemini")
+    return system_defaults.prepare(
+        run,
+        "gemini",
+        entries("gemini", run.socket, _handler),
+        "GEMINI_CLI",
+        linux="/etc/gemini-cli",
+        macos="/Library/Application Support/GeminiCli",
+    )
 
 
 def _handler(command: list[str]) -> dict[str, Any]:
     """Return a handler with its timeout in milliseconds; Gemini shows its `name` while it runs."""
-    return {**hook_setup.handler(command, TIMEOUT * 1000), "name": "relay"}
+    return {**handler(command, TIMEOUT * 1000), "name": "relay"}
 
 
 def _only_root_writes(folder: Path) -> bool:

@@ -80,7 +80,7 @@ _PLAIN: dict[NativeName, frozenset[Part]] = {
     name: parts - {"ask", "allow", "input", "halt"} if name is not NativeName.PERMISSION else parts
     for name, parts in _CLAUDE.items()
 }
-"""What those agents carry that adopted Claude's protocol and were not seen to act on the rest of it."""
+"""The parts for agents that adopted Claude's protocol and were not seen to act on the rest of it."""
 
 _CODEX = _PLAIN | {
     NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] | {"input"},

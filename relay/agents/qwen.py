@@ -9,31 +9,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from relay.agents import system_defaults
 from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, read
-from relay.agents.system_defaults import Defaults
 from relay.errors import ConfigError
-
-DEFAULTS = Defaults(
-    "QWEN_CODE_SYSTEM_DEFAULTS_PATH",
-    "QWEN_CODE_SYSTEM_SETTINGS_PATH",
-    "/etc/qwen-code",
-    "/Library/Application Support/QwenCode",
-)
 
 
 def prepare(run: Run) -> Prepared:
-    """Return the command with an environment that names a file of defaults.
-
-    Raise ConfigError where Qwen would ignore its hooks.
-    """
+    """Return the command with a file of defaults. Raise ConfigError where Qwen would ignore its hooks."""
     home = run.env.get("QWEN_HOME") or f"{run.env.get('HOME', '~')}/.qwen"
     if _has_hooks(Path(home).expanduser()) and _has_hooks(Path(".qwen")):
         raise ConfigError(
             "Qwen takes no more hooks where both the user's and the project's settings have some; "
             "what it does is read from its screen"
         )
-    return Prepared(
-        list(run.command), DEFAULTS.with_hooks(run, entries("qwen", run.socket, _handler)), "qwen"
+    return system_defaults.prepare(
+        run,
+        "qwen",
+        entries("qwen", run.socket, _handler),
+        "QWEN_CODE",
+        linux="/etc/qwen-code",
+        macos="/Library/Application Support/QwenCode",
     )
 
 

@@ -9,35 +9,23 @@ variable, too; moving those would displace the administrator's, and the defaults
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from relay.agents.hook_setup import HookEntries, Run, merged, read
+from relay.agents.hook_setup import HookEntries, Prepared, Run, merged, read
+
+FILE = "system-defaults.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """The places where an agent looks for them: two variables, and the folders of the system's settings."""
+def prepare(run: Run, kind: str, ours: HookEntries, prefix: str, *, linux: str, macos: str) -> Prepared:
+    """Return the command of `run` with an environment that names a file of defaults with `ours`.
 
-    variable: str
-    settings_variable: str
-    linux: str
-    macos: str
+    prefix: of the agent's variables; linux, macos: the folder of the system's settings.
 
-    def path(self, env: dict[str, str]) -> Path:
-        """Return the file that a run with `env` would read."""
-        if own := env.get(self.variable):
-            return Path(own)
-        if settings := env.get(self.settings_variable):
-            return Path(settings).parent / "system-defaults.json"
-        return Path(self.macos if sys.platform == "darwin" else self.linux) / "system-defaults.json"
-
-    def with_hooks(self, run: Run, ours: HookEntries) -> dict[str, str]:
-        """Return the environment of a run whose defaults have `ours`.
-
-        Raise ConfigError or OSError where the administrator's cannot be read.
-        """
-        path = self.path(run.env)
-        theirs: dict[str, Any] = read(path) if path.exists() else {}
-        return {**run.env, self.variable: run.file("system-defaults.json", merged(theirs, ours))}
+    Raise ConfigError or OSError where the administrator's defaults cannot be read.
+    """
+    variable = f"{prefix}_SYSTEM_DEFAULTS_PATH"
+    settings = run.env.get(f"{prefix}_SYSTEM_SETTINGS_PATH")
+    folder = Path(settings).parent if settings else Path(macos if sys.platform == "darwin" else linux)
+    path = Path(run.env.get(variable) or folder / FILE)
+    theirs = read(path) if path.exists() else {}
+    return Prepared(list(run.command), {**run.env, variable: run.file(FILE, merged(theirs, ours))}, kind)

@@ -20,7 +20,7 @@ from typing import Any
 from relay import names
 from relay.directives.directive import Directive
 from relay.errors import ConfigError
-from relay.hooks.binding import Binding, bind, is_async, name_of
+from relay.hooks.binding import Binding, bind, name_of
 from relay.hooks.events import EVENTS, Event, event_names
 
 Function = Callable[..., Any]
@@ -89,10 +89,6 @@ class Handler:
     @property
     def name(self) -> str:
         return f"{name_of(self.function)} ({self.label})"
-
-    @property
-    def is_async(self) -> bool:
-        return is_async(self.function)
 
     @property
     def place(self) -> tuple[Path | None, int | None]:

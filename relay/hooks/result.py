@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from relay.text import one_line
 
 Action = Literal["continue", "allow", "modify", "inject_context", "ask", "deny", "halt"]
-"""What a handler or a rule asks for, the weakest first; of several the strongest holds (`decide`)."""
+"""The request of a handler or a rule, the weakest first; of several the strongest holds (`decide`)."""
 
 Role = Literal["system", "user", "assistant"]
 Level = Literal["info", "warning", "error"]

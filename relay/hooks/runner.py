@@ -23,6 +23,7 @@ from relay import names
 from relay.directives.directive import Directive
 from relay.errors import RelayError
 from relay.hooks import prints
+from relay.hooks.binding import is_async
 from relay.hooks.context import Collector, Context
 from relay.hooks.events import Event
 from relay.hooks.problem import Problem, ProblemKind
@@ -168,7 +169,7 @@ class Runner:
 
     async def _run_builtin(self, handler: Handler, function: Callable[[], Any]) -> Finished:
         """Call a built-in handler, without a time limit: it may have to wait for a disk or a process."""
-        if not handler.is_async:
+        if not is_async(handler.function):
             return await asyncio.wrap_future(self._workers.submit(function, contextvars.copy_context()).done)
         try:
             return Finished(await function())
@@ -182,7 +183,7 @@ class Runner:
             del self._stuck[handler]
         printed = prints.Printed()
         context = self._context(printed)
-        if handler.is_async:
+        if is_async(handler.function):
             finished = await self._on_loop(handler, function, context)
         else:
             finished = await self._on_worker(handler, function, context)

@@ -19,7 +19,7 @@ from relay.rules.answer import STOPPED, Attachment, AttachmentType, RuleRun
 from relay.rules.event import EVENTS, RuleEvent
 
 RuleOutcome = Literal["allow", "block", "continue"]
-"""What became of an event. "continue": a rule has the agent go on with its turn, unless a cap is reached."""
+"""The end of an event. "continue": a rule has the agent go on with its turn, unless a cap is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class UserPromptSubmitResult(Aggregate):
-    """Whether a prompt is submitted, and with what before it. prevent_continuation: a rule stops the turn."""
+    """The result for a prompt: a block, or contexts in front of it. prevent_continuation: the turn stops."""
 
     prevent_continuation: bool = False
 
@@ -93,8 +93,10 @@ class UserPromptSubmitResult(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class StopHookResult(Aggregate):
-    """Whether the turn ends. With force_continue it does not: the agent goes on with `follow_up_message`, as
-    its next user turn, and with the contexts."""
+    """The result for the end of a turn.
+
+    force_continue: the agent goes on with `follow_up_message`, as its next user turn, and with the contexts.
+    """
 
     force_continue: bool = False
     follow_up_message: str | None = None
@@ -102,7 +104,7 @@ class StopHookResult(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult(Aggregate):
-    """What happens around a tool call, or at any other event.
+    """The result for a tool call, or any other event.
 
     action, reason, updated_input: as in relay.hooks.result.Decision.
     """

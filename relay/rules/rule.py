@@ -62,7 +62,7 @@ class Rule:
 
     @property
     def work(self) -> object:
-        """What it does: of rules with equal work one runs for an event."""
+        """Its work: of rules with equal work one runs for an event."""
         return (self.shape, self.kind, self.command, self.args, self.prompt)
 
 

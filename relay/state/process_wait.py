@@ -45,7 +45,7 @@ class Wait(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a foreground group waits for.
+    """The wait of a foreground group.
 
     nap:   of READ, the thread and the number of its voluntary context switches: an equal one later is the
            same sleep, so that what was typed in between has not been read.
