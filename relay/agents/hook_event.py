@@ -160,7 +160,7 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
     if found is None:
         return None
     own, name = found
-    tool_input, duration = raw.get("tool_input"), raw.get("duration_ms")
+    tool_input = raw.get("tool_input")
     texts = {key: value for key in _TEXTS if isinstance(value := raw.get(key), str)}
     return NativeEvent(
         name=name,
@@ -168,11 +168,17 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
         event=own,
         tool_input=tool_input if isinstance(tool_input, dict) else {},
         tool_response=raw.get("tool_response"),
-        duration_ms=float(duration) if isinstance(duration, int | float) and 0 < duration < MAX_MS else 0.0,
+        duration_ms=_duration(raw.get("duration_ms")),
         stop_hook_active=raw.get("stop_hook_active") is True,
         raw=raw,
         **texts,
     )
+
+
+def _duration(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MAX_MS:
+        return 0.0
+    return float(value)
 
 
 def known(agent: str, event: str) -> tuple[str, NativeName] | None:

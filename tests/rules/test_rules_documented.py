@@ -36,7 +36,7 @@ def _plain(cell: str) -> str:
 
 def given(agent: str, event: str) -> str:
     """How the code gives `event` around `agent`; "" stands for a program without a bridge."""
-    asked = hook_setup.rules(agent, "/socket") if agent else {}
+    asked = hook_setup.entries(agent, "/socket") if agent else {}
     told = (from_native(NativeEvent(NATIVE[agent][own], agent, own)) for own in asked)
     if event in {each.name for each in told if each is not None}:
         return "native"
