@@ -48,7 +48,7 @@ _SCARCE, _TOO_LITTLE = 1 << 30, 50 << 20
 _SECONDS = 10.0  # for a program to say its version
 
 
-class Result(StrEnum):
+class CheckResult(StrEnum):
     OK = "ok"
     WARN = "warn"
     FAIL = "FAIL"
@@ -59,7 +59,7 @@ class Check:
     """What was looked at, and what was found; where not all is well, what to do next."""
 
     name: str
-    result: Result
+    result: CheckResult
     detail: str
 
 
@@ -84,7 +84,7 @@ def all_checks(home: Home, directory: Path) -> list[Check]:
 
 
 def _python(_: Home) -> Iterator[Check]:
-    yield Check("python", Result.OK, f"{platform.python_version()} ({sys.executable})")
+    yield Check("python", CheckResult.OK, f"{platform.python_version()} ({sys.executable})")
 
 
 def _packages(_: Home) -> Iterator[Check]:
@@ -93,18 +93,22 @@ def _packages(_: Home) -> Iterator[Check]:
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            yield Check("packages", Result.FAIL, f"{name} is not installed. Install relay anew with pip.")
-    yield Check("packages", Result.OK, ", ".join(versions))
+            yield Check(
+                "packages", CheckResult.FAIL, f"{name} is not installed. Install relay anew with pip."
+            )
+    yield Check("packages", CheckResult.OK, ", ".join(versions))
 
 
 def _screen(_: Home) -> Iterator[Check]:
     try:
         libghostty.load()
     except ScreenUnavailable as error:
-        yield Check("screen", Result.WARN, f"{error} Until then only programs that print lines are read.")
+        yield Check(
+            "screen", CheckResult.WARN, f"{error} Until then only programs that print lines are read."
+        )
     else:
         yield Check(
-            "screen", Result.OK, f"libghostty-vt of pyghostty {importlib.metadata.version('pyghostty')}"
+            "screen", CheckResult.OK, f"libghostty-vt of pyghostty {importlib.metadata.version('pyghostty')}"
         )
 
 
@@ -115,11 +119,11 @@ def _nats_server(_: Home) -> Iterator[Check]:
             [binary, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=True
         )
     except BrokerError as error:
-        yield Check("nats-server", Result.FAIL, str(error))
+        yield Check("nats-server", CheckResult.FAIL, str(error))
     except (OSError, subprocess.SubprocessError) as error:
-        yield Check("nats-server", Result.FAIL, f"{binary} does not run: {error}. Install it anew.")
+        yield Check("nats-server", CheckResult.FAIL, f"{binary} does not run: {error}. Install it anew.")
     else:
-        yield Check("nats-server", Result.OK, f"{done.stdout.strip()} ({binary})")
+        yield Check("nats-server", CheckResult.OK, f"{done.stdout.strip()} ({binary})")
 
 
 def _directories(home: Home) -> Iterator[Check]:
@@ -129,22 +133,22 @@ def _directories(home: Home) -> Iterator[Check]:
         try:
             info = path.stat()
         except FileNotFoundError:
-            yield Check(name, Result.OK, f"{path} is made when it is needed")
+            yield Check(name, CheckResult.OK, f"{path} is made when it is needed")
             continue
         except OSError as error:
-            yield Check(name, Result.FAIL, f"{path}: {error.strerror}. {other}")
+            yield Check(name, CheckResult.FAIL, f"{path}: {error.strerror}. {other}")
             continue
         mode = stat.S_IMODE(info.st_mode)
         if info.st_uid != os.getuid():
-            yield Check(name, Result.FAIL, f"{path} is another user's. {other}")
+            yield Check(name, CheckResult.FAIL, f"{path} is another user's. {other}")
         elif mode & 0o077:
             # Made by hand, probably; relay closes it at its next start, and keeps no secrets there.
-            result = Result.WARN if what == "config" else Result.FAIL
+            result = CheckResult.WARN if what == "config" else CheckResult.FAIL
             yield Check(name, result, f"{path} is open to others ({mode:o}). chmod 700 {path}")
         elif not os.access(path, os.W_OK | os.X_OK):
-            yield Check(name, Result.FAIL, f"{path} cannot be written. chmod 700 {path}")
+            yield Check(name, CheckResult.FAIL, f"{path} cannot be written. chmod 700 {path}")
         else:
-            yield Check(name, Result.OK, str(path))
+            yield Check(name, CheckResult.OK, str(path))
 
 
 def _secrets(home: Home) -> Iterator[Check]:
@@ -155,10 +159,10 @@ def _secrets(home: Home) -> Iterator[Check]:
             if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
                 private = False
                 yield Check(
-                    "credentials", Result.FAIL, f"{path} is open to others ({mode:o}). chmod 600 {path}"
+                    "credentials", CheckResult.FAIL, f"{path} is open to others ({mode:o}). chmod 600 {path}"
                 )
     if private:
-        yield Check("credentials", Result.OK, f"{count(len(files), 'file')}, all private")
+        yield Check("credentials", CheckResult.OK, f"{count(len(files), 'file')}, all private")
 
 
 def _disk(home: Home) -> Iterator[Check]:
@@ -166,16 +170,16 @@ def _disk(home: Home) -> Iterator[Check]:
     free = shutil.disk_usage(place).free
     shown = f"{free / (1 << 30):.1f} GB free at {place}"
     if free < _TOO_LITTLE:
-        yield Check("disk", Result.FAIL, f"{shown}: messages cannot be kept. Make room.")
+        yield Check("disk", CheckResult.FAIL, f"{shown}: messages cannot be kept. Make room.")
     elif free < _SCARCE:
-        yield Check("disk", Result.WARN, f"{shown}. Make room soon.")
+        yield Check("disk", CheckResult.WARN, f"{shown}. Make room soon.")
     else:
-        yield Check("disk", Result.OK, shown)
+        yield Check("disk", CheckResult.OK, shown)
 
 
 def _ledger(home: Home) -> Iterator[Check]:
     if not home.ledger.exists():
-        yield Check("ledger", Result.OK, f"{home.ledger} is made with the first message")
+        yield Check("ledger", CheckResult.OK, f"{home.ledger} is made with the first message")
         return
     try:
         # Not with Ledger, which brings an older file up to date and writes into every one.
@@ -183,32 +187,32 @@ def _ledger(home: Home) -> Iterator[Check]:
             (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
             version = schema.version(db)
     except sqlite3.Error as error:
-        yield Check("ledger", Result.FAIL, str(schema.explain(home.ledger, error)))
+        yield Check("ledger", CheckResult.FAIL, str(schema.explain(home.ledger, error)))
         return
     if said != "ok":
         advice = f"{home.ledger} is damaged ({said}). Move it away; relay then begins a new one."
-        yield Check("ledger", Result.FAIL, advice)
+        yield Check("ledger", CheckResult.FAIL, advice)
     elif version > schema.VERSION:
         advice = f"{home.ledger} was written by a later version of relay. Upgrade relay, or move it away."
-        yield Check("ledger", Result.FAIL, advice)
+        yield Check("ledger", CheckResult.FAIL, advice)
     elif version < schema.VERSION:
         later = f"{home.ledger} is of an earlier version of relay, and brought up to date when it is used"
-        yield Check("ledger", Result.OK, later)
+        yield Check("ledger", CheckResult.OK, later)
     elif not os.access(home.ledger, os.W_OK):
-        yield Check("ledger", Result.FAIL, f"{home.ledger} cannot be written. chmod 600 {home.ledger}")
+        yield Check("ledger", CheckResult.FAIL, f"{home.ledger} cannot be written. chmod 600 {home.ledger}")
     else:
-        yield Check("ledger", Result.OK, str(home.ledger))
+        yield Check("ledger", CheckResult.OK, str(home.ledger))
 
 
 def _socket_path(home: Home) -> Iterator[Check]:
-    for length, result in ((len("alice"), Result.FAIL), (names.MAX_NAME, Result.WARN)):
+    for length, result in ((len("alice"), CheckResult.FAIL), (names.MAX_NAME, CheckResult.WARN)):
         try:
             check_socket_path(socket_of(home, names.DEFAULT_TEAM, "x" * length))
         except HomeError as error:
-            long = "" if result is Result.FAIL else "for the longest names "
+            long = "" if result is CheckResult.FAIL else "for the longest names "
             yield Check("socket path", result, f"{long}{error}")
             return
-    yield Check("socket path", Result.OK, "short enough for every name")
+    yield Check("socket path", CheckResult.OK, "short enough for every name")
 
 
 def _dead_sockets(home: Home) -> Iterator[Check]:
@@ -218,30 +222,32 @@ def _dead_sockets(home: Home) -> Iterator[Check]:
     if dead:
         yield Check(
             "sessions",
-            Result.WARN,
+            CheckResult.WARN,
             f"{count(len(dead), 'socket')} of ended sessions. `relay ps` removes them.",
         )
     else:
-        yield Check("sessions", Result.OK, "no sockets of ended sessions")
+        yield Check("sessions", CheckResult.OK, "no sockets of ended sessions")
 
 
 def _terminal(_: Home) -> Iterator[Check]:
     kind = os.environ.get("TERM", "")
     if kind in {"", "dumb", "unknown"}:
-        yield Check("terminal", Result.WARN, f"TERM is {kind!r}: most agents cannot draw. Set it.")
+        yield Check("terminal", CheckResult.WARN, f"TERM is {kind!r}: most agents cannot draw. Set it.")
     else:
         inside = "; in tmux, `set -g allow-passthrough on` lets agents' notifications through"
-        yield Check("terminal", Result.OK, f"TERM is {kind}{inside if os.environ.get('TMUX') else ''}")
+        yield Check("terminal", CheckResult.OK, f"TERM is {kind}{inside if os.environ.get('TMUX') else ''}")
     if (encoding := locale.getpreferredencoding(False).upper().replace("-", "")) != "UTF8":
-        yield Check("locale", Result.WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, as to C.UTF-8.")
+        yield Check(
+            "locale", CheckResult.WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, as to C.UTF-8."
+        )
 
 
 def _settings(home: Home, directory: Path) -> Iterator[Check]:
     notices = settings.load(home, directory, lambda _: False)[1]
     for notice in notices:
-        yield Check("settings", Result.WARN, notice)
+        yield Check("settings", CheckResult.WARN, notice)
     if not notices:
-        yield Check("settings", Result.OK, "every setting is valid")
+        yield Check("settings", CheckResult.OK, "every setting is valid")
 
 
 def _broker(home: Home, directory: Path) -> Iterator[Check]:
@@ -249,10 +255,10 @@ def _broker(home: Home, directory: Path) -> Iterator[Check]:
     try:
         endpoint = broker.external(url) if url else broker.status(home)
     except BrokerError as error:
-        yield Check("broker", Result.FAIL, str(error))
+        yield Check("broker", CheckResult.FAIL, str(error))
         return
     if endpoint is None:
-        yield Check("broker", Result.OK, "the embedded one does not run; the first session starts it")
+        yield Check("broker", CheckResult.OK, "the embedded one does not run; the first session starts it")
     else:
         yield _answering(endpoint)
 
@@ -273,16 +279,16 @@ def _answering(endpoint: broker.Endpoint) -> Check:
         advice = (
             "`relay broker stop` ends it." if embedded else "Until it answers, messages wait in the ledger."
         )
-        return Check("broker", Result.FAIL if embedded else Result.WARN, f"{error} {advice}")
+        return Check("broker", CheckResult.FAIL if embedded else CheckResult.WARN, f"{error} {advice}")
     more = f" (pid {endpoint.pid})" if embedded else "; `relay doctor --broker` tries what it allows"
-    return Check("broker", Result.OK, f"the {endpoint.kind} one answers at {endpoint.url}{more}")
+    return Check("broker", CheckResult.OK, f"the {endpoint.kind} one answers at {endpoint.url}{more}")
 
 
 def _agents(home: Home) -> Iterator[Check]:
     try:
         known = profiles(home)
     except RelayError as error:
-        yield Check("agents", Result.FAIL, str(error))
+        yield Check("agents", CheckResult.FAIL, str(error))
         return
     installed = [
         profile.name
@@ -291,6 +297,8 @@ def _agents(home: Home) -> Iterator[Check]:
         if profile.name in profile.commands and any(map(shutil.which, profile.commands))
     ]
     if installed:
-        yield Check("agents", Result.OK, ", ".join(sorted(installed)))
+        yield Check("agents", CheckResult.OK, ", ".join(sorted(installed)))
     else:
-        yield Check("agents", Result.WARN, "none that relay knows is on PATH; `relay agents` lists them.")
+        yield Check(
+            "agents", CheckResult.WARN, "none that relay knows is on PATH; `relay agents` lists them."
+        )

@@ -7,6 +7,7 @@
     ├── InvalidName                       an agent, team or channel name is malformed
     ├── NameInUse                         another live session has the name
     ├── NoSuchSession                     no live session has the name
+    ├── SessionUnresponsive               a session has the name and does not answer
     ├── UnknownRecipient                  nobody in the team ever had the name
     ├── NotAMember                        the agent is not in that channel
     ├── MessageRefused                    empty, too large, or not allowed
@@ -57,6 +58,10 @@ class NameInUse(RelayError):
 
 
 class NoSuchSession(RelayError):
+    pass
+
+
+class SessionUnresponsive(RelayError):
     pass
 
 

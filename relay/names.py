@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from relay.errors import InvalidName
 
 TYPE_CHECKING = False
@@ -42,6 +44,11 @@ def validate(name: str, what: str = "name") -> str:
 def channel(text: str) -> str:
     """The channel that `text` names: `ops` for `ops` and `#ops`. Raises InvalidName, with advice."""
     return validate(text.removeprefix("#"), "channel")
+
+
+def team(given: str | None) -> str:
+    """Return the team that is meant: `given`, else RELAY_TEAM, else the default. Raise InvalidName."""
+    return validate(given or os.environ.get("RELAY_TEAM") or DEFAULT_TEAM, "team")
 
 
 def key(name: str) -> str:

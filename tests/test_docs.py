@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from relay.cli.main import commands, overview
+from relay.cli.main import COMMANDS, overview
 from relay.settings import Settings
 from support import Relay
 
@@ -32,13 +32,13 @@ def rows(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_is_in_the_help_and_in_the_readmes_table(command: str) -> None:
     assert re.search(rf"^  {command}\b +\w", overview(), re.MULTILINE)
     assert any(f"`relay {command}" in row for row in rows(page("README.md")))
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_explains_itself(command: str, relay: Relay) -> None:
     help = relay(command, "--help").stdout
     assert help.startswith(f"usage: relay {command}")
@@ -48,7 +48,7 @@ def test_each_command_explains_itself(command: str, relay: Relay) -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_command_that_a_page_names_exists(path: Path) -> None:
     named = set(re.findall(r"(?:^|`|\$ )relay ([a-z]+)\b", path.read_text(encoding="utf-8"), re.MULTILINE))
-    assert named <= {*commands(), "help"}
+    assert named <= {*COMMANDS, "help"}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -9,10 +9,11 @@ hooks=yes: relay speaks the agent's own hook protocol; the others are known by t
 from __future__ import annotations
 
 import argparse
-import json
 
 from relay.agents.catalog import profiles
 from relay.agents.profile import Profile
+from relay.cli.arguments import add_json
+from relay.cli.output import print_list
 from relay.home import Home
 from relay.text import one_line
 
@@ -21,22 +22,12 @@ _COLUMNS = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     found = sorted(profiles(Home.from_env()), key=lambda profile: profile.name)
-    if args.json:
-        print(json.dumps([_as_json(profile) for profile in found], indent=2))
-        return 0
-    width = max(len(profile.name) for profile in found)
-    for profile in found:
-        commands = one_line(" ".join(_commands(profile)) or "any other command", _COLUMNS)
-        bridge = "yes" if profile.native.hooks else "no"
-        print(
-            f"{profile.name:<{width}}  inject={profile.inject:<5}  reader={profile.reader:<6}  "
-            f"hooks={bridge:<3}  {commands}"
-        )
+    print_list(args, [_public(profile) for profile in found], [_row(profile) for profile in found])
     return 0
 
 
@@ -44,7 +35,17 @@ def _commands(profile: Profile) -> list[str]:
     return [*profile.commands, *(name for rule in profile.interactive for name in rule.names)]
 
 
-def _as_json(profile: Profile) -> dict[str, object]:
+def _row(profile: Profile) -> tuple[str, ...]:
+    return (
+        profile.name,
+        f"inject={profile.inject}",
+        f"reader={profile.reader}",
+        f"hooks={'yes' if profile.native.hooks else 'no'}",
+        one_line(" ".join(_commands(profile)) or "any other command", _COLUMNS),
+    )
+
+
+def _public(profile: Profile) -> dict[str, object]:
     return {
         "name": profile.name,
         "commands": _commands(profile),

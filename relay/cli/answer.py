@@ -10,25 +10,26 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from relay.cli.arguments import add_json, add_session
+from relay.cli.output import print_json
 from relay.control.guard import person_only
-from relay.control.sessions import call, find
+from relay.control.sessions import find
 from relay.errors import UsageError
 from relay.home import Home
-from relay.text import printable_json, visible
+from relay.text import visible
 
 PATIENCE = 30.0
-"""Seconds that a session may take: a long menu is walked through key by key."""
+"""Seconds that a session may take: it walks through a long menu key by key."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the session, as `relay ps` lists it")
+    add_session(parser)
     parser.add_argument("choice", nargs="?", metavar="CHOICE", help="an option: its number or its text")
     parser.add_argument("--text", metavar="TEXT", help="answer with a text of your own, where it takes one")
     parser.add_argument(
         "--question", metavar="ID", help="only if it still asks this: the id that was shown with the question"
     )
-    parser.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_json(parser, "print a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         home, "answer", "an agent may not answer what agents ask. The person can, outside of the session."
     )
     session = find(home, args.name, args.team)
-    asked = call(session.socket, {"op": "question"})
+    asked = session.ask({"op": "question"})
     answering = args.choice is not None or args.text is not None
     if not args.json:
         print(_shown(session.name, asked))
@@ -49,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{session.name} asks something else by now. Nothing was typed.")
     if answering:
         request = {"op": "answer", "id": asked["id"], "choice": args.choice or "", "text": args.text}
-        asked["result"] = call(session.socket, request, timeout=PATIENCE)["result"]
+        asked["result"] = session.ask(request, PATIENCE)["result"]
     if args.json:
-        print(printable_json(asked, indent=2))
+        print_json(asked)
     elif answering:
         print(f"\n{_RESULTS[asked['result']]}")
     return 0 if asked.get("result", "answered") == "answered" else 1

@@ -13,18 +13,18 @@ import signal
 import socket
 from typing import Any
 
+from relay.cli.arguments import add_session
 from relay.control.sessions import MAX_LINE, SessionInfo, error_from, find
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.terminal.client import HANDLED, Client, TerminalMode
 
 PATIENCE = 5.0
-"""Seconds that a session has to take our terminal; another's is given back first, which takes a moment."""
+"""Seconds in which a session must take our terminal; it gives another's back first."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the session, as `relay ps` lists it")
-    parser.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
+    add_session(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lend(channel: socket.socket, session: SessionInfo, mode: TerminalMode, request: dict[str, Any]) -> None:
-    """Make the terminal raw and hand it to the session. RelayError if the session does not take it."""
+    """Make the terminal raw and hand it to the session. Raise RelayError if the session does not take it."""
     try:
         channel.connect(os.fspath(session.socket))
         mode.lend()

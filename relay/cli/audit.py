@@ -25,15 +25,15 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from relay.cli.messages import positive, short_id
+from relay.cli.arguments import add_json, add_limit
+from relay.cli.output import day_and_time, latest, print_json, print_left_out, short_id, table
 from relay.control import guard
 from relay.home import Home
 from relay.injection import audit_log
 from relay.injection.audit_log import Entry
 from relay.names import same
-from relay.text import count, one_line, printable_json
+from relay.text import one_line
 
-_SHOWN = 50
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
@@ -50,19 +50,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--since", type=moment, metavar="WHEN", help="only from then on: 30m, 2h, 7d, or 2026-07-01[T14:30]"
     )
     parser.add_argument("--failed", action="store_true", help="only what is rejected, uncertain or untyped")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument(
-        "-n", "--limit", type=positive, metavar="N", help=f"the latest N (default: {_SHOWN}, with --json all)"
-    )
-    length.add_argument("--all", action="store_true", help="all of them")
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    add_limit(parser)
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     advice = "an agent sees only what was given to itself. Leave out --to."
-    own = guard.as_itself(home, "audit", name=args.to, advice=advice)
-    session = own.ask({"op": "info"})["info"]["id"] if own is not None else None
+    session = guard.own_session(home, "audit", name=args.to, advice=advice)
 
     def wanted(entry: Entry) -> bool:
         return (
@@ -73,14 +68,12 @@ def run(args: argparse.Namespace) -> int:
         )
 
     found = [entry for entry in audit_log.read(home.audit, wanted) if entry.failed or not args.failed]
-    limit = len(found) if args.all or (args.json and args.limit is None) else args.limit or _SHOWN
-    entries = found[max(len(found) - limit, 0) :]
+    entries = latest(found, args)
     if args.json:
-        print(printable_json([entry.public() for entry in entries], indent=2))
+        print_json([entry.public() for entry in entries])
     elif found:
-        if left_out := len(found) - len(entries):
-            print(f"({count(left_out, 'earlier injection')} left out; --all shows all.)", file=sys.stderr)
-        print("\n".join(_table(entries)))
+        print_left_out(len(found) - len(entries), "injection")
+        print("\n".join(table(map(_row, entries))))
     elif args.to or args.source or args.since is not None or args.failed:
         print("No injection matches. `relay audit` lists all.", file=sys.stderr)
     else:
@@ -89,7 +82,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def moment(text: str) -> float:
-    """Seconds since the epoch: so long ago (`2h`), or a date, with a time or without, of this time zone."""
+    """Return seconds since the epoch: so long ago (`2h`), or a local date, with a time or without.
+
+    Raise ArgumentTypeError.
+    """
     if ago := _AGO.fullmatch(text.strip()):
         return time.time() - float(ago[1]) * _UNITS[ago[2]]
     try:
@@ -108,21 +104,12 @@ def _is_from(entry: Entry, source: str) -> bool:
     return source in files or source in {f"{file}:{line}" for file in files}
 
 
-def _table(entries: list[Entry]) -> list[str]:
-    rows = [_row(entry) for entry in entries]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
-        for row in rows
-    ]
-
-
 def _row(entry: Entry) -> tuple[str, ...]:
     how = ", ".join(part for part in (entry.route, _roles(entry)) if part)
     remarks = [*(["over the budget"] if entry.over_budget else []), *([entry.detail] if entry.detail else [])]
     said = "(not shown)" if entry.text is None else one_line(entry.text, 60)
     return (
-        time.strftime("%m-%d %H:%M:%S", time.localtime(entry.time)),
+        day_and_time(entry.time),
         f"{one_line(entry.source, 20)} → {one_line(entry.name, 20)}",
         _origin(entry),
         one_line(entry.result, 10) + (f" ({one_line(how, 40)})" if how else ""),
@@ -132,7 +119,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def _origin(entry: Entry) -> str:
-    """Which rule or message it is, as short as it can be said."""
+    """Return the rule or message in as few words as possible."""
     if entry.kind == "message":
         channel = f" in #{one_line(entry.channel, 20)}" if entry.channel else ""
         return f"message {one_line(short_id(entry.id), 12)}{channel}"
@@ -141,7 +128,7 @@ def _origin(entry: Entry) -> str:
 
 
 def _roles(entry: Entry) -> str:
-    """As whose words it was given, and as whose it was to be where that is another's."""
+    """Return as whose words it was given, and as whose it should have been where that differs."""
     asked, given = entry.injection_role, entry.delivered_role
     if not given:
         return ""

@@ -16,13 +16,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from relay import names, settings
+from relay.cli.arguments import add_json, add_team, port
+from relay.cli.output import print_json
 from relay.control import guard
 from relay.control.sessions import live
 from relay.errors import BrokerError, RelayError
@@ -54,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     def action(name: str, help: str, *, json: bool = True) -> argparse.ArgumentParser:
         it = actions.add_parser(name, help=help, description=help)
         if json:
-            it.add_argument("--json", action="store_true", help="print JSON")
+            add_json(it, "print JSON")
         return it
 
     def port_option(it: argparse.ArgumentParser) -> None:
@@ -72,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         json=False,
     )
     rights.add_argument("kind", choices=("mosquitto", "nats"), metavar="mosquitto|nats")
-    rights.add_argument("-t", "--team", help="the team of NAMEs (default: RELAY_TEAM, else 'default')")
+    add_team(rights, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
     rights.add_argument(
         "-o",
         "--output",
@@ -84,7 +85,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     keys = action("credentials", "Take agents' credentials to another host, in a file.", json=False)
     ways = keys.add_subparsers(dest="way", metavar="export|import", required=True)
     export = ways.add_parser("export", help="write them to a file (0600)")
-    export.add_argument("-t", "--team", help="the team of NAMEs (default: RELAY_TEAM, else 'default')")
+    add_team(export, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
     export.add_argument("names", nargs="+", metavar="NAME", help="an agent, or 'you'")
     take = ways.add_parser("import", help="keep those of a file, in place of this home's own")
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
                     f"a broker runs already, at {endpoint.url}. "
                     "Stop it first (`relay broker stop`), then start it at the other port."
                 )
-            _show(args, endpoint, running=True)
+            _show(args, endpoint)
         case "stop":
             guard.person_only(home, "broker stop", "an agent may not stop the broker. The person can.")
             stopped = broker.stop(home)
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_rights(home: Home, args: argparse.Namespace) -> None:
-    """Files into a directory, or on standard output without passwords."""
+    """Write the files into a directory, or print them without passwords."""
     guard.person_only(home, "broker acl", "an agent may not write access lists. The person can.")
     _agents(home, args.team, [*args.names, names.PERSON])
     everybody = broker.everybody(home)
@@ -178,8 +179,8 @@ def _import(home: Home, path: Path) -> None:
 
 
 def _agents(home: Home, team: str | None, wanted: Sequence[str]) -> list[Credentials]:
-    """The credentials of `wanted`, made where there are none."""
-    team = names.validate(team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
+    """Return the credentials of `wanted`, made where there are none."""
+    team = names.team(team)
     for name in wanted:
         if not names.same(name, names.PERSON):
             names.validate(name)
@@ -196,23 +197,23 @@ def _write(path: Path, text: str) -> None:
 
 
 def _status(home: Home, args: argparse.Namespace) -> int:
-    """Print the status; the exit code is 0 either way, as it was found out."""
+    """Print the status. The exit code is 0 whether or not the broker answers: the command found out."""
     url = args.broker or settings.load(home, Path.cwd(), lambda _: False)[0].broker
     if not url:
-        _show(args, broker.status(home), running=broker.status(home) is not None)
+        _show(args, broker.status(home))
         return 0
     endpoint = broker.external(url)
     try:
         asyncio.run(_greet(endpoint))
     except RelayError as error:
-        _show(args, endpoint, running=False, problem=str(error))
+        _show(args, endpoint, problem=str(error))
     else:
-        _show(args, endpoint, running=True)
+        _show(args, endpoint)
     return 0
 
 
 async def _greet(endpoint: Endpoint) -> None:
-    """Log in and out. Raises BrokerError."""
+    """Log in and out. Raise BrokerError."""
     from relay.transport.mqtt import Identity, MqttTransport  # loads the MQTT client
 
     identity = Identity("", keep=False, user=endpoint.user, password=endpoint.password)
@@ -221,21 +222,16 @@ async def _greet(endpoint: Endpoint) -> None:
     transport.close()
 
 
-def _show(
-    args: argparse.Namespace, endpoint: Endpoint | None, *, running: bool, problem: str | None = None
-) -> None:
-    row: dict[str, Any] = {
-        "running": running,
-        "kind": endpoint.kind if endpoint else "embedded",
-        "host": endpoint.host if endpoint else None,
-        "port": endpoint.port if endpoint else None,
-        "url": endpoint.url if endpoint else None,
-        "pid": endpoint.pid if endpoint else None,
-    }
+def _show(args: argparse.Namespace, endpoint: Endpoint | None, problem: str | None = None) -> None:
+    """Print where the broker is; `problem`: why it does not answer."""
+    row: dict[str, Any] = {"running": endpoint is not None and problem is None}
+    row |= {key: getattr(endpoint, key, None) for key in ("kind", "host", "port", "url", "pid")}
+    if endpoint is None:
+        row["kind"] = "embedded"
     if problem is not None:
         row["problem"] = problem
     if args.json:
-        print(json.dumps(row, indent=2))
+        print_json(row)
     elif problem is not None:
         print(f"Not usable: {problem}")
     elif endpoint is None:
@@ -243,10 +239,3 @@ def _show(
     else:
         pid = f" (pid {endpoint.pid})" if endpoint.pid else ""
         print(f"The {endpoint.kind} broker runs at {endpoint.url}{pid}.")
-
-
-def port(text: str) -> int:
-    value = int(text)
-    if not 0 < value < 65536:
-        raise ValueError(text)
-    return value

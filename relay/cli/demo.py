@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from relay.cli.arguments import seconds
 from relay.data import directory
 from relay.errors import RelayError
 from relay.text import visible
@@ -34,8 +35,8 @@ _COLOURS = {"Alice": "36", "Bob": "35", "relay": "2"}  # SGR (ECMA-48 8.3.117): 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the agents' log. `did` is "said" or "read"; `time` is seconds since the epoch."""
+class LogLine:
+    """One line of the agents' log. did: "said" or "read". time: seconds since the epoch."""
 
     agent: str
     did: str
@@ -45,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """A message that was said by one agent and read by the other, `seconds` later."""
+    """A message that one agent printed and the other read `seconds` later."""
 
     sender: str
     to: str
@@ -61,14 +62,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="give up after (default: %(default)g)",
     )
-
-
-def seconds(text: str) -> float:
-    """A number of seconds, for argparse."""
-    value = float(text)
-    if not 0 <= value < 1e6:
-        raise ValueError(text)
-    return value
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,20 +109,20 @@ class _Relay:
         self._home = home
 
     def __call__(self, *arguments: str) -> str:
-        """What the command printed; RelayError, with what it complained of, where it failed."""
+        """Run the command and return what it printed. Raise RelayError, with its complaint, if it failed."""
         run = self._run(*arguments)
         if run.returncode != 0:
             raise RelayError(f"`relay {' '.join(arguments[:4])} ...` failed: {run.stderr.strip()}")
         return run.stdout
 
     def report(self) -> str:
-        """What relay knows of its sessions and messages, for whoever has to find out what went wrong."""
+        """Return what relay knows of its sessions, messages and events."""
         return "\n".join(
             (run.stdout + run.stderr).strip() for run in map(self._run, ("ps", "messages", "events"))
         )
 
     def end(self) -> None:
-        """Stop the agents and the broker; RelayError where that fails."""
+        """Stop the agents and the broker. Raise RelayError where that fails."""
         stopped = [self._run("stop", "--all"), self._run("broker", "stop")]
         if failed := [run.stderr.strip() for run in stopped if run.returncode != 0]:
             raise RelayError(f"the demo could not stop what it started in {self._home}: {' '.join(failed)}")
@@ -143,8 +136,11 @@ class _Relay:
 
 
 def _watch(log: Path, timeout: float) -> list[Greeting]:
-    """Show the log's entries as they come, until both agents have read what the other said to them."""
-    seen: list[Entry] = []
+    """Show the log as it grows, until both agents have read what the other printed, or for `timeout` seconds.
+
+    Return the messages that arrived.
+    """
+    seen: list[LogLine] = []
     greetings: list[Greeting] = []
     deadline = time.monotonic() + timeout
     with log.open(encoding="utf-8") as file:
@@ -152,26 +148,26 @@ def _watch(log: Path, timeout: float) -> list[Greeting]:
         while len(greetings) < 2 and time.monotonic() < deadline:
             *lines, rest = (rest + file.read()).split("\n")
             for line in lines:
-                entry = Entry(**json.loads(line))
-                _show(entry)
-                if entry.did == "read":
-                    greetings += _received(entry, seen)
-                seen.append(entry)
+                logged = LogLine(**json.loads(line))
+                _show(logged)
+                if logged.did == "read":
+                    greetings += _received(logged, seen)
+                seen.append(logged)
             time.sleep(_TICK)
     return greetings
 
 
-def _received(read: Entry, before: list[Entry]) -> Iterator[Greeting]:
-    """The messages to the reader, said before, that are in what it read."""
-    for said in before:
-        directive = re.match(r"@relay:(\w+) (.+)", said.text) if said.did == "said" else None
+def _received(read: LogLine, before: list[LogLine]) -> Iterator[Greeting]:
+    """Yield the messages to the reader, printed before, that are in what it read."""
+    for line in before:
+        directive = re.match(r"@relay:(\w+) (.+)", line.text) if line.did == "said" else None
         if directive and directive[1] == read.agent and directive[2] in read.text:
-            yield Greeting(said.agent, read.agent, directive[2], read.time - said.time)
+            yield Greeting(line.agent, read.agent, directive[2], read.time - line.time)
 
 
-def _show(entry: Entry) -> None:
-    verb = "prints" if entry.did == "said" else "reads"
-    print(f"{_coloured(f'{entry.agent:>5} {verb:<6}', entry.agent)} │ {visible(entry.text)}", flush=True)
+def _show(line: LogLine) -> None:
+    verb = "prints" if line.did == "said" else "reads"
+    print(f"{_coloured(f'{line.agent:>5} {verb:<6}', line.agent)} │ {visible(line.text)}", flush=True)
 
 
 def _coloured(text: str, agent: str) -> str:
@@ -182,7 +178,7 @@ def _coloured(text: str, agent: str) -> str:
 
 @contextmanager
 def _home() -> Iterator[Path]:
-    """A home with a short path (a socket's is limited), removed afterwards."""
+    """Yield a new home, and remove it afterwards. Its path is short, as a socket's is limited."""
     path = Path(tempfile.mkdtemp(prefix="relay-demo-"))
     try:
         yield path

@@ -24,11 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names, settings
+from relay.cli.arguments import add_json
+from relay.cli.output import print_json, table
 from relay.control import guard
-from relay.doctor import Result, all_checks
+from relay.doctor import CheckResult, all_checks
 from relay.errors import BrokerError, UsageError
 from relay.home import Home
-from relay.text import printable_json, visible
+from relay.text import visible
 from relay.transport import broker
 from relay.transport.broker import Endpoint
 from relay.transport.credentials import Credentials
@@ -52,12 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="[TEAM/]NAME",
         help="with --broker: use the credentials of this agent; give it twice or more",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser, "print JSON")
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line of the answer. bad: it is the person's to mend."""
+    """One line of the answer. bad: the user should do something about it."""
 
     name: str
     result: str
@@ -71,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         if args.agents:
             raise UsageError("--as says who tries the broker: it needs --broker.")
         lines = [
-            _Line(check.name, check.result, check.detail, check.result is Result.FAIL)
+            _Line(check.name, check.result, check.detail, check.result is CheckResult.FAIL)
             for check in all_checks(home, Path.cwd())
         ]
     else:
@@ -80,11 +82,10 @@ def run(args: argparse.Namespace) -> int:
     bad = sum(line.bad for line in lines)
     if args.json:
         keys = ("name", "result", "detail")
-        print(printable_json([{key: getattr(line, key) for key in keys} for line in lines], indent=2))
+        print_json([{key: getattr(line, key) for key in keys} for line in lines])
     else:
-        width = max(len(line.result) for line in lines)
-        for line in lines:
-            print(f"{line.result:<{width}}  {visible(line.name)}: {visible(line.detail)}")
+        rows = [(line.result, f"{visible(line.name)}: {visible(line.detail)}") for line in lines]
+        print("\n".join(table(rows)))
         print(f"\n{bad} of {len(lines)} to be mended." if bad else "\nNothing is to be mended.")
     return 1 if bad else 0
 
@@ -102,7 +103,7 @@ def _try_broker(home: Home, url: str, agents: list[str]) -> list[_Line]:
 
 @contextlib.contextmanager
 def _tried(home: Home, url: str, agents: list[str]) -> Iterator[tuple[Endpoint, list[Credentials]]]:
-    """The broker and who tries it."""
+    """Yield the broker and the credentials with which to try it."""
     if url:
         endpoint = broker.external(url)
         if endpoint.user is None and len(agents) < 2:
@@ -128,7 +129,7 @@ def _tried(home: Home, url: str, agents: list[str]) -> Iterator[tuple[Endpoint, 
 
 
 def _credentials(home: Home, agents: list[str]) -> list[Credentials]:
-    """Those of agents that are named like `Alice` or `web/Alice`."""
+    """Return the credentials of agents that are named like `Alice` or `web/Alice`."""
     found = []
     for text in agents:
         team, slash, name = text.rpartition("/")

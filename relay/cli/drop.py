@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.cli.messages import short_id
+from relay.cli.output import short_id
 from relay.control.caller import caller
 from relay.control.guard import own_only, person_only
 from relay.control.sessions import have_carried

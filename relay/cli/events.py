@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from relay.cli.arguments import add_json
 from relay.control import guard
 from relay.home import Home
 from relay.names import same
@@ -29,15 +30,13 @@ _OWN = ("time", "event", "session", "name")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what happens from now on")
     parser.add_argument("--name", metavar="NAME", help="of this agent only")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_json(parser, "one JSON object a line")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    own = guard.as_itself(
-        home, "events", name=args.name, advice="an agent sees its own events only. Leave out --name."
-    )
-    session = own.ask({"op": "info"})["info"]["id"] if own is not None else None
+    advice = "an agent sees its own events only. Leave out --name."
+    session = guard.own_session(home, "events", name=args.name, advice=advice)
     for entry in _follow(home.journal) if args.follow else journal.read(home.journal):
         if session is not None and entry.get("session") != session:
             continue
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _follow(path: Path) -> Iterator[dict[str, Any]]:
-    """What `journal.read` gives, and what is appended from then on, across a rotation of the file."""
+    """Yield what `journal.read` does, and what is appended from then on, across rotations of the file."""
     yield from journal.read_file(journal.rotated(path))
     while True:
         while not path.exists():
@@ -56,7 +55,7 @@ def _follow(path: Path) -> Iterator[dict[str, Any]]:
         with open(path, encoding="utf-8", errors="replace") as stream:
             rest, last = "", False
             while not last:
-                last = not _is_at(path, stream)  # asked before its end is read: nothing comes after that
+                last = not _is_at(path, stream)  # looked at before its end is read: nothing comes after
                 while line := stream.readline():
                     rest += line
                     if rest.endswith("\n"):
@@ -85,7 +84,7 @@ def _line(entry: dict[str, Any]) -> str:
 
 
 def _told(value: Any) -> str:
-    """`value` for a person: of rules that were fired their names."""
+    """Return `value` for the user: of rules that were fired their names."""
     if isinstance(value, list):
         return ", ".join(
             str(each.get("name", each)) if isinstance(each, dict) else str(each) for each in value

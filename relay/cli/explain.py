@@ -11,18 +11,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from relay.control.sessions import SessionInfo, call, find, live
+from relay.cli.arguments import add_json, add_session
+from relay.cli.output import print_json
+from relay.control.sessions import SessionInfo, claims, find
 from relay.errors import LedgerError, NoSuchSession
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.names import same
-from relay.text import count, one_line, printable_json, visible
+from relay.text import count, one_line, visible
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the session, as `relay ps` lists it")
-    parser.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_session(parser)
+    add_json(parser, "print a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
         session = find(home, args.name, args.team)
     except NoSuchSession as error:
         raise NoSuchSession(f"{error}{_waiting(home, args.name, args.team)}") from None
-    answer = call(session.socket, {"op": "explain"})
+    answer = session.ask({"op": "explain"})
     if args.json:
-        print(printable_json(answer, indent=2))
+        print_json(answer)
         return 0
     verb = "has" if answer["state"] == "failed" else "is"
     print(f"{session.name} {verb} {answer['state']}: {visible(answer['reason'])}.")
@@ -73,8 +74,8 @@ def _print_mail(session: SessionInfo, answer: dict[str, Any]) -> None:
 
 
 def _waiting(home: Home, name: str, team: str | None) -> str:
-    """A sentence on what waits for an agent that is absent; empty where that is nothing, or not known."""
-    if not home.ledger.exists() or any(same(session.name, name) for session in live(home, team)):
+    """Return a sentence on what waits for an agent that is absent; "" where nothing does, or nobody knows."""
+    if not home.ledger.exists() or any(same(session.name, name) for session in claims(home, team)):
         return ""
     try:
         with Ledger(home.ledger) as ledger:

@@ -33,7 +33,10 @@ OPTIONS = {
 
 
 def quick(argv: list[str]) -> int:
-    """Parse `argv` (what follows `hook`) without loading argparse, and run. RelayError for a wrong one."""
+    """Parse `argv`, the words after `hook`, without loading argparse, and run.
+
+    Return 0. Raise RelayError, never UsageError: its exit code 2 would be a refusal to an agent.
+    """
     given: dict[str, str] = {}
     words: list[str] = []
     rest = list(argv)
@@ -56,7 +59,7 @@ def quick(argv: list[str]) -> int:
 
 
 def _socket(given: dict[str, str]) -> str:
-    """Where the session listens; somewhere without a session where nobody says which."""
+    """Return the path of the session's socket; one that nobody has where no session is named."""
     env = os.environ
     if "--name" not in given and "--team" not in given and "RELAY_SOCKET" in env:
         return env["RELAY_SOCKET"]
@@ -66,7 +69,7 @@ def _socket(given: dict[str, str]) -> str:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Only for `--help`: `quick` parses."""
+    """Describe the options for `--help` only: `quick` parses."""
     parser.usage = USAGE
     for flag, (metavar, text) in OPTIONS.items():
         parser.add_argument(flag, metavar=metavar, help=text)

@@ -32,15 +32,17 @@ from typing import TYPE_CHECKING, Any
 
 from relay.agents.hook_event import EVENTS as NATIVE
 from relay.agents.hook_event import NativeName, parse
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import print_json
 from relay.control.guard import person_only
-from relay.control.sessions import SessionInfo, call, find, live
+from relay.control.sessions import SessionInfo, find, live
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import suggest
 from relay.rules.disabled import Disabled
 from relay.rules.event import EVENTS, RuleEvent, from_native
 from relay.rules.rule_book import FILE, RuleBook, public
-from relay.text import count, printable_json, visible
+from relay.text import count, visible
 
 if TYPE_CHECKING:
     from relay.rules.aggregate import Fired
@@ -49,10 +51,10 @@ if TYPE_CHECKING:
     from relay.rules.rule import Rule
 
 SHORTEST = 4
-"""Characters of an id that stand for it; less may be a name that was misspelt."""
+"""Characters of an id that stand for it; fewer may be a misspelt name."""
 
 PATIENCE = 15.0
-"""Seconds in which a session reads its files anew."""
+"""Seconds in which a session must have read its files anew."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,9 +70,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "list", "Show the rules in force here, or in a running session, and what is wrong with them."
     )
     shown.add_argument("name", nargs="?", metavar="NAME", help="the session, as `relay ps` lists it")
-    shown.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
+    add_team(shown)
     files(shown, "a hooks.json to take, too")
-    shown.add_argument("--json", action="store_true", help="print a JSON object")
+    add_json(shown, "print a JSON object")
     tried = action(
         "test", "Run an event, read from standard input, through the rules, and print what they say."
     )
@@ -91,7 +93,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         files(switched, "a hooks.json in which to look for them, too")
     reloaded = action("reload", "Have running sessions read their hooks.json files anew.")
     reloaded.add_argument("names", nargs="*", metavar="NAME", help="the sessions (default: all of this home)")
-    reloaded.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
+    add_team(reloaded)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -123,20 +125,20 @@ def _person(home: Home, action: str) -> None:
 
 def _list(home: Home, args: argparse.Namespace) -> int:
     if args.name is None:
-        told = RuleBook.load(home, Path.cwd(), args.rules).public()
+        found = RuleBook.load(home, Path.cwd(), args.rules).public()
     elif args.rules:
         raise UsageError("a running session has its rules: say either NAME or --rules.")
     else:
-        told = call(find(home, args.name, args.team).socket, {"op": "rules"})
+        found = find(home, args.name, args.team).ask({"op": "rules"})
     if args.json:
-        print(printable_json(told, indent=2))
+        print_json(found)
         return 0
-    for rule in told["rules"]:
+    for rule in found["rules"]:
         print(visible(_row(rule)))
         print(visible(f"          {rule['file']}:{rule['line']} ({rule['origin']}): {rule['what']}"))
-    if not told["rules"]:
+    if not found["rules"]:
         print(f"No rules are in force. They are written into {home.config / FILE}, or a project's {FILE}.")
-    for warning in told["warnings"]:
+    for warning in found["warnings"]:
         print(f"Warning: {visible(warning)}")
     return 0
 
@@ -178,7 +180,7 @@ def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
 
 
 def _named(word: str, known: dict[str, dict[str, Any]]) -> list[str]:
-    """The ids of the rules that `word` names: an id, a name, a place, or the start of one id."""
+    """Return the ids of the rules that `word` names: by id, name, place, or the start of one id."""
     if word in known:
         return [word]
     if named := [id for id, rule in known.items() if word == rule["name"]]:
@@ -197,24 +199,24 @@ def _named(word: str, known: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _is(path: str, file: str) -> bool:
-    """Whether `path` means `file`: from here, or as the end of its path."""
+    """Return True if `path` means `file`: relative to this folder, or as the end of its path."""
     words = Path(path).parts
     return os.path.normpath(Path.cwd() / path) == file or Path(file).parts[-len(words) :] == words
 
 
 def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -> list[dict[str, Any]]:
-    """The rules in force here, and those that running sessions use."""
+    """Return the rules in force here, and those that running sessions use."""
     rules: list[dict[str, Any]] = [public(rule) for rule in RuleBook.load(home, Path.cwd(), named).rules]
     for session in sessions:
         try:
-            rules += call(session.socket, {"op": "rules"})["rules"]
+            rules += session.ask({"op": "rules"})["rules"]
         except RelayError:
-            continue  # it has just ended, or is of an older relay; `_asked` tells of it
+            continue  # it has just ended, hangs, or is an older relay's; `_asked` reports it
     return rules
 
 
 def _reload(sessions: Sequence[SessionInfo]) -> int:
-    """Have `sessions` read their rules anew, and print what they answer; 1 if one does not."""
+    """Have `sessions` read their rules anew, and print their answers. Return 1 if one does not answer."""
     silent = len(sessions)
     for session, answer in _asked(sessions, "reload_rules"):
         silent -= 1
@@ -225,10 +227,10 @@ def _reload(sessions: Sequence[SessionInfo]) -> int:
 
 
 def _asked(sessions: Sequence[SessionInfo], operation: str) -> Iterator[tuple[SessionInfo, dict[str, Any]]]:
-    """What each of `sessions` answers to `operation`; what one does not is said."""
+    """Yield each of `sessions` with its answer to `operation`; print which do not answer."""
     for session in sessions:
         try:
-            yield session, call(session.socket, {"op": operation}, PATIENCE)
+            yield session, session.ask({"op": operation}, PATIENCE)
         except RelayError as error:
             print(f"{session.name} goes on with the rules that it had: {visible(str(error))}")
 
@@ -251,12 +253,15 @@ def _test(home: Home, args: argparse.Namespace) -> int:
     fired = asyncio.run(_fire(rules, event, directory, lambda changed: book.select(changed, warnings.append)))
     duration = time.monotonic() - begun
     warnings += _too_long(fired)
-    print(printable_json(_report(fired, warnings, duration), indent=2))
+    print_json(_report(fired, warnings, duration))
     return 0
 
 
 def _book(home: Home, named: Sequence[Path]) -> RuleBook:
-    """The rules of the files `named`. Raises RelayError: without one, all that it denies is allowed."""
+    """Return the rules of the files `named`.
+
+    Raise RelayError where one cannot be read: what it denies would be allowed.
+    """
     for path in named:
         if not path.is_file():
             raise RelayError(f"there is no file {os.fspath(path)!a}. Check the path given to --rules.")
@@ -268,7 +273,7 @@ def _book(home: Home, named: Sequence[Path]) -> RuleBook:
 
 
 async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select: Select) -> Fired:
-    """Run `rules`; those in the background, too, are waited for, and their answers have no effect."""
+    """Run `rules`. Wait for those in the background, too; their answers have no effect."""
     from relay.rules.aggregate import Fired
     from relay.rules.engine import Engine
 
@@ -283,7 +288,7 @@ async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select
 
 
 def _too_long(fired: Fired) -> Iterator[str]:
-    """What rules said and a session refuses."""
+    """Yield a warning for each context that a session would refuse."""
     from relay.injection.layout import MAX_HOOK_BYTES
 
     for ran in fired.ran:
@@ -299,13 +304,13 @@ def _too_long(fired: Fired) -> Iterator[str]:
 def _report(fired: Fired, warnings: list[str], duration: float) -> dict[str, Any]:
     from relay.rules.aggregate import aggregate, outcome
 
-    told = aggregate(fired).public()
+    public = aggregate(fired).public()
     return {
         "event": fired.event.name,
         "outcome": outcome(fired),
         "warnings": warnings,
-        "attachments": told.pop("messages"),
-        **told,
+        "attachments": public.pop("messages"),
+        **public,
         "rules": [_ran(each) for each in fired.ran],
         "duration_ms": round(duration * 1000, 1),
     }
@@ -326,7 +331,7 @@ def _ran(ran: RuleRun) -> dict[str, Any]:
 
 
 def _event(name: str, agent: str) -> RuleEvent:
-    """The event on standard input. Raises UsageError."""
+    """Return the event on standard input. Raise UsageError."""
     found = next((known for known in EVENTS if _key(known) == _key(name)), None)
     if found is None:
         meant = suggest(name, EVENTS)
@@ -359,10 +364,10 @@ def _event(name: str, agent: str) -> RuleEvent:
 
 
 def _names(agent: str) -> dict[NativeName, str]:
-    """What `agent` calls the events that it has; "" stands for Claude Code."""
+    """Return `agent`'s own names of the events that it has; "" stands for Claude Code."""
     return {name: own for own, name in NATIVE[agent or "claude"].items()}
 
 
 def _key(event: str) -> str:
-    """Whatever its case: PreToolUse, preToolUse, pre_tool_use."""
+    """Return the form in which PreToolUse, preToolUse and pre_tool_use are one event."""
     return event.replace("_", "").replace("-", "").casefold()

@@ -14,13 +14,13 @@ import argparse
 import sys
 
 from relay import names
+from relay.cli.arguments import add_member
 from relay.control.membership import Membership, change
 from relay.home import Home
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--name", help="the agent that joins (default: you; in an agent, the agent)")
-    parser.add_argument("-t", "--team", help="its team (default: RELAY_TEAM, else 'default')")
+    add_member(parser, "the agent that joins")
     parser.add_argument("channel", metavar="CHANNEL", help="the channel: ops, or '#ops'")
 
 
@@ -34,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def who(member: Membership) -> str:
-    """The beginning of a sentence about `member`."""
+    """Return the beginning of a sentence about `member`."""
     return "You are" if names.same(member.name, names.PERSON) else f"{member.name} is"

@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 
 from relay import names
+from relay.cli.arguments import add_member
 from relay.cli.join import who
 from relay.control.membership import change
 from relay.home import Home
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--name", help="the agent that leaves (default: you; in an agent, the agent)")
-    parser.add_argument("-t", "--team", help="its team (default: RELAY_TEAM, else 'default')")
+    add_member(parser, "the agent that leaves")
     parser.add_argument("channel", metavar="CHANNEL", help="the channel: ops, or '#ops'")
 
 

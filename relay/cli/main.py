@@ -1,7 +1,7 @@
-"""The whole command line: finds the module of a command, parses, runs.
+"""The whole command line: finds the module of a command, parses its arguments and runs it.
 
-A command is a module of this package with `configure(parser)` and `run(args) -> exit code`; the first line
-of its docstring is its help in the list, the rest its description.
+A command is a word in GROUPS and a module of that name here, with `configure(parser)` and `run(args)`, which
+returns the exit code. The first line of its docstring is its help in the list, the rest its description.
 """
 
 from __future__ import annotations
@@ -30,16 +30,11 @@ Then, in two terminals: `relay wrap -n Alice claude` and `relay wrap -n Bob code
 """
 
 
-def commands() -> list[str]:
-    """The names of the commands that exist, in the order of the help."""
-    here = Path(__file__).parent
-    found = {path.stem for path in here.glob("*.py")} - {"__init__", "main"}
-    ordered = [name for names in GROUPS.values() for name in names if name in found]
-    return ordered + sorted(found - set(ordered))
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 
 def dispatch(argv: list[str]) -> int:
-    """Run one command line; the exit code. Raises RelayError for what a person can mend."""
+    """Run one command line and return its exit code. Raise RelayError for what the user can mend."""
     if not argv or argv[0] in {"-h", "--help", "help"}:
         print(overview())
         return 0
@@ -47,8 +42,8 @@ def dispatch(argv: list[str]) -> int:
         print(f"relay {version('agent-relay')}")
         return 0
     name = argv[0]
-    if name not in commands():
-        meant = suggest(name, commands())
+    if name not in COMMANDS:
+        meant = suggest(name, COMMANDS)
         hint = f"Did you mean `relay {meant}`? " if meant else ""
         raise UsageError(f"there is no command {name!a}. {hint}`relay --help` lists them.")
     module = importlib.import_module(f"relay.cli.{name}")
@@ -65,18 +60,15 @@ def dispatch(argv: list[str]) -> int:
 
 
 def overview() -> str:
-    """What `relay --help` prints."""
+    """Return what `relay --help` prints."""
     lines = ["relay wraps any agent CLI in a pseudo-terminal and lets agents talk to each other.", ""]
     lines += ["usage: relay COMMAND [ARG...]     `relay COMMAND --help` tells more", ""]
-    existing = commands()
     for title, names in GROUPS.items():
-        rows = [f"  {name:<10} {summary(name)}" for name in names if name in existing]
-        if rows:
-            lines += [f"{title}:", *rows, ""]
+        lines += [f"{title}:", *(f"  {name:<10} {summary(name)}" for name in names), ""]
     return "\n".join(lines) + "\n" + _EPILOG
 
 
 def summary(name: str) -> str:
-    """The one-line help of a command, read from its source without running it."""
+    """Return the one-line help of a command, read from its source without running it."""
     source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].rstrip(".")

@@ -13,14 +13,14 @@ may forget it.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shutil
 import sys
 import time
 from dataclasses import asdict
+from typing import Any
 
-from relay import names
+from relay.cli.arguments import add_json, add_member
+from relay.cli.output import table
 from relay.control import guard
 from relay.errors import MemoryStoreError
 from relay.home import Home
@@ -33,9 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     def action(name: str, help: str) -> argparse.ArgumentParser:
         it = actions.add_parser(name, help=help, description=help)
-        it.add_argument("-n", "--name", help="act as this agent (default: you; in an agent, the agent)")
-        it.add_argument("-t", "--team", help="its team (default: RELAY_TEAM, else 'default')")
-        it.add_argument("--json", action="store_true", help="print JSON")
+        add_member(it, "act as this agent")
+        add_json(it, "print JSON")
         return it
 
     save = action("save", "Remember a text; '-' reads it from standard input.")
@@ -52,52 +51,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
-    team, agent = _acting_as(home, args.team, args.name)
-    store = MemoryStore(home.memory, team, agent)
+    advice = "an agent has its own memories only. Leave out --name and --team."
+    who = guard.acting_as(home, "memory", name=args.name, team=args.team, advice=advice)
+    public: dict[str, Any] | list[dict[str, Any]]
+    store = MemoryStore(home.memory, who.team, who.name)
     try:
         match args.action:
             case "save":
                 memory = store.save(_text(args.words), shared=args.shared)
-                print(_json(memory) if args.json else f"Saved as {memory.id}.")
+                shown, public = f"Saved as {memory.id}.", asdict(memory)
             case "search":
                 found = store.search(" ".join(args.words), args.limit)
-                print(_json(found) if args.json else _whole(found))
+                shown, public = _whole(found), list(map(asdict, found))
             case "list":
                 newest = store.list(args.limit)
-                print(_json(newest) if args.json else _table(newest))
+                shown, public = _table(newest), list(map(asdict, newest))
             case "forget":
                 if not store.forget(args.id):
                     raise MemoryStoreError(
                         f"there is no memory '{one_line(args.id)}'. `relay memory list` shows the ids."
                     )
-                print(json.dumps({"forgotten": True}) if args.json else "Forgotten.")
+                shown, public = "Forgotten.", {"forgotten": True}
     finally:
         store.close()
+    print(printable_json(public) if args.json else shown)
     return 0
-
-
-def _acting_as(home: Home, team: str | None, name: str | None) -> tuple[str, str]:
-    """The team and the agent whose memories are meant. An agent acts as itself; only a person may choose."""
-    own = guard.as_itself(
-        home,
-        "memory",
-        name=name,
-        team=team,
-        advice="an agent has its own memories only. Leave out --name and --team.",
-    )
-    if own is not None:
-        return own.team, own.name
-    agent = names.PERSON if name is None or names.same(name, names.PERSON) else names.validate(name)
-    return names.validate(team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team"), agent
 
 
 def _text(words: list[str]) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace") if words == ["-"] else " ".join(words)
-
-
-def _json(value: Memory | list[Memory]) -> str:
-    rows = [asdict(memory) for memory in (value if isinstance(value, list) else [value])]
-    return printable_json(rows if isinstance(value, list) else rows[0])
 
 
 def _label(memory: Memory) -> str:
@@ -106,18 +88,18 @@ def _label(memory: Memory) -> str:
 
 
 def _table(memories: list[Memory]) -> str:
-    """One line for each, cut to the terminal's width."""
+    """Return a line for each memory, cut to the terminal's width."""
     if not memories:
         return "Nothing is remembered yet. `relay memory save TEXT` remembers a text."
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
     labels = [_label(memory) for memory in memories]
-    column = max(map(len, labels)) + 2
-    rows = zip(labels, memories, strict=True)
-    return "\n".join(f"{label:{column}}{one_line(m.text, max(width - column, 20))}" for label, m in rows)
+    room = max(width - max(map(len, labels)) - 2, 20)
+    texts = (one_line(memory.text, room) for memory in memories)
+    return "\n".join(table(zip(labels, texts, strict=True)))
 
 
 def _whole(memories: list[Memory]) -> str:
-    """Each with its whole text, indented under its label."""
+    """Return each memory with its whole text, indented under its label."""
     if not memories:
         return "No memory has any of these words."
     texts = (visible(memory.text).replace("\n", "\n    ") for memory in memories)

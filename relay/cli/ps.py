@@ -2,7 +2,8 @@
 
 States: starting, working, ready (it waits for input and may be typed into), prompting (it asks a person
 something), unsafe (it runs what is typed, as a shell does, so that messages wait), stopped (with Ctrl-Z),
-ending (it has ended, and what it said last is still acted on). Beside the state: what it asks, "off the bus"
+ending (it has ended, and what it said last is still acted on), unresponsive (its session does not answer: it
+is only starting, or hangs, or was stopped itself). Beside the state: what it asks, "off the bus"
 when its messages do not travel, and how many of them are held; `relay explain NAME` says why.
 """
 
@@ -12,28 +13,27 @@ import argparse
 import time
 from pathlib import Path
 
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import print_list
 from relay.control.sessions import CONNECTING, SessionInfo, live
 from relay.home import Home
-from relay.text import one_line, printable_json
+from relay.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-t", "--team", metavar="TEAM", help="this team only")
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    add_team(parser, "this team only")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     sessions = live(Home.from_env(), args.team)
-    if args.json:
-        print(printable_json([session.public() for session in sessions], indent=2))
-    elif not sessions:
-        print("No session is running. Start one with `relay wrap COMMAND`.")
-    else:
-        rows: list[tuple[str, ...]] = [("NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY")]
-        rows += [_row(session) for session in sessions]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        for row in rows:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_list(
+        args,
+        [session.public() for session in sessions],
+        [_row(session) for session in sessions],
+        header=("NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"),
+        empty="No session is running. Start one with `relay wrap COMMAND`.",
+    )
     return 0
 
 
@@ -52,9 +52,9 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
         session.name,
         session.team,
         session.agent,
-        str(session.pid),
+        str(session.pid or ""),
         state,
-        _ago(time.time() - session.since),
+        "" if session.since is None else _ago(time.time() - session.since),
         one_line(directory, 50),
     )
 

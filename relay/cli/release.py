@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.cli.messages import short_id
+from relay.cli.arguments import add_team
+from relay.cli.output import short_id
 from relay.control import guard
 from relay.control.sessions import have_carried
 from relay.errors import LedgerError, UsageError
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="everything that is held")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="what is held of NAME")
     parser.add_argument("--to", metavar="NAME", help="what is held for NAME")
-    parser.add_argument("-t", "--team", help="of this team only (default: all teams)")
+    add_team(parser, "of this team only (default: all teams)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,13 +50,13 @@ def run(args: argparse.Namespace) -> int:
     if not released:
         print("Nothing is held.")
         return 0
-    said = f"{count(len(released), 'message')} released"
-    print(said + ("." if carried else "; no session of its team runs here, and it travels when one starts."))
+    done = f"{count(len(released), 'message')} released"
+    print(done + ("." if carried else "; no session of its team runs here, and it travels when one starts."))
     return 0
 
 
 def _held(ledger: Ledger, args: argparse.Namespace) -> list[Entry]:
-    """What the ids or the options choose. Raises UsageError, and LedgerError for what is not held."""
+    """Return what the ids or the options choose. Raise UsageError, or LedgerError for what is not held."""
     chosen = bool(args.all or args.sender or args.to)
     if chosen and args.ids:
         raise UsageError("an ID and --all, --from or --to exclude each other: leave out one of them.")

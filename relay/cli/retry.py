@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.cli.messages import short_id
+from relay.cli.output import short_id
 from relay.control.caller import caller
 from relay.control.guard import own_only
 from relay.control.sessions import have_carried
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(message: Message) -> None:
-    """Raise MessageRefused where the receiver would get twice what it is known to have."""
+    """Raise MessageRefused for a message that its receiver is known to have."""
     if message.state is State.INJECTED:
         raise MessageRefused(
             f"message {short_id(message.id)} was given to {one_line(message.to)} already. "
@@ -64,7 +64,10 @@ def _check(message: Message) -> None:
 
 
 def _receiver(ledger: Ledger, entry: Entry, name: str) -> str:
-    """`name` as whoever has it in the message's team spells it."""
+    """Return `name` in the spelling of who has it in the message's team.
+
+    Raise MessageRefused for the sender's own, and UnknownRecipient.
+    """
     if names.same(name, entry.message.sender):
         raise MessageRefused(f"{name!a} is the sender itself; --to names another agent.")
     team = entry.team

@@ -17,26 +17,27 @@ not: it was rejected, has expired, is uncertain or held, or still waited when th
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from relay import names
-from relay.cli.messages import short_id
+from relay.cli.arguments import add_json, add_team, seconds
+from relay.cli.output import print_json, short_id
 from relay.control import guard
-from relay.control.sessions import have_carried
+from relay.control.sessions import call, have_carried
 from relay.errors import MessageRefused
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.messaging.message import MAX_BODY, Priority, State
 from relay.messaging.posting import post
 from relay.session.limits import limits_here
-from relay.text import one_line, printable_json
+from relay.text import one_line
 
-_GLANCE = 0.5  # seconds for which an answer is waited for without --wait, to say where the message is
+_GLANCE = 0.5  # seconds without --wait in which the message may get on, to say where it is
 _POLL = 0.01
 _REASON = 200  # characters of the reason for a state: a peer may have given it
 
@@ -56,7 +57,7 @@ _SAYS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="sender", metavar="NAME", help="send as NAME (not inside an agent)")
-    parser.add_argument("-t", "--team", help="the receiver's team (default: RELAY_TEAM, else 'default')")
+    add_team(parser, "the receiver's team (default: RELAY_TEAM, else 'default')")
     priority = parser.add_mutually_exclusive_group()
     priority.add_argument(
         "--urgent",
@@ -90,7 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="wait until the receiver got it, and print each step; exit code 1 if it did not within SECONDS",
     )
-    parser.add_argument("--json", action="store_true", help="print the messages as a JSON list")
+    add_json(parser, "print the messages as a JSON list")
     parser.add_argument("to", metavar="TO", help="an agent's name, '#channel', or '*' for everybody")
     parser.add_argument("words", metavar="MESSAGE", nargs="+", help="the text; '-': from standard input")
 
@@ -98,35 +99,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     body = _body(args.words)
-    own = guard.as_itself(
-        home,
-        "send",
-        name=args.sender,
-        team=args.team,
-        advice="an agent sends as itself only, within its own team. Leave out --from and --team.",
-    )
+    advice = "an agent sends as itself only, within its own team. Leave out --from and --team."
+    who = guard.acting_as(home, "send", name=args.sender, team=args.team, advice=advice)
     alone = False
     with Ledger(home.ledger) as ledger:
         letter = _letter(ledger, args)
-        if own is not None:
-            rows: list[Row] = own.ask({"op": "send", "to": args.to, "body": body, **letter.public()})[
-                "messages"
-            ]
+        if who.agent is not None:
+            request = {"op": "send", "to": args.to, "body": body, **letter.public()}
+            rows: list[Row] = call(who.agent.socket, request)["messages"]
         else:
-            team = names.validate(args.team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
-            rows, alone = _send_as_person(home, ledger, team, args, body, letter)
+            rows = _send_as_user(home, ledger, who, args.to, body, letter)
+            alone = not have_carried(home, who.team, who.name)
 
-        def tell(row: Row) -> None:
-            print(_sentence(row, alone=alone), flush=True)
+        def tell(row: Row, *, passing: bool = False) -> None:
+            print(_sentence(row, alone=alone, passing=passing), flush=True)
 
-        def tell_step(row: Row) -> None:
-            print(_sentence(row, alone=alone, passing=True), flush=True)
-
-        steps = tell_step if args.wait is not None and not args.json else None
+        steps = partial(tell, passing=True) if args.wait is not None and not args.json else None
         rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait, steps)
     if args.json:
-        team = team if own is None else own.team
-        print(printable_json([{**row, "team": team} for row in rows], indent=2))
+        print_json([{**row, "team": who.team} for row in rows])
     elif steps is None:
         for row in rows:
             tell(row)
@@ -136,9 +127,9 @@ def run(args: argparse.Namespace) -> int:
         for row in missing:
             if row["state"] == State.QUEUED and not alone:
                 tell(row)
-        who = f": {', '.join(one_line(row['to']) for row in missing)}" if len(rows) > 1 else ""
+        to = f": {', '.join(one_line(row['to']) for row in missing)}" if len(rows) > 1 else ""
         print(
-            f"Not there after {args.wait:g} s{who}. `relay messages` shows what becomes of it.",
+            f"Not there after {args.wait:g} s{to}. `relay messages` shows what becomes of it.",
             file=sys.stderr,
         )
     return 0 if all(map(_arrived, rows)) else 1
@@ -146,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Letter:
-    """What a message has beside its text. ttl: seconds."""
+    """A message without its text. ttl: seconds."""
 
     thread: str | None
     reply_to: str | None
@@ -154,7 +145,7 @@ class _Letter:
     ttl: float | None
 
     def public(self) -> Row:
-        """As a session is asked to send it."""
+        """Return the fields of a request to a session."""
         return {"thread": self.thread, "reply_to": self.reply_to, "priority": self.priority, "ttl": self.ttl}
 
 
@@ -166,18 +157,15 @@ def _letter(ledger: Ledger, args: argparse.Namespace) -> _Letter:
     return _Letter(args.thread or answered.thread or answered.id, answered.id, priority, args.expires)
 
 
-def _send_as_person(
-    home: Home, ledger: Ledger, team: str, args: argparse.Namespace, body: str, letter: _Letter
-) -> tuple[list[Row], bool]:
-    """Commit the message and have a session of the team carry it; whether there was none."""
-    sender = names.PERSON
-    if args.sender is not None and not names.same(args.sender, names.PERSON):
-        sender = names.validate(args.sender)
+def _send_as_user(
+    home: Home, ledger: Ledger, who: guard.Member, to: str, body: str, letter: _Letter
+) -> list[Row]:
+    """Commit the message, and return a row for each receiver."""
     messages = post(
         ledger,
-        team,
-        sender,
-        args.to,
+        who.team,
+        who.name,
+        to,
         body,
         letter.thread,
         reply_to=letter.reply_to,
@@ -185,49 +173,48 @@ def _send_as_person(
         ttl=letter.ttl,
         limits=limits_here(home),
     )
-    return [message.public() for message in messages], not have_carried(home, team, sender)
+    return [message.public() for message in messages]
 
 
 def _follow(
     ledger: Ledger, rows: list[Row], wait: float | None, tell: Callable[[Row], None] | None
 ) -> list[Row]:
-    """The rows with their latest states, once these have ended (or, without --wait, say where they are).
+    """Return the rows with their latest states, once these have ended (without --wait: say where they are).
 
-    tell: is told of each row, and again when its state has changed.
+    wait: at most so many seconds. tell: called with each row, and again when its state has changed.
     """
     deadline = time.monotonic() + (_GLANCE if wait is None else wait)
     seen = None
-    told: dict[str, str] = {}
+    shown: dict[str, str] = {}
     while True:
         if seen != (version := ledger.version()) or seen is None:
             seen = version
             states = {entry.message.id: entry.message for entry in ledger.lookup(row["id"] for row in rows)}
             rows = [states[row["id"]].public() if row["id"] in states else row for row in rows]
         for row in rows:
-            if tell is not None and told.get(row["id"]) != row["state"]:
-                told[row["id"]] = row["state"]
+            if tell is not None and shown.get(row["id"]) != row["state"]:
+                shown[row["id"]] = row["state"]
                 tell(row)
-        if all(_ended(row) or (wait is None and row["state"] == State.STORED) for row in rows):
-            return rows
-        if time.monotonic() >= deadline:
+        settled = all(_ended(row) or (wait is None and row["state"] == State.STORED) for row in rows)
+        if settled or time.monotonic() >= deadline:
             return rows
         time.sleep(_POLL)
 
 
 def _ended(row: Row) -> bool:
-    """Whether nothing more becomes of it by itself."""
+    """Return True if its state will not change by itself."""
     state = State(row["state"])
     return state.final or state is State.HELD or _arrived(row)
 
 
 def _arrived(row: Row) -> bool:
-    """Whether it is where it was to go: with the agent, or in the ledger, where the person reads it."""
+    """Return True if it is where it was to go: with the agent, or in the ledger, where the user reads it."""
     state = State(row["state"])
     return state is State.INJECTED or (state is State.STORED and names.same(row["to"], names.PERSON))
 
 
 def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
-    """What is known of a message. passing: it may well be another in a moment."""
+    """Return a sentence on a message's state. passing: it will probably change in a moment."""
     state = State(row["state"])
     if state is State.STORED and names.same(row["to"], names.PERSON):
         return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the person reads it."
@@ -250,6 +237,7 @@ def _too_large() -> MessageRefused:
 
 
 def _body(words: list[str]) -> str:
+    """Return the text to send. Raise MessageRefused for what standard input holds, if it will not do."""
     if words != ["-"]:
         return " ".join(words)
     data = sys.stdin.buffer.read(MAX_BODY + 2)
@@ -261,10 +249,3 @@ def _body(words: list[str]) -> str:
         raise MessageRefused(
             f"the message is not UTF-8 (byte {error.start + 1}); convert it first, as with iconv."
         ) from None
-
-
-def seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < 1e9:
-        raise ValueError(text)
-    return value

@@ -13,12 +13,13 @@ import signal
 import time
 from contextlib import suppress
 
-from relay.control.sessions import SessionInfo, call, find, live
+from relay.cli.arguments import add_team
+from relay.control.sessions import find, live
 from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
 
 LOOK = 0.02
-"""Seconds between two looks at whether a session has ended, where the system cannot tell us."""
+"""Seconds between two looks at whether a session has ended, where the system has no pidfd_open(2)."""
 
 LAST_STEPS = 10.0
 """Seconds for the last steps of a session that does not listen any more."""
@@ -28,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="the sessions, as `relay ps` lists them")
     parser.add_argument("--all", action="store_true", help="every session of this home")
     parser.add_argument("--now", action="store_true", help="kill at once, without a closing prompt")
-    parser.add_argument("-t", "--team", metavar="TEAM", help="look in this team only")
+    add_team(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,13 +41,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         # Each once: a session that is asked a second time kills its agent.
         sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
-    waiting: list[tuple[SessionInfo, int, float]] = []
+    waiting: list[tuple[str, int, int, float]] = []
     failed = False
     for session in sessions:
-        watch = _watch(session.pid)
+        pid = session.pid or 0
+        watch = _watch(pid)
         try:
             for _ in range(2 if args.now else 1):
-                patience = float(call(session.socket, {"op": "stop"})["patience"])
+                patience = float(session.ask({"op": "stop"})["patience"])
         except NoSuchSession:
             patience = LAST_STEPS  # its agent has ended by itself
         except NotAllowed:
@@ -55,26 +57,26 @@ def run(args: argparse.Namespace) -> int:
             failed = True
             print(f"{session.name}: {error}")
             continue
-        waiting.append((session, watch, patience))
-    for session, watch, patience in waiting:
-        if _ended(session, watch, patience):
-            print(f"{session.name} has ended.")
+        waiting.append((session.name, pid, watch, patience))
+    for name, pid, watch, patience in waiting:
+        if _ended(pid, watch, patience):
+            print(f"{name} has ended.")
         else:
             with suppress(ProcessLookupError):
-                os.kill(session.pid, signal.SIGKILL)
-            print(f"{session.name} did not end within {patience:g} s and was killed.")
+                os.kill(pid, signal.SIGKILL)
+            print(f"{name} did not end within {patience:g} s and was killed.")
     return 1 if failed else 0
 
 
 def _watch(pid: int) -> int:
-    """A descriptor that becomes readable when `pid` has ended; -1 where the system has none."""
+    """Return a descriptor that becomes readable when `pid` ends; -1 where the system has none."""
     with suppress(OSError, AttributeError):
         return os.pidfd_open(pid)
     return -1
 
 
-def _ended(session: SessionInfo, watch: int, patience: float) -> bool:
-    """Wait until the session has ended; false if it has not within `patience` seconds."""
+def _ended(pid: int, watch: int, patience: float) -> bool:
+    """Wait until `pid` ends. Return False if it has not within `patience` seconds."""
     if watch >= 0:
         ended = bool(select.select([watch], [], [], patience)[0])
         os.close(watch)
@@ -82,7 +84,7 @@ def _ended(session: SessionInfo, watch: int, patience: float) -> bool:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         try:
-            os.kill(session.pid, 0)
+            os.kill(pid, 0)
         except ProcessLookupError:
             return True
         time.sleep(LOOK)

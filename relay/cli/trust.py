@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _projects(home: Home) -> list[Path]:
-    """The files of the project around this folder that do something; ConfigError where there is none."""
+    """Return the files of the project around this folder that need trust. Raise ConfigError for none."""
     from relay.hooks import config_file
     from relay.rules import rule_book
 
@@ -64,7 +64,7 @@ def _trust(home: Home, path: Path) -> None:
     if path.exists() and not path.is_file():
         raise ConfigError("is not a file. Name the file to trust.", path)
     try:
-        content = path.read_bytes()  # once: what is shown is what is trusted
+        content = path.read_bytes()  # once, so that what is shown is what is trusted
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}. Check the path.", path) from None
     lines = visible(content.decode("utf-8", "replace")).splitlines()
@@ -82,7 +82,7 @@ def _trust(home: Home, path: Path) -> None:
 
 
 def _rules(path: Path, content: bytes) -> None:
-    """Say what becomes of the rules in a file, and what is wrong with them."""
+    """Print what becomes of the rules in a file, and what is wrong with them."""
     from relay.rules.rule_file import parse
 
     rules, warnings = parse(path.absolute(), content, "project")

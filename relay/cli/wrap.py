@@ -37,12 +37,12 @@ LONG = {"--name": "-n", "--team": "-t", "--detach": "-d"}
 
 
 def quick(argv: list[str]) -> int:
-    """Parse `argv` (what follows `wrap`) without loading argparse, and run."""
+    """Parse `argv`, the words after `wrap`, without loading argparse, and run. Return the exit code."""
     return launch.wrap(parse(argv))
 
 
 def parse(argv: list[str]) -> Options:
-    """The options before COMMAND; all that follows COMMAND is its own. UsageError if they are wrong."""
+    """Return the options before COMMAND and, as they are, the words from COMMAND on. Raise UsageError."""
     given: dict[str, str] = {}
     rules: list[str] = []
     detached = False
@@ -77,14 +77,17 @@ def parse(argv: list[str]) -> Options:
 
 
 def _file(flag: str, path: str) -> str:
-    """The whole path of a file that is there: an agent must not run without the rules meant to guard it."""
+    """Return the absolute path of a file. Raise UsageError if it is missing.
+
+    An agent must not run without the rules that are meant to guard it.
+    """
     if not os.path.isfile(path):
         raise UsageError(f"there is no file {path!a}. Check the path given to {flag}.")
     return os.path.abspath(path)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Only for `--help`: `quick` parses."""
+    """Describe the options for `--help` only: `quick` parses."""
     import argparse
 
     parser.usage = USAGE

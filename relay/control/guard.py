@@ -2,17 +2,19 @@
 
 They may send as themselves, join and leave channels, list sessions, and read their own messages, memory and
 events.  They may not attach, stop, answer, trust or act as another: an agent must not approve itself.  It is
-a guard rail, not a boundary: agents under one account can read each other's files (design, section 11).
+a guard rail, not a boundary: agents under one account can read each other's files.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Container
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
 from relay.control.caller import Caller, ancestors, caller
+from relay.control.sessions import call
 from relay.errors import NotAllowed
 from relay.home import Home
 from relay.storage.journal import Journal
@@ -42,7 +44,7 @@ def check(request: Request, agent: int, agents: Container[int]) -> None:
         )
 
 
-# For commands: what is refused is noted in the journal.
+# For commands: a refusal is noted in the journal.
 
 
 def person_only(home: Home, operation: str, why: str) -> None:
@@ -62,9 +64,9 @@ def own_only(home: Home, operation: str, sender: str, team: str) -> None:
 def as_itself(
     home: Home, operation: str, *, name: str | None = None, team: str | None = None, advice: str
 ) -> Caller | None:
-    """The agent to which this process belongs, None for a person's.
+    """Return the agent to which this process belongs, None if it is the user's.
 
-    Raises NotAllowed, with `advice`, in an agent that asks for another's `name` or `team`.
+    Raise NotAllowed, with `advice`, in an agent that asks for another's `name` or `team`.
     """
     own = caller(home)
     if own is not None and not _is(own, name or own.name, team or own.team):
@@ -72,6 +74,38 @@ def as_itself(
             home, own, operation, f"this runs inside the agent {own.name} of the team {own.team}: {advice}"
         )
     return own
+
+
+def own_session(home: Home, operation: str, *, name: str | None, advice: str) -> str | None:
+    """Return the id of the session of the agent to which this process belongs, None if it is the user's.
+
+    Raise NotAllowed, with `advice`, in an agent that asks for another's `name`.
+    """
+    own = as_itself(home, operation, name=name, advice=advice)
+    return None if own is None else str(call(own.socket, {"op": "info"})["info"]["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Who a command acts as: an agent, or the user; `agent` is set in an agent's own process."""
+
+    name: str
+    team: str
+    agent: Caller | None = None
+
+
+def acting_as(home: Home, operation: str, *, name: str | None, team: str | None, advice: str) -> Member:
+    """Return who a command acts as: an agent as itself; the user as `name` in `team`, by default themselves.
+
+    Raise NotAllowed, with `advice`, in an agent that asks for another's `name` or `team`; InvalidName.
+    """
+    own = as_itself(home, operation, name=name, team=team, advice=advice)
+    if own is not None:
+        return Member(own.name, own.team, own)
+    team = names.team(team)
+    if name is None or names.same(name, names.PERSON):
+        return Member(names.PERSON, team)
+    return Member(names.validate(name), team)
 
 
 def _is(own: Caller, name: str, team: str) -> bool:

@@ -5,9 +5,8 @@ A session tells the team of it at once; what is only written down is told when t
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from relay import names
 from relay.control import guard, sessions
@@ -41,27 +40,22 @@ def change(
     Raises InvalidName, NotAllowed, NotAMember and LedgerError.
     """
     channel = names.channel(channel)
-    own = guard.as_itself(
-        home,
-        operation,
-        name=name,
-        team=team,
-        advice="an agent joins and leaves channels for itself only. Leave out --name and --team.",
-    )
-    request = {"op": operation, "channel": channel}
-    if own is not None:
-        return _membership(own.ask(request))
-    team = names.validate(team or os.environ.get("RELAY_TEAM") or names.DEFAULT_TEAM, "team")
-    if name is None or names.same(name, names.PERSON):
-        return _write(home, operation, channel, names.PERSON, team)
-    name = names.validate(name)
+    advice = "an agent joins and leaves channels for itself only. Leave out --name and --team."
+    who = guard.acting_as(home, operation, name=name, team=team, advice=advice)
+    if who.agent is None and who.name == names.PERSON:
+        return _write(home, operation, channel, who)
+    socket = sessions.socket_of(home, who.team, who.name) if who.agent is None else who.agent.socket
     try:
-        return _membership(sessions.call(sessions.socket_of(home, team, name), request))
+        answer = sessions.call(socket, {"op": operation, "channel": channel})
     except NoSuchSession:
-        return _write(home, operation, channel, name, team)
+        if who.agent is not None:
+            raise
+        return _write(home, operation, channel, who)
+    return Membership(answer["name"], answer["team"], answer["changed"], tuple(answer["channels"]))
 
 
-def _write(home: Home, operation: Operation, channel: str, name: str, team: str) -> Membership:
+def _write(home: Home, operation: Operation, channel: str, who: guard.Member) -> Membership:
+    name, team = who.name, who.team
     with Ledger(home.ledger) as ledger:
         changed, notice = True, ""
         if operation == "join":
@@ -78,7 +72,3 @@ def _never_seen(name: str, team: str, known: list[str]) -> str:
         return ""
     meant = names.suggest(name, known)
     return f"Nobody called {name} was ever in team {team}" + (f"; did you mean {meant}?" if meant else ".")
-
-
-def _membership(answer: dict[str, Any]) -> Membership:
-    return Membership(answer["name"], answer["team"], answer["changed"], tuple(answer["channels"]))

@@ -37,10 +37,13 @@ class Claim:
         self.fd = fd
 
     def note(self, pid: int) -> None:
-        """Write the process id whose descendants are the agent's into the claim, for the guard rail."""
+        """Write into the claim who holds it: AGENT_PID SESSION_PID NAME TEAM.
+
+        `pid` is the process whose descendants are the agent's, and the caller is the session.
+        """
         try:
-            os.ftruncate(self.fd, 0)
-            os.pwrite(self.fd, str(pid).encode(), 0)
+            # Always as long, and one write: who reads it meanwhile sees the old line or the new one.
+            os.pwrite(self.fd, f"{pid:10} {os.getpid():10} {self.name} {self.team}\n".encode(), 0)
         except OSError:
             pass  # a full disk stops no agent; its own session knows it all the same
 
@@ -123,6 +126,7 @@ def _try(home: Home, team: str, name: str) -> Claim | None:
         # Whoever sweeps up after a dead session unlinks the file that it has locked: then try the new one.
         try:
             if os.stat(lock).st_ino == os.fstat(fd).st_ino:
+                os.ftruncate(fd, 0)  # a dead session's process ids
                 return Claim(name, team, lock, fd)
         except FileNotFoundError:
             pass

@@ -1,9 +1,11 @@
-"""The live sessions of a home: where their sockets are, who they are, and how to ask them something.
+"""The sessions of a home: finding them, and asking them over their control sockets.
 
     RUN/sessions/TEAM/NAME.lock    held (flock) by the session for its whole life: the claim on the name
     RUN/sessions/TEAM/NAME.sock    its control socket: one JSON object a line, each way
 
-Names in paths are lower case.  A session's answers are its own words; nothing is cached in files.
+File names are lower case. A session describes itself when asked; a claim holds only what `Claim.note` writes,
+for those who must know of a session that does not answer. A name is taken while its claim is held, whether or
+not anybody listens at the socket: the session may be starting, ending, busy or stopped.
 """
 
 from __future__ import annotations
@@ -12,39 +14,52 @@ import fcntl
 import json
 import os
 import socket
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from relay import errors
-from relay.errors import NoSuchSession, RelayError
+from relay.errors import NoSuchSession, RelayError, SessionUnresponsive
 from relay.home import Home
 from relay.names import key, same, suggest
+from relay.storage.locks import is_held
 
 CONNECTING = "connecting"
-"""What a session says of the bus before it knows better."""
+"""The state of the bus until a session knows better."""
+
+UNRESPONSIVE = "unresponsive"
+"""The state of a session that holds its name and does not answer."""
 
 MAX_LINE = 1 << 20
 """Bytes of one control message; a message's body (64 KB) as JSON fits several times."""
 
+LOOK = 0.01
+"""Seconds between two tries to reach a session that does not listen yet."""
+
+AT_ONCE = 64
+"""Sessions that are asked at the same time."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What a live session says of itself.
+    """A session as it describes itself, or, where it does not answer, as its claim does.
 
-    since:         when it entered `state`, seconds since the epoch.
-    bus:           "connected", "connecting", or why it is not connected; empty: an older relay.
-    held, waiting: how many of its messages are held, and how many are stored for it; None: not known.
+    pid, agent_pid: process ids; None: not known.
+    since:          when it entered `state`, in seconds since the epoch; None: not known.
+    bus:            "connected", "connecting", or why it is not connected; empty: not known.
+    held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
     """
 
     name: str
     team: str
     agent: str
-    pid: int
-    agent_pid: int
+    pid: int | None
+    agent_pid: int | None
     state: str
     prompt: str | None
-    since: float
+    since: float | None
     cwd: str
     id: str
     socket: Path
@@ -53,77 +68,86 @@ class SessionInfo:
     waiting: int | None = None
 
     def public(self) -> dict[str, Any]:
-        """The JSON object of `relay ps --json`."""
+        """Return the JSON object of `relay ps --json`."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "socket"}
 
-
-def live(home: Home, team: str | None = None, timeout: float = 2.0) -> list[SessionInfo]:
-    """The sessions that answer, by team and name. What dead ones left behind is removed."""
-    found = []
-    for path in sorted((home.run / "sessions").glob(f"{key(team) if team else '*'}/*.sock")):
-        try:
-            answer = call(path, {"op": "info"}, timeout)
-        except NoSuchSession:
-            _sweep(path)
-        except RelayError:
-            continue  # it lives and is not ready to speak, or is busy dying
-        else:
-            found.append(SessionInfo(**answer["info"], socket=path))
-    return found
+    def ask(self, request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
+        """Send one request to the session and return its answer, as `call` does."""
+        if self.state == UNRESPONSIVE:
+            raise _unresponsive(self)
+        return call(self.socket, request, timeout)
 
 
-def find(home: Home, name: str, team: str | None = None) -> SessionInfo:
-    """The live session called `name`; NoSuchSession, with advice, if there is none or more than one."""
-    sessions = live(home, team)
-    found = [session for session in sessions if key(session.name) == key(name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+def live(home: Home, team: str | None = None, timeout: float = 1.0) -> list[SessionInfo]:
+    """Return the sessions that hold their names, by team and name, and remove what dead ones left behind.
+
+    A session that does not answer within `timeout` seconds is UNRESPONSIVE.
+    """
+    return _ask_all(_sockets(home, team), timeout)
+
+
+def find(home: Home, name: str, team: str | None = None, timeout: float = 10.0) -> SessionInfo:
+    """Return the session called `name`, waiting up to `timeout` seconds for one that starts or is slow.
+
+    Raise SessionUnresponsive if it holds its name and does not answer, and NoSuchSession, with advice, if
+    nobody holds that name, or sessions of several teams do.
+    """
+    found = _ask_all(_sockets(home, team, name), timeout)
+    if len(found) > 1:
         teams = ", ".join(session.team for session in found)
         raise NoSuchSession(
             f"sessions called {name!a} run in several teams ({teams}). Say which with --team."
         )
-    meant = suggest(name, [session.name for session in sessions])
-    hint = f"Did you mean {meant}? " if meant else ""
-    raise NoSuchSession(f"no session is called {name!a}. {hint}`relay ps` lists those that run.")
+    if not found:
+        meant = suggest(name, [claim.name for claim in claims(home, team)])
+        hint = f"Did you mean {meant}? " if meant else ""
+        raise NoSuchSession(f"no session is called {name!a}. {hint}`relay ps` lists those that run.")
+    if found[0].state == UNRESPONSIVE:
+        raise _unresponsive(found[0])
+    return found[0]
+
+
+def claims(home: Home, team: str | None = None) -> Iterator[SessionInfo]:
+    """Yield what is known of each session without asking it, in any order."""
+    for path in _sockets(home, team):
+        if (found := _claim(path)) is not None:
+            yield found
 
 
 def socket_of(home: Home, team: str, name: str) -> Path:
-    """Where the session of `name` in `team` listens, if there is one."""
+    """Return the path at which the session of `name` in `team` listens, if there is one."""
     return home.run / "sessions" / key(team) / f"{key(name)}.sock"
 
 
 def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
-    """Send one request to the session at `path` and return its answer.
+    """Send one request to the session at `path` and return its answer, both within `timeout` seconds.
 
-    Raises NoSuchSession if nobody listens there, the error that the session names in its answer, or
-    RelayError if it does not answer within `timeout` seconds.
+    A session that does not listen yet is waited for. Raise NoSuchSession if nobody holds the name,
+    SessionUnresponsive if its holder does not answer in time, and the error that the session answers with.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.settimeout(timeout)
+    deadline = time.monotonic() + timeout
+    with _connect(path, deadline) as channel:
         try:
-            channel.connect(os.fspath(path))
+            channel.settimeout(max(deadline - time.monotonic(), LOOK))
             channel.sendall(json.dumps(request).encode() + b"\n")
             with channel.makefile("rb") as stream:
                 line = stream.readline(MAX_LINE)
-        except (FileNotFoundError, ConnectionRefusedError):
-            raise NoSuchSession("that session has ended. `relay ps` lists those that run.") from None
-        except OSError as error:
-            raise RelayError(f"the session at {path} does not answer ({error}). Try again.") from None
+        except OSError:
+            raise _unresponsive(_claim(path)) from None
     try:
         answer = json.loads(line)
-    except ValueError:
+        if "error" in answer:
+            raise error_from(answer)
+        return dict(answer)
+    except (ValueError, TypeError):
         raise RelayError(f"the session at {path} ended before it answered. Try again.") from None
-    if "error" in answer:
-        raise error_from(answer)
-    return dict(answer)
 
 
 def have_carried(home: Home, team: str, sender: str) -> bool:
-    """Whether a live session of `team` was told that there is something of `sender`'s to publish."""
+    """Have a session of `team` publish what waits of `sender`'s. Return True if one will."""
     for session in sorted(live(home, team), key=lambda session: not same(session.name, sender)):
         try:
-            call(session.socket, {"op": "drain"})
+            session.ask({"op": "drain"})
         except RelayError:
             continue  # it has just ended, or hangs
         return True
@@ -131,11 +155,86 @@ def have_carried(home: Home, team: str, sender: str) -> bool:
 
 
 def error_from(answer: dict[str, Any]) -> RelayError:
-    """The error that a session described as `{"error": MESSAGE, "type": CLASS}`."""
+    """Return the error that a session described as `{"error": MESSAGE, "type": CLASS}`."""
     kind = getattr(errors, str(answer.get("type")), RelayError)
     if not (isinstance(kind, type) and issubclass(kind, RelayError)):
         kind = RelayError
     return kind(str(answer["error"]))
+
+
+def _sockets(home: Home, team: str | None, name: str | None = None) -> list[Path]:
+    """Return the paths of the sockets, there or not, of the sessions that may run, by team and name."""
+    pattern = f"{key(team) if team else '*'}/{key(name) if name else '*'}"
+    folder = home.run / "sessions"
+    found = (*folder.glob(f"{pattern}.lock"), *folder.glob(f"{pattern}.sock"))
+    return sorted({path.with_suffix(".sock") for path in found})
+
+
+def _ask_all(paths: list[Path], timeout: float) -> list[SessionInfo]:
+    if not paths:
+        return []
+    from concurrent.futures import ThreadPoolExecutor  # 5 ms
+
+    with ThreadPoolExecutor(min(len(paths), AT_ONCE)) as pool:
+        answers = pool.map(lambda path: _ask(path, timeout), paths)
+        return [session for session in answers if session is not None]
+
+
+def _ask(path: Path, timeout: float) -> SessionInfo | None:
+    """Return the session at `path`, None if there is none."""
+    try:
+        return SessionInfo(**call(path, {"op": "info"}, timeout)["info"], socket=path)
+    except NoSuchSession:
+        _sweep(path)
+        return None
+    except (RelayError, KeyError, TypeError):
+        return _claim(path)  # it may have ended meanwhile
+
+
+def _claim(path: Path) -> SessionInfo | None:
+    """Return what the claim beside the socket `path` says, None if nobody holds it."""
+    lock = path.with_suffix(".lock")
+    if not is_held(lock):
+        return None
+    name, team, agent_pid, pid = path.stem, path.parent.name, None, None
+    try:
+        words = lock.read_text(encoding="utf-8").split()
+        agent_pid = int(words[0])
+        pid, name, team = int(words[1]), words[2], words[3]
+    except (OSError, ValueError, IndexError):
+        pass  # an older relay's, or nothing is noted yet
+    return SessionInfo(name, team, "", pid, agent_pid, UNRESPONSIVE, None, None, "", "", path)
+
+
+def _connect(path: Path, deadline: float) -> socket.socket:
+    """Return a connection to the session at `path`, waiting until `deadline` for one that holds its name."""
+    while True:
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        channel.settimeout(max(deadline - time.monotonic(), LOOK))
+        try:
+            channel.connect(os.fspath(path))
+            return channel
+        except (FileNotFoundError, ConnectionRefusedError):
+            channel.close()
+        except OSError:  # its backlog is full
+            channel.close()
+            raise _unresponsive(_claim(path)) from None
+        if (claim := _claim(path)) is None or time.monotonic() >= deadline:
+            raise _unresponsive(claim)
+        time.sleep(LOOK)
+
+
+def _unresponsive(session: SessionInfo | None) -> RelayError:
+    """Return the error to raise where `session`, None if it has ended, does not answer."""
+    if session is None:
+        return NoSuchSession("that session has ended. `relay ps` lists those that run.")
+    advice = "Try again."
+    if pid := session.pid:
+        advice = (
+            f"Try again. If it was stopped, `kill -CONT {pid}` lets it go on; "
+            f"`kill -KILL {pid}` ends it, with its agent."
+        )
+    return SessionUnresponsive(f"{session.name} does not answer; its session may be busy. {advice}")
 
 
 def _sweep(path: Path) -> None:

@@ -1,0 +1,62 @@
+"""The arguments that several commands take, and the types of their values."""
+
+from __future__ import annotations
+
+import argparse
+
+LATEST = 50
+"""Entries that a list shows where no number is asked for."""
+
+PARSER = argparse.ArgumentParser
+
+
+def add_team(parser: PARSER, help: str = "look in this team only") -> None:
+    parser.add_argument("-t", "--team", help=help)
+
+
+def add_member(parser: PARSER, does: str) -> None:
+    """Add --name and --team: who `does` it."""
+    parser.add_argument("-n", "--name", help=f"{does} (default: you; in an agent, the agent)")
+    add_team(parser, "its team (default: RELAY_TEAM, else 'default')")
+
+
+def add_session(parser: PARSER) -> None:
+    """Add NAME and --team, which `sessions.find` takes."""
+    parser.add_argument("name", metavar="NAME", help="the session, as `relay ps` lists it")
+    add_team(parser)
+
+
+def add_json(parser: PARSER, help: str = "print a JSON list") -> None:
+    parser.add_argument("--json", action="store_true", help=help)
+
+
+def add_limit(parser: PARSER) -> None:
+    """Add -n and --all, which `output.latest` takes."""
+    length = parser.add_mutually_exclusive_group()
+    help = f"the latest N (default: {LATEST}, with --json all)"
+    length.add_argument("-n", "--limit", type=positive, metavar="N", help=help)
+    length.add_argument("--all", action="store_true", help="all of them")
+
+
+def positive(text: str) -> int:
+    """Return a whole number above 0. Raise ValueError, which argparse reports."""
+    value = int(text)
+    if value <= 0:
+        raise ValueError(text)
+    return value
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds, up to thirty years. Raise ValueError, which argparse reports."""
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise ValueError(text)
+    return value
+
+
+def port(text: str) -> int:
+    """Return the number of a TCP port. Raise ValueError, which argparse reports."""
+    value = int(text)
+    if not 0 < value < 65536:
+        raise ValueError(text)
+    return value

@@ -1,0 +1,126 @@
+"""A session that starts, is slow or is stopped still has its name: it is waited for, and never denied."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.control import sessions
+from relay.control.name_claim import Claim, claim
+from relay.errors import NoSuchSession, SessionUnresponsive
+from relay.home import Home
+from support import Relay
+
+
+@pytest.fixture
+def stopped(relay: Relay) -> Iterator[dict[str, Any]]:
+    """What `relay ps` says of Alice, whose session is stopped then."""
+    relay("wrap", "-d", "-n", "Alice", "cat")
+    (row,) = json.loads(relay("ps", "--json").stdout)
+    os.kill(row["pid"], signal.SIGSTOP)
+    yield row
+    os.kill(row["pid"], signal.SIGCONT)
+
+
+def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
+    relay: Relay, stopped: dict[str, Any]
+) -> None:
+    (row,) = json.loads(relay("ps", "--json").stdout)
+    known = {"name": "Alice", "team": "default", "pid": stopped["pid"], "agent_pid": stopped["agent_pid"]}
+    assert row.keys() == stopped.keys()
+    assert {key: value for key, value in row.items() if value} == known | {"state": "unresponsive"}
+    assert relay("ps").stdout.splitlines()[1].split() == [
+        "Alice",
+        "default",
+        str(stopped["pid"]),
+        "unresponsive",
+    ]
+    with pytest.raises(SessionUnresponsive, match=rf"^Alice does not answer; .* `kill -CONT {row['pid']}`"):
+        sessions.find(Home.from_env(relay.environment), "alice", timeout=0.1)
+    done = relay("stop", "--all", check=False)
+    assert (done.returncode, done.stdout.startswith("Alice: Alice does not answer; ")) == (1, True)
+    os.kill(stopped["pid"], signal.SIGCONT)
+    assert sessions.find(Home.from_env(relay.environment), "alice").pid == stopped["pid"]
+
+
+@pytest.fixture
+def starting(relay: Relay) -> Iterator[Claim]:
+    """A session, Late, that has its name and does not listen yet."""
+    taken = claim(Home.from_env(relay.environment), "default", "Late")
+    taken.note(os.getpid())
+    yield taken
+    taken.release()
+
+
+@pytest.fixture
+def at_the_second_look(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Has something happen between the first and the second look for a session."""
+
+    def happens(what: Callable[[], object]) -> None:
+        todo = [what]
+        monkeypatch.setattr(sessions.time, "sleep", lambda _: todo.pop()() if todo else None)
+
+    return happens
+
+
+@pytest.mark.parametrize("left_behind", [False, True], ids=["no socket", "a dead one's socket"])
+def test_a_session_whose_socket_appears_late_is_found(
+    relay: Relay,
+    starting: Claim,
+    at_the_second_look: Callable[[Callable[[], object]], None],
+    left_behind: bool,
+) -> None:
+    if left_behind:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+            dead.bind(starting.socket)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def serve() -> None:
+        channel, _ = listener.accept()
+        with channel, channel.makefile("rb") as lines:
+            assert json.loads(lines.readline()) == {"op": "info"}
+            info = dict.fromkeys(("team", "agent", "state", "cwd", "id"), "x") | {"name": "Late"}
+            info |= {"pid": 1, "agent_pid": 1, "since": time.time(), "prompt": None}  # type: ignore[dict-item]
+            channel.sendall(json.dumps({"info": info}).encode() + b"\n")
+
+    server = threading.Thread(target=serve)
+
+    def listen() -> None:
+        Path(starting.socket).unlink(missing_ok=True)
+        listener.bind(starting.socket)
+        listener.listen()
+        server.start()
+
+    at_the_second_look(listen)
+    with listener:
+        found = sessions.find(Home.from_env(relay.environment), "LATE")
+        server.join()
+    assert (found.name, found.state) == ("Late", "x")
+
+
+def test_a_session_that_ends_while_it_is_waited_for_is_gone(
+    relay: Relay, starting: Claim, at_the_second_look: Callable[[Callable[[], object]], None]
+) -> None:
+    at_the_second_look(lambda: os.close(starting.fd))
+    with pytest.raises(NoSuchSession, match="no session is called 'Late'"):
+        sessions.find(Home.from_env(relay.environment), "Late")
+    starting.fd = os.open(os.devnull, os.O_RDONLY)  # for `release`
+
+
+def test_a_session_that_never_listens_has_its_name_all_the_same(relay: Relay, starting: Claim) -> None:
+    home = Home.from_env(relay.environment)
+    with pytest.raises(SessionUnresponsive, match="Late does not answer"):
+        sessions.find(home, "late", timeout=0)
+    (late,) = sessions.live(home, timeout=0)
+    assert (late.name, late.state, late.pid) == ("Late", "unresponsive", os.getpid())
+    with pytest.raises(NoSuchSession, match="Did you mean Late"):
+        sessions.find(home, "Lats")
