@@ -1,6 +1,6 @@
-"""The `relay` command: straight to `wrap` and `hook`, by way of the whole command line to the rest.
+"""The `relay` command: `wrap` and `hook` directly, the others through argparse.
 
-Loading argparse and every command's module costs 20 ms, which the agent's first byte would wait for.
+Loading argparse costs 20 ms, which the agent's first byte and every hook would wait for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line `argv` (default: sys.argv[1:]); the exit code."""
+    """Run the command line `argv` (default: sys.argv[1:]) and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
     try:
         from relay.errors import RelayError
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stdout = None  # whoever read it has gone; Python would complain once more when it flushes at exit
+        sys.stdout = None  # the reader has gone; Python would complain once more when it flushes at exit
         return 141
     except OutputFailed as error:
         sys.stdout = None
@@ -37,11 +37,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class OutputFailed(OSError):
-    """The standard output takes nothing: its disk is full, or it was closed."""
+    """Writing to the standard output failed: its disk is full, or it is closed."""
 
 
 class _Output(io.FileIO):
-    """The standard output; a failure is told apart from those of other files."""
+    """The standard output, whose failures are OutputFailed, unlike those of other files."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -67,14 +67,14 @@ def _command(argv: list[str]) -> int:
     try:
         return dispatch(argv)
     finally:
-        sys.stdout.flush()  # here its failure can be told, at exit it cannot; argparse exits after its help
+        sys.stdout.flush()  # a failure at exit could not be reported; argparse exits after its help
 
 
 def _prepare_output() -> None:
-    """Have everything that is printed go somewhere, or fail in a way that `main` tells."""
+    """Make everything that is printed go somewhere, or fail in a way that `main` reports."""
     for fd, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
-        if stream is None:  # the caller closed it, and the next file that is opened would lie there
-            # `fd` is the lowest free number. Open for reading only: printing fails, and is told.
+        if stream is None:  # the caller closed it; the next file to be opened would get its number
+            # `fd` is the lowest free number. Open for reading only, so that printing fails and is reported.
             os.open(os.devnull, os.O_WRONLY if fd == 2 else os.O_RDONLY)
     before = sys.stdout
     if before is not None and before is not sys.__stdout__:
@@ -83,7 +83,7 @@ def _prepare_output() -> None:
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Output(1, "w", closefd=False)),
         encoding=None if before is None else before.encoding,
-        errors="replace" if errors == "strict" else errors,  # a character less is better than no answer
+        errors="replace" if errors == "strict" else errors,  # one lost character is better than no answer
         line_buffering=before is not None and before.isatty(),
     )
     if sys.stderr is None:

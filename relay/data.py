@@ -1,7 +1,7 @@
 """The data files that ship with relay: `patterns/` and `config/` of the repository.
 
-Inside a wheel they are `relay/_data/patterns` and `relay/_data/config`; in an editable install they are
-read where they stand, beside the package.
+A wheel has them as `relay/_data/patterns` and `relay/_data/config`; an editable install reads them beside the
+package.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ _PACKAGE = Path(__file__).parent
 
 
 def directory(name: str) -> Path:
-    """The directory `name` ("patterns" or "config") of the shipped data."""
+    """Return the directory `name` of the shipped data: "patterns", "config" or "examples"."""
     shipped = _PACKAGE / "_data" / name
     return shipped if shipped.is_dir() else _PACKAGE.parent / name

@@ -1,7 +1,7 @@
-"""A notification on the person's desktop, through desktop-notifier (D-Bus, or macOS' Notification Center).
+"""Notifications on the user's desktop, through desktop-notifier (D-Bus, or macOS' Notification Center).
 
-It is shown by a process of its own, this file as a program: the library and what it waits for stay out of the
-session, and a desktop that does not answer is given up.
+A process of its own, this file as a program, shows them: so the library and its waiting stay out of the
+session, which gives up on a desktop that does not answer.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 TIMEOUT = 10.0
-"""Seconds that a desktop gets to take a notification; D-Bus may have to start its service."""
+"""Seconds in which the desktop must take a notification; D-Bus may have to start its service."""
 
 APP = "relay"
 
 
 async def notify(title: str, text: str) -> str:
-    """Show a notification; "" or, for a person, why it was not shown. Both texts are safe to show."""
+    """Show a notification of texts that are safe to show. Return "" or why that failed, for the user."""
     if os.environ.get("CI"):
         return "nobody looks at the desktop of a CI machine"
     if sys.platform == "linux" and not _has_bus():
@@ -34,25 +34,25 @@ async def notify(title: str, text: str) -> str:
     )
     try:
         async with asyncio.timeout(TIMEOUT):
-            _, said = await process.communicate(json.dumps([title, text]).encode())
+            _, printed = await process.communicate(json.dumps([title, text]).encode())
     except TimeoutError:
         return "the desktop did not answer"
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    last = said.decode(errors="replace").strip().rpartition("\n")[2]
+    last = printed.decode(errors="replace").strip().rpartition("\n")[2]
     return (last or f"exit code {process.returncode}") if process.returncode else ""
 
 
 def _has_bus() -> bool:
-    """Whether there is a D-Bus session bus: the environment says where, or it is where systemd puts it."""
+    """Return True if there is a D-Bus session bus, named by the environment or where systemd puts it."""
     usual = Path(os.environ.get("XDG_RUNTIME_DIR", "/nowhere")) / "bus"
     return "DBUS_SESSION_BUS_ADDRESS" in os.environ or usual.exists()
 
 
 def main() -> int:
-    """Read a title and a text, as JSON, from standard input; the library only logs what goes wrong."""
+    """Show the title and text that standard input has as JSON. Print what the library logs on failure."""
     import logging
 
     class Problems(logging.Handler):

@@ -1,6 +1,6 @@
-"""Whether all is here that relay needs: Python, packages, libraries, directories, the ledger, the broker.
+"""Checks of what relay needs: Python, packages, libraries, directories, the ledger, the broker.
 
-Each check looks and changes nothing; what is made on first use and is not there yet is fine.
+A check changes nothing. What relay makes on first use may be missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PACKAGES = (
     "detect-secrets",
 )
 _SCARCE, _TOO_LITTLE = 1 << 30, 50 << 20
-"""Bytes free on the disk: with less than that relay still works, and soon does not."""
+"""Bytes free on the disk below which `doctor` warns, and below which it fails."""
 
 _SECONDS = 10.0  # for a program to say its version
 
@@ -56,7 +56,7 @@ class CheckResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, and what was found; where not all is well, what to do next."""
+    """The result of one check. detail: what was found and, where it is not fine, what to do next."""
 
     name: str
     result: CheckResult
@@ -64,7 +64,7 @@ class Check:
 
 
 def all_checks(home: Home, directory: Path) -> list[Check]:
-    """Every check, for a session that would start in `directory`."""
+    """Run every check, for a session that would start in `directory`."""
     found: list[Check] = []
     for check in (
         _python,
@@ -142,7 +142,7 @@ def _directories(home: Home) -> Iterator[Check]:
         if info.st_uid != os.getuid():
             yield Check(name, CheckResult.FAIL, f"{path} is another user's. {other}")
         elif mode & 0o077:
-            # Made by hand, probably; relay closes it at its next start, and keeps no secrets there.
+            # Probably made by hand. relay makes it private at its next start, and keeps no secrets there.
             result = CheckResult.WARN if what == "config" else CheckResult.FAIL
             yield Check(name, result, f"{path} is open to others ({mode:o}). chmod 700 {path}")
         elif not os.access(path, os.W_OK | os.X_OK):
@@ -182,7 +182,7 @@ def _ledger(home: Home) -> Iterator[Check]:
         yield Check("ledger", CheckResult.OK, f"{home.ledger} is made with the first message")
         return
     try:
-        # Not with Ledger, which brings an older file up to date and writes into every one.
+        # Not with Ledger, which migrates an older file and writes into every one.
         with contextlib.closing(sqlite3.connect(f"{home.ledger.as_uri()}?mode=ro", uri=True)) as db:
             (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
             version = schema.version(db)
@@ -270,7 +270,7 @@ def _answering(endpoint: broker.Endpoint) -> Check:
 
     async def answers() -> None:
         async with knock(endpoint, "relay-doctor"):
-            pass  # that it refuses a login without credentials is an answer
+            pass  # a refused login is an answer, too
 
     embedded = endpoint.kind == "embedded"
     try:
@@ -293,7 +293,7 @@ def _agents(home: Home) -> Iterator[Check]:
     installed = [
         profile.name
         for profile in known
-        # Those that are named after a program; the others are kinds of programs, such as shells.
+        # Profiles that are named after a program; others are kinds of programs, such as shells.
         if profile.name in profile.commands and any(map(shutil.which, profile.commands))
     ]
     if installed:

@@ -1,4 +1,4 @@
-"""Every error that relay raises on purpose, in one tree.
+"""The errors that relay raises on purpose, in one tree.
 
     RelayError                      exit code 1
     ├── UsageError                  2     the command line is wrong
@@ -19,8 +19,8 @@
     ├── MemoryStoreError                  the memory store cannot be read or written
     └── RecordingError                    a file is not a recording, or is cut off
 
-A message says what is wrong and, after it, what to do next.  The command line prints
-``relay: MESSAGE`` and exits with `exit_code`; nobody sees a traceback for these.
+A message says what is wrong and then what to do next.  The command line prints ``relay: MESSAGE``, without a
+traceback, and exits with `exit_code`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class RelayError(Exception):
-    """Something a person can mend. `str(error)` is one or more sentences for that person."""
+    """An error that the user can mend. `str(error)` is one or more sentences for them."""
 
     exit_code = 1
 
@@ -88,7 +88,7 @@ class HomeError(RelayError):
 
 
 class ConfigError(RelayError):
-    """A file the user wrote is wrong; `path` and `line` (1-based) say where, when known."""
+    """A mistake in a file of the user's, at `path` and `line` (1-based) where these are known."""
 
     def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
         where = "" if path is None else f"{path}:{line}: " if line else f"{path}: "

@@ -1,10 +1,10 @@
-"""Where relay keeps its files: one home per person, found from the environment.
+"""The home: the directories in which relay keeps the files of one user, found from the environment.
 
     RELAY_HOME set:   RELAY_HOME/config      RELAY_HOME/state      RELAY_HOME/run
     otherwise (XDG):  ~/.config/relay        ~/.local/state/relay  $XDG_RUNTIME_DIR/relay, else /tmp/relay-UID
 
-Everything in it is private to its owner (0700); sockets and credentials lie there.  This module is on the
-path to the agent's first byte, so it imports neither pathlib nor dataclasses (16 ms) until asked for a Path.
+They are private to their owner (0700), as sockets and credentials lie there.  This module is on the path to
+the agent's first byte: it does not import dataclasses, nor pathlib before a Path is needed (16 ms).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MAX_SOCKET_PATH = (108 if sys.platform == "linux" else 104) - 1
 
 
 class Home:
-    """The three directories, and the places in them. `run` holds what dies with a reboot: sockets, locks.
+    """The three directories, and the paths in them. `run` holds what a reboot may remove: sockets, locks.
 
-    The `*_dir` attributes are strings; the properties are the same places as Paths.
+    The `*_dir` attributes are strings, the properties Paths.
     """
 
     __slots__ = ("config_dir", "run_dir", "state_dir")
@@ -39,7 +39,7 @@ class Home:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Home:
-        """The home that `env` (default: os.environ) names. Touches no file."""
+        """Return the home that `env` (default: os.environ) names, without touching a file."""
         env = os.environ if env is None else env
         join = os.path.join
         if root := env.get("RELAY_HOME"):
@@ -52,7 +52,7 @@ class Home:
         return cls(config, state, join(runtime, "relay") if runtime else f"/tmp/relay-{os.getuid()}")
 
     def ensure(self) -> Home:
-        """Create the directories, private to the owner; raise HomeError where that fails."""
+        """Create the directories, private to the owner. Raise HomeError where that fails."""
         for path in (self.config_dir, self.state_dir, self.run_dir):
             private_directory(path)
         return self
@@ -83,7 +83,7 @@ class Home:
 
     @property
     def audit(self) -> Path:
-        """What was injected into whom: a journal of its own, so that nothing else pushes it out."""
+        """Return the audit log's path: a journal of its own, so that no other entries push injections out."""
         return self.state / "audit.jsonl"
 
     @property
@@ -92,7 +92,7 @@ class Home:
 
     @property
     def disabled_rules(self) -> Path:
-        """The ids of the rules of hooks.json files that the person has switched off."""
+        """Return the path of the ids of rules that the user has switched off."""
         return self.state / "disabled-rules.json"
 
     @property
@@ -101,7 +101,7 @@ class Home:
 
     @property
     def broker(self) -> Path:
-        """The embedded broker's directory: configuration, store, credentials, endpoint file."""
+        """Return the embedded broker's directory: configuration, store, credentials, endpoint file."""
         return self.state / "broker"
 
 
@@ -112,7 +112,7 @@ def _path(text: str) -> Path:
 
 
 def private_directory(path: str | os.PathLike[str]) -> None:
-    """Create `path` (0700) if it is not there, and check that it is the caller's own."""
+    """Create `path` (0700) or make it private. Raise HomeError if it is not the caller's."""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         info = os.stat(path)

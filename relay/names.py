@@ -1,4 +1,4 @@
-"""Names of agents, teams and channels: what is a valid one, when two are the same, which was meant."""
+"""Names of agents, teams and channels: their syntax, their comparison, and suggestions for misspelt ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_NAME = 64
 """Characters in a name; long enough for people, short enough for a topic level and a title."""
 
 PERSON = "you"
-"""The name under which the person at the keyboard sends; no agent can have it."""
+"""The name under which the user at the keyboard sends; no agent can have it."""
 
 DEFAULT_TEAM = "default"
 """The team of whoever names none, on the command line or in RELAY_TEAM."""
@@ -25,7 +25,7 @@ _RESERVED = frozenset({"relay", PERSON, "all", "everyone"})
 
 
 def validate(name: str, what: str = "name") -> str:
-    """Return `name` unchanged if it can name an agent or team; raise InvalidName with advice otherwise."""
+    """Return `name` if it is a valid `what`. Raise InvalidName, with advice, if it is not."""
     shown = ascii(name if len(name) <= 40 else name[:40] + "...")
     if len(name) > MAX_NAME:
         raise InvalidName(
@@ -42,7 +42,7 @@ def validate(name: str, what: str = "name") -> str:
 
 
 def channel(text: str) -> str:
-    """The channel that `text` names: `ops` for `ops` and `#ops`. Raises InvalidName, with advice."""
+    """Return the channel that `text` names: `ops` for `ops` and `#ops`. Raise InvalidName, with advice."""
     return validate(text.removeprefix("#"), "channel")
 
 
@@ -52,16 +52,17 @@ def team(given: str | None) -> str:
 
 
 def key(name: str) -> str:
-    """The form in which names are compared: `Alice` and `alice` are one agent."""
+    """Return the form in which names are compared: `Alice` and `alice` are one agent."""
     return name.casefold()
 
 
 def same(a: str, b: str) -> bool:
+    """Return True if `a` and `b` are one name."""
     return key(a) == key(b)
 
 
 def suggest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
-    """The known name that was probably meant by `name`, or None. alike: how much the two must be, of 1."""
+    """Return the known name that `name` probably means, or None. alike: the least similarity, from 0 to 1."""
     import difflib  # 8 ms, needed only after a mistake
 
     by_key = {key(k): k for k in known}

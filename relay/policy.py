@@ -1,12 +1,12 @@
-"""Which tool calls the person has allowed in advance: the rules of `allow` in their own relay.toml.
+"""Tool calls that the user has allowed in advance: the rules of `allow` in their own relay.toml.
 
     Bash(git status)     this very command
-    Bash(git diff *)     a glob; what it stands for may hold nothing that a shell would act on
-    Write(/src/*)        a glob; a path that climbs back out with `..` is not covered
+    Bash(git diff *)     a glob; what the wildcard matches may hold nothing that a shell acts on
+    Write(/src/*)        a glob; a path that climbs back out with `..` does not match
     Read                 every call of a tool
 
-There is none by default.  A rule speaks of what the agent's own hooks say it is about to do, never of what a
-screen shows, which an agent can have drawn.
+The default is none.  Rules apply to calls that the agent's own hooks announce, never to what a screen shows,
+which an agent can draw.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ from typing import Any
 from relay.errors import ConfigError
 
 SUBJECTS = ("command", "file_path", "path", "url")
-"""The inputs by which a call is known, the first that it has; else all of them as JSON."""
+"""The inputs that a glob is matched with: the first that a call has, else all of them as JSON."""
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)(?:\((?P<subject>.*)\))?\Z", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
-_CLASS = re.compile(r"\[.[^\]]*\]", re.DOTALL)  # what it stands for is no literal of the rule
+_CLASS = re.compile(r"\[.[^\]]*\]", re.DOTALL)  # a character class, which is no literal
 _ACTED_ON = re.compile(r"[;&|<>$`\\\n\r(){}!#]|(?:^|(?<=/))\.\.(?=/|$)")  # by a shell, or in a path
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """`tool`, and a glob for its subject; None for any."""
+class AllowRule:
+    """A tool and a glob for the subject of its calls, None for every call. text: as the user wrote it."""
 
     text: str
     tool: str
     subject: str | None
 
     @classmethod
-    def parse(cls, text: str) -> Rule:
-        """Raises ConfigError for what is no rule."""
+    def parse(cls, text: str) -> AllowRule:
+        """Return the rule that `text` is. Raise ConfigError if it is none."""
         match = _RULE.match(text.strip())
         if match is None:
             raise ConfigError(f"{text!a} is no rule: write a tool, such as 'Read', or 'Bash(git status)'.")
         return cls(text, match["tool"], match["subject"])
 
     def covers(self, tool: str, subject: str) -> bool:
+        """Return True if the rule allows this call."""
         if tool != self.tool:
             return False
         if self.subject is None or subject == self.subject:
             return True
         if _GLOB.search(self.subject) is None or not fnmatchcase(subject, self.subject):
             return False
-        # What a wildcard stands for must not end one command and begin another, nor leave a folder.
+        # What a wildcard matches must not end one command and begin another, nor leave a folder.
         literal = len(_ACTED_ON.findall(_CLASS.sub("", self.subject)))
         return len(_ACTED_ON.findall(subject)) == literal
 
 
 class Policy:
-    """The rules of one session."""
+    """The rules of one session. Raises ConfigError for a malformed one."""
 
     def __init__(self, rules: Sequence[str] = ()) -> None:
-        """Raises ConfigError for what is no rule."""
-        self._rules = tuple(Rule.parse(rule) for rule in rules)
+        self._rules = tuple(AllowRule.parse(rule) for rule in rules)
 
     def allows(self, tool: str, tool_input: Mapping[str, Any]) -> str | None:
-        """The rule that allows this call, as it was written; None where the person is to be asked."""
+        """Return the rule that allows this call, as the user wrote it; None if the user must be asked."""
         subject = next(
             (tool_input[key] for key in SUBJECTS if isinstance(tool_input.get(key), str)),
             None,

@@ -1,4 +1,4 @@
-"""`Relay`: a session with handlers, started by a program of the user's own.
+"""`Relay`: a session with handlers, started by a user's own program.
 
 from relay import Relay
 

@@ -1,7 +1,7 @@
-"""relay.toml: the settings of a session, from the person's own file and, within limits, the project's.
+"""relay.toml: the settings of a session, from the user's own file and, within limits, the project's.
 
-CONFIG/relay.toml, then relay.toml of the project (the working directory or a folder above it); the later
-one wins.  A project may come from anywhere, so before it is trusted only names and timings of its are taken.
+CONFIG/relay.toml, then relay.toml of the project (the working directory or a folder above it), which wins.
+A project may come from anywhere: before the user trusts its file, only its names and timings are used.
 """
 
 from __future__ import annotations
@@ -32,21 +32,14 @@ def _setting(
     choices: tuple[str, ...] = (),
     check: Callable[[Sequence[str]], object] = tuple,
 ) -> Any:
-    """A setting.
+    """Return the field of a setting.
 
     project: an untrusted project may set it; own: no project may, trusted or not.
     most:    the largest number; choices: all the values.
-    check:   raises RelayError for a list of strings that will not do.
+    check:   raises RelayError for an invalid list of strings.
     """
-    metadata = {
-        "help": help,
-        "project": project,
-        "own": own,
-        "most": most,
-        "choices": choices,
-        "check": check,
-    }
-    return field(default=default, metadata=metadata)
+    limits = {"project": project, "own": own, "most": most, "choices": choices, "check": check}
+    return field(default=default, metadata={"help": help, **limits})
 
 
 def _channels(given: Sequence[str]) -> list[str]:
@@ -55,7 +48,7 @@ def _channels(given: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, its default and what it does (docs/CONFIG.md lists them; a test compares)."""
+    """Every setting, with its default and its help (docs/CONFIG.md lists them; a test compares)."""
 
     idle_seconds: float = _setting(
         30.0,
@@ -160,10 +153,10 @@ class Settings:
 
 
 def load(home: Home, directory: Path, trusted: Callable[[Path], bool]) -> tuple[Settings, list[str]]:
-    """The settings for an agent in `directory`, and notices about what was not taken.
+    """Return the settings for an agent in `directory`, and notices about settings that were not taken.
 
-    A file with a mistake is left out, and its notice says where the mistake is.
-    trusted: whether a project's file is trusted as it is.
+    A file with a mistake counts for nothing, and its notice says where the mistake is.
+    trusted: returns True if the user trusts a project's file as it is.
     """
     settings = Settings()
     notices: list[str] = []
@@ -178,18 +171,14 @@ def load(home: Home, directory: Path, trusted: Callable[[Path], bool]) -> tuple[
             notices.append(f"{error} Nothing of that file is taken.")
             continue
         if path != own and not trusted(path):
-            refused = sorted(
-                f.name for f in fields(Settings) if f.name in values and not f.metadata["project"]
-            )
+            refused = sorted(name for name in values if not _FIELDS[name].metadata["project"])
             values = {name: value for name, value in values.items() if name not in refused}
             if refused:
                 notices.append(
                     f"{path}: {', '.join(refused)} not taken, since the file is not trusted; "
                     f"read it, then `relay trust {path}`."
                 )
-        if path != own and (
-            theirs := [f.name for f in fields(Settings) if f.metadata["own"] and f.name in values]
-        ):
+        if path != own and (theirs := [name for name in values if _FIELDS[name].metadata["own"]]):
             values = {name: value for name, value in values.items() if name not in theirs}
             notices.append(f"{path}: {', '.join(theirs)} not taken: it belongs into your own {own} only.")
         settings = replace(settings, **values)
@@ -197,7 +186,7 @@ def load(home: Home, directory: Path, trusted: Callable[[Path], bool]) -> tuple[
 
 
 def find(directory: Path) -> Path | None:
-    """The nearest relay.toml in `directory` or above it, not above a project's root or the home folder."""
+    """Return the nearest relay.toml from `directory` up to the project's root or the home folder."""
     for folder in (directory, *directory.parents):
         if (folder / FILE).is_file():
             return folder / FILE
@@ -221,46 +210,33 @@ def _read(path: Path) -> dict[str, Any]:
     for name, value in values.items():
         if wrong := _wrong(name, value):
             raise ConfigError(wrong, path, _line(text, name))
-    return {name: _value(name, value) for name, value in values.items()}
-
-
-def _value(name: str, value: Any) -> Any:
-    match _DEFAULTS[name]:
-        case float():
-            return float(value)
-        case tuple():
-            return tuple(value)
-        case _:
-            return value
+    default = Settings()
+    return {name: type(getattr(default, name))(value) for name, value in values.items()}
 
 
 def is_prefix(value: str) -> bool:
-    """Whether `value` can begin a directive: a printable character that is no part of a directive's words."""
+    """Return True if `value` can begin a directive: one printable character that no word of one contains."""
     return (
         len(value) == 1 and value.isprintable() and not (value.isalnum() or value.isspace() or value in "\\:")
     )
 
 
-_DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
-_CHECKS: dict[str, Callable[[Sequence[str]], object]] = {
-    f.name: f.metadata["check"] for f in fields(Settings)
-}
-_MOST: dict[str, float] = {f.name: f.metadata["most"] for f in fields(Settings)}
-_CHOICES: dict[str, tuple[str, ...]] = {f.name: f.metadata["choices"] for f in fields(Settings)}
+_FIELDS = {each.name: each for each in fields(Settings)}
 
 
 def _wrong(name: str, value: object) -> str | None:
-    """What is wrong with a setting and what to do, or None."""
-    if name not in _DEFAULTS:
-        meant = suggest(name, _DEFAULTS)
+    """Return what is wrong with a setting and what to do about it, None if it is valid."""
+    if name not in _FIELDS:
+        meant = suggest(name, _FIELDS)
         hint = f"Did you mean {meant}? " if meant else ""
-        return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_DEFAULTS))}."
-    default, most, choices = _DEFAULTS[name], _MOST[name], _CHOICES[name]
+        return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
+    default, limits = _FIELDS[name].default, _FIELDS[name].metadata
+    most, choices = limits["most"], limits["choices"]
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             return f"{name} is a list of strings, not {value!r}."
         try:
-            _CHECKS[name](value)
+            limits["check"](value)
         except RelayError as error:
             return f"in {name}, {error}"
     elif isinstance(default, int):
@@ -280,6 +256,6 @@ def _wrong(name: str, value: object) -> str | None:
 
 
 def _line(text: str, name: str) -> int | None:
-    """The line (1-based) of `text` on which `name` is set, as far as that can be seen."""
+    """Return the line (1-based) of `text` that sets `name`, None if it is not found."""
     found = re.search(rf"""^[ \t\[]*["']?{re.escape(name)}["']?[ \t]*[=.\]]""", text, re.MULTILINE)
     return None if found is None else text.count("\n", 0, found.start()) + 1

@@ -1,8 +1,8 @@
-"""Text that came from elsewhere, made safe to show to a person.
+"""Text from elsewhere, made safe to show.
 
 An agent's words, a peer's message or a file's content may hold escape sequences that would act on the
-reader's terminal, or bidirectional controls that would reorder what is read.  `visible` is applied at
-the moment of showing, never at the moment of storing.
+reader's terminal, or bidirectional controls that would reorder the text.  Apply `visible` to what is shown,
+never to what is stored.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ def _show(match: re.Match[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """`text` with every control and bidirectional character replaced by a picture of it."""
+    """Return `text` with every control and bidirectional character replaced by a visible form."""
     return _UNSAFE.sub(_show, text)
 
 
 def one_line(text: str, limit: int = 80) -> str:
-    """`text` as one visible line of at most `limit` characters, ending in an ellipsis where it was cut."""
+    """Return `text` as one visible line of at most `limit` characters; an ellipsis ends a cut one."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def printable_json(value: Any, *, indent: int | None = None) -> str:
-    """`value` as JSON in printable ASCII: a program reads what it was, and no terminal acts on it."""
+    """Return `value` as JSON in printable ASCII, on which no terminal acts."""
     return json.dumps(value, indent=indent).replace("\x7f", r"\u007f")  # JSON itself escapes no DEL
 
 
 def count(n: int, noun: str) -> str:
-    """`1 message`, `2 messages`."""
+    """Return `1 message`, `2 messages`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 

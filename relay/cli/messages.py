@@ -111,7 +111,7 @@ def _follow(
 
 
 def _unsettled(seen: dict[str, State]) -> int:
-    """Count the messages since the oldest of those in `seen`, in their order, whose state may change."""
+    """Return the number of messages in `seen` from the oldest on whose state may change."""
     return next((len(seen) - n for n, state in enumerate(seen.values()) if not state.final), 0)
 
 

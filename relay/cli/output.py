@@ -1,4 +1,4 @@
-"""What several commands print: tables, lists as a table or as JSON, the latest of many, ids and times."""
+"""Output that commands share: tables, lists as a table or as JSON, the latest of many, ids and times."""
 
 from __future__ import annotations
 

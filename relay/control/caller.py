@@ -1,7 +1,7 @@
-"""Who runs a command or sends a request: a wrapped agent, known by its ancestry or else by its environment.
+"""The caller of a command or request: a wrapped agent, known by its ancestry or else by its environment.
 
-Ancestry counts first, since an agent can give its children any environment. What an agent started and then
-left behind (a daemon) is known by its environment only.
+Ancestry comes first, since an agent can give its children any environment. A daemon, which has left its
+ancestors, is known by its environment only.
 """
 
 from __future__ import annotations

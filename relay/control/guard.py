@@ -87,7 +87,7 @@ def own_session(home: Home, operation: str, *, name: str | None, advice: str) ->
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who a command acts as: an agent, or the user; `agent` is set in an agent's own process."""
+    """The agent or user that a command acts as; `agent` is set in an agent's own process."""
 
     name: str
     team: str

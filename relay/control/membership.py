@@ -1,6 +1,6 @@
-"""Joining and leaving channels from outside: by the member's session, or in the ledger where none runs.
+"""Joining and leaving channels from outside: through the member's session, or in the ledger where none runs.
 
-A session tells the team of it at once; what is only written down is told when the member starts.
+A session announces it to the team at once; what the ledger holds is announced when the member starts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Operation = Literal["join", "leave"]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What came of it.
+    """The channels of a member after a change.
 
-    name: the member. changed: whether it was otherwise before. channels: all it is in. notice: what the
-    person should know, or nothing.
+    name: the member. changed: False if it was in, or out, already. channels: all that it is in.
+    notice: a sentence for the user, or nothing.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Membership:
 def change(
     home: Home, operation: Operation, channel: str, *, name: str | None, team: str | None
 ) -> Membership:
-    """Have `name` join or leave `channel`: an agent itself only, the person anybody, by default themselves.
+    """Have `name` join or leave `channel`: in an agent only that agent, else anybody, by default the user.
 
-    Raises InvalidName, NotAllowed, NotAMember and LedgerError.
+    Raise InvalidName, NotAllowed, NotAMember, SessionUnresponsive or LedgerError.
     """
     channel = names.channel(channel)
     advice = "an agent joins and leaves channels for itself only. Leave out --name and --team."
@@ -67,7 +67,7 @@ def _write(home: Home, operation: Operation, channel: str, who: guard.Member) ->
 
 
 def _never_seen(name: str, team: str, known: list[str]) -> str:
-    """A name may be on its way, or a slip of the pen."""
+    """Return a notice if nobody ever had `name`: it may be a slip of the pen, or yet to come."""
     if any(names.same(name, each) for each in (*known, names.PERSON)):
         return ""
     meant = names.suggest(name, known)

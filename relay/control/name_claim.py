@@ -1,7 +1,7 @@
 """The claim on a name: a lock held for a session's whole life, so that a dead session's name is free.
 
-The lock is taken before the agent is started and inherited by the session process; flock(2) belongs to the
-open file, so that it ends with the last process that holds it, however that one ends.
+`relay wrap` takes the lock before it starts the agent, and the session process inherits it. flock(2) belongs
+to the open file, so it ends with the last process that has it open, however that one ends.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from relay.home import Home, check_socket_path, private_directory
 from relay.names import key, validate
 
 PATIENCE = 15.0
-"""Seconds for which a name is waited for whose agent has ended; its session still acts on its last words."""
+"""Seconds to wait for the name of a session that still acts on the last words of its agent."""
 
 LOOK = 0.05
-"""Seconds between two looks at whether the name is free."""
+"""Seconds between two tries to take the name."""
 
 ANSWER = 1.0
-"""Seconds that the session which has the name gets to say what it does."""
+"""Seconds in which the session that has the name must answer."""
 
 
 class Claim:
-    """A claimed `name` in `team`; `socket` is the path of the control socket that goes with it."""
+    """A claimed `name` in `team`, and the path of the control socket that goes with it."""
 
     __slots__ = ("fd", "lock", "name", "socket", "team")
 
@@ -37,30 +37,30 @@ class Claim:
         self.fd = fd
 
     def note(self, pid: int) -> None:
-        """Write into the claim who holds it: AGENT_PID SESSION_PID NAME TEAM.
+        """Write AGENT_PID SESSION_PID NAME TEAM into the claim; `pid` is the agent's, the caller the session.
 
-        `pid` is the process whose descendants are the agent's, and the caller is the session.
+        A process counts as the agent's if it descends from AGENT_PID.
         """
         try:
-            # Always as long, and one write: who reads it meanwhile sees the old line or the new one.
+            # One write of constant length: a reader sees the old line or the new one.
             os.pwrite(self.fd, f"{pid:10} {os.getpid():10} {self.name} {self.team}\n".encode(), 0)
         except OSError:
-            pass  # a full disk stops no agent; its own session knows it all the same
+            pass  # a full disk stops no agent, whose session knows its process id anyway
 
     def release(self) -> None:
-        """Give the name back (from the process that ends the session)."""
+        """Give the name back. Called in the session process when it ends."""
         for path in (self.socket, self.lock):
             try:
                 os.unlink(path)
             except OSError:
-                pass  # swept by another already
+                pass  # another process has removed it
         os.close(self.fd)
 
 
 def claim(home: Home, team: str, name: str) -> Claim:
-    """Claim `name`; NameInUse if a live session has it, InvalidName or HomeError if it cannot be one.
+    """Claim `name`, waiting for a session that is ending, or that does not answer as it starts or ends.
 
-    For a session that is ending, or that does not answer because it just begins or ends, it waits.
+    Raise NameInUse if a live session has it, and InvalidName or HomeError if nobody can.
     """
     validate(team, "team")
     validate(name)
@@ -78,7 +78,7 @@ def claim(home: Home, team: str, name: str) -> Claim:
 
 
 def claim_free(home: Home, team: str, command: str) -> Claim:
-    """Claim a name made from the command's: `claude`, else `claude-2`, `claude-3`, ..."""
+    """Claim a name made from the command's: `claude`, else `claude-2`, `claude-3`, ... Raise NameInUse."""
     validate(team, "team")
     base = os.path.basename(command).split(".")[0]
     base = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in base).strip("-_")[:50]
@@ -99,7 +99,7 @@ def _socket(lock: str) -> str:
 
 
 def _ending(lock: str) -> bool:
-    """Whether the session that holds `lock` may soon let go of it; one that lives and answers does not."""
+    """Return True if the session that holds `lock` may soon release it: it is ending, or does not answer."""
     from pathlib import Path
 
     from relay.control.sessions import call
@@ -113,6 +113,7 @@ def _ending(lock: str) -> bool:
 
 
 def _try(home: Home, team: str, name: str) -> Claim | None:
+    """Return the claim, None if another process holds it."""
     lock = _lock(home, team, name)
     private_directory(os.path.dirname(lock))
     check_socket_path(_socket(lock))
@@ -123,7 +124,7 @@ def _try(home: Home, team: str, name: str) -> Claim | None:
         except OSError:
             os.close(fd)
             return None
-        # Whoever sweeps up after a dead session unlinks the file that it has locked: then try the new one.
+        # `sessions._sweep` unlinks the file that it has locked: then the path names another file, or none.
         try:
             if os.stat(lock).st_ino == os.fstat(fd).st_ino:
                 os.ftruncate(fd, 0)  # a dead session's process ids

@@ -1,8 +1,8 @@
-"""The control socket: other processes ask the session something, or lend it a terminal.
+"""The control socket: serves the requests of other processes, among them those that lend a terminal.
 
 One JSON object a line, each way: `{"op": "info"}` is answered with `{"info": {...}}`, an error with
-`{"error": MESSAGE, "type": CLASS}`.  `{"op": "attach"}` comes with descriptors (SCM_RIGHTS) and turns the
-connection into a terminal client's channel.  `{"op": "hook"}` is answered in two parts
+`{"error": MESSAGE, "type": CLASS}`.  `{"op": "attach"}` carries descriptors (SCM_RIGHTS) and turns the
+connection into a terminal client's channel.  `{"op": "hook"}` has an answer of two parts
 (relay.agents.hook_client).
 """
 
@@ -29,21 +29,21 @@ _log = logging.getLogger(__name__)
 Answer = dict[str, Any]
 
 MAX_HOOK = 64 << 20
-"""Bytes of a hook's request, which holds an agent's tool call, such as a Write with the whole file in it."""
+"""Bytes of a hook's request, which holds an agent's tool call, such as a Write of a whole file."""
 
 _HOOK = b'{"op": "hook", '
-"""How the request of a hook begins: relay.agents.hook_client writes no other."""
+"""The start of a hook's request, as relay.agents.hook_client writes it."""
 
 ACCEPT_RETRY = 0.5
-"""Seconds until the next try, where the system could not give us a connection."""
+"""Seconds until the next try after the system could not accept a connection."""
 
 _LINUX, _MACOS = bool(sys.platform == "linux"), bool(sys.platform == "darwin")
 
 
 class Connection:
-    """One connection: its socket, who is on its other side (a process id), and what its end decides.
+    """One connection: its socket and the process id of the other side.
 
-    settle: called with what became of what was answered last.
+    settle: called with the fate of the last answer.
     """
 
     __slots__ = ("channel", "pid", "settle")
@@ -54,20 +54,20 @@ class Connection:
         self.settle: Settle | None = None
 
     async def write(self, data: bytes) -> None:
-        """Send `data`; OSError if the other side has gone."""
+        """Send `data`. Raise OSError if the other side has gone."""
         await asyncio.get_running_loop().sock_sendall(self.channel, data)
 
     def settled(self, fate: Fate) -> None:
-        """What was answered last is settled, once."""
+        """Call `settle` with the fate of the last answer, once."""
         settle, self.settle = self.settle, None
         if settle is not None:
             settle(fate)
 
 
 class Request:
-    """One request: its fields, the descriptors that came with it (the receiver closes them), where it came.
+    """One request: its fields, the descriptors that came with it, and its connection.
 
-    `keep` says that this request keeps the connection.
+    The server closes the descriptors. keep: set by a handler that takes over the connection.
     """
 
     __slots__ = ("connection", "fds", "fields", "keep")
@@ -80,7 +80,7 @@ class Request:
 
     @property
     def pid(self) -> int:
-        """The process that asks."""
+        """Return the id of the process that asks."""
         return self.connection.pid
 
     @property
@@ -89,7 +89,7 @@ class Request:
 
 
 class ControlServer:
-    """Listens at `path` and hands each request to `handle`."""
+    """Listens at `path` and has `handle` answer each request."""
 
     def __init__(self, path: str, handle: Callable[[Request], Awaitable[Answer]]) -> None:
         self._path = path
@@ -97,7 +97,7 @@ class ControlServer:
         self._listener: socket.socket | None = None
 
     def listen(self) -> None:
-        """Bind the socket (0600). A dead session's is in the way at most: the caller holds the name."""
+        """Bind the socket (0600), in place of a dead session's: the caller holds the name."""
         with suppress(FileNotFoundError):
             Path(self._path).unlink()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -120,7 +120,7 @@ class ControlServer:
                 while True:
                     try:
                         channel, _ = await loop.sock_accept(self._listener)
-                    except OSError as error:  # no descriptor or memory is free (accept(2)): who asks waits
+                    except OSError as error:  # no descriptor or memory is free (accept(2)); clients wait
                         _log.warning("the control socket takes nobody for now: %s", error)
                         await asyncio.sleep(ACCEPT_RETRY)
                         continue
@@ -129,7 +129,7 @@ class ControlServer:
             self._listener.close()
 
     async def _serve(self, channel: socket.socket) -> None:
-        """Answer one connection's requests; whatever goes wrong with it is no other's trouble."""
+        """Answer the requests of one connection. Its failures affect no other."""
         channel.setblocking(False)
         connection = Connection(channel)
         kept = False
@@ -137,7 +137,7 @@ class ControlServer:
             async for fields, fds in lines(channel):
                 request = Request(fields, fds, connection)
                 answer = await self._answer(request)
-                kept = request.keep and "error" not in answer  # whoever keeps it sees that it was closed
+                kept = request.keep and "error" not in answer  # its keeper sees that it was closed
                 try:
                     await send(channel, answer)
                 except OSError:
@@ -174,9 +174,9 @@ def _refusal(error: RelayError) -> Answer:
 
 
 async def lines(channel: socket.socket) -> Any:
-    """The requests that arrive on `channel`, each (fields, descriptors), until the other side closes.
+    """Yield each request on `channel` as (fields, descriptors) until the other side closes it.
 
-    Raises ValueError for what is no JSON object or longer than MAX_LINE bytes, MAX_HOOK for a hook's.
+    Raise ValueError for what is no JSON object, or longer than MAX_LINE bytes (MAX_HOOK for a hook's).
     """
     received = bytearray()
     fds: list[int] = []
@@ -207,7 +207,7 @@ async def lines(channel: socket.socket) -> Any:
 
 
 async def send(channel: socket.socket, answer: Answer) -> None:
-    """Write one line; OSError if the other side has gone."""
+    """Write one line. Raise OSError if the other side has gone."""
     await asyncio.get_running_loop().sock_sendall(channel, json.dumps(answer).encode() + b"\n")
 
 
@@ -228,7 +228,7 @@ async def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def peer(channel: socket.socket) -> int:
-    """The process id of the other side, 0 where the system does not say."""
+    """Return the process id of the other side, 0 where the system does not tell."""
     if _LINUX:
         size = struct.calcsize("3i")  # struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)
         return int(struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0])

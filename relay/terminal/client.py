@@ -1,7 +1,7 @@
-"""The terminal client: what `relay wrap` and `relay attach` leave in the foreground of the person's shell.
+"""The terminal client: the process that `relay wrap` and `relay attach` leave in the user's foreground.
 
-It lends its terminal to the session and from then on touches no byte of it.  It sets raw mode and gives it
-back whatever happens, passes on window sizes, signals and job control, and ends as the agent ended.
+It lends its terminal to the session and touches no byte of it from then on.  It sets raw mode and restores
+the old modes whatever happens, forwards window sizes, signals and job control, and ends as the agent ended.
 
 Both sides speak JSON lines over a Unix socket:
     to the session   {"op": "winch"} {"op": "signal", "number": N} {"op": "hangup"}
@@ -35,24 +35,24 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGTSTP,
 )
-"""Signals that a person sends to the command they see: the agent gets them."""
+"""Signals that users send to the command they see, forwarded to the agent."""
 
 HANDLED = frozenset({*FORWARDED, signal.SIGWINCH, signal.SIGCONT})
-"""What `Client.run` handles; blocked from before the terminal's modes change until then."""
+"""Signals that `Client.run` handles; they are blocked from before the terminal's modes change until then."""
 
 FOREGROUND_LOOK = 100
-"""Milliseconds between two looks of a background job at whether `fg` has brought it back: a shell tells a
-stopped job (SIGCONT), and not a running one."""
+"""Milliseconds after which a background job looks again whether `fg` brought it back: a shell sends SIGCONT
+to a stopped job, and nothing to a running one."""
 
 SESSION_DIED = 70
-"""Our exit code when the session was killed and nobody knows the agent's (sysexits.h EX_SOFTWARE)."""
+"""The exit code where the session was killed and the agent's is unknown (EX_SOFTWARE of sysexits.h)."""
 
 
 class TerminalMode:
-    """The modes of the person's terminal: raw while lent, as they were afterwards.
+    """The modes of the user's terminal: raw while it is lent, restored afterwards.
 
-    Only a terminal that is both our input and our output is made raw; with the output redirected the
-    terminal's own line editing and echo are what the person sees.
+    Only a terminal that is both our input and our output becomes raw. With the output redirected, the user
+    sees the terminal's own line editing and echo.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -64,9 +64,10 @@ class TerminalMode:
         self._lent = False
 
     def lend(self) -> None:
+        """Set raw mode, if the terminal is interactive and there."""
         if self.interactive and not self._lent:
             try:
-                # Anew each time: the person may have changed them while our job was stopped.
+                # Each time, as the user may have changed them while our job was stopped.
                 self.saved = list(termios.tcgetattr(self.source))
             except termios.error:
                 return  # it is gone
@@ -74,13 +75,13 @@ class TerminalMode:
             self._set(raw(self.saved))
 
     def restore(self) -> None:
-        """Give the modes back, if they were changed; twice is as good as once."""
+        """Restore the modes that `lend` changed, if it did."""
         if self._lent and self.saved is not None:
             self._lent = False
             self._set(self.saved)
 
     def in_foreground(self) -> bool:
-        """Whether our job may use the terminal (after `bg` it may not)."""
+        """Return True if our job may use the terminal; after `bg` it may not."""
         if self.saved is None:
             return True
         try:
@@ -89,11 +90,11 @@ class TerminalMode:
             return True  # not our controlling terminal: no job control
 
     def _set(self, attributes: list[Any]) -> None:
-        """Change the modes, also from a background job (SIGTTOU would stop it); a gone terminal is fine."""
+        """Set the modes, if the terminal is still there. SIGTTOU would stop a background job."""
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
-            # TCSANOW: TCSADRAIN would wait for ever on a terminal stopped with Ctrl-S, and TCSAFLUSH
-            # would throw away what was typed ahead.
+            # TCSADRAIN would wait for ever on a terminal stopped with Ctrl-S, and TCSAFLUSH would throw away
+            # what was typed ahead.
             termios.tcsetattr(self.source, termios.TCSANOW, attributes)
         except termios.error:
             pass
@@ -102,7 +103,7 @@ class TerminalMode:
 
 
 class Client:
-    """Waits on the session's channel and on signals until the agent has ended or the person detached."""
+    """Serves the session's channel and signals until the agent ends or the user detaches."""
 
     def __init__(self, channel: _socket.socket, mode: TerminalMode) -> None:
         self.channel = channel
@@ -114,7 +115,7 @@ class Client:
         self._signals: list[int] = []
 
     def run(self) -> int:
-        """The exit code for the shell: the agent's, or 0 after detaching."""
+        """Return the exit code for the shell: the agent's, or 0 after detaching."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         os.set_blocking(wake_read, False)
@@ -205,11 +206,11 @@ class Client:
         return None
 
     def _stop(self) -> None:
-        """The agent was stopped (Ctrl-Z): stop with our whole job, as it would have."""
+        """Stop our whole job, as the agent that was stopped with Ctrl-Z would have."""
         self.mode.restore()
         self._write_reset()
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.killpg(os.getpgrp(), signal.SIGTSTP)  # here we stand until fg or bg
+        os.killpg(os.getpgrp(), signal.SIGTSTP)  # returns after fg or bg
         signal.signal(signal.SIGTSTP, before)
         # Not left to SIGCONT: in an orphaned process group the kernel discards SIGTSTP, and nobody would
         # continue the agent.
@@ -217,14 +218,14 @@ class Client:
         self._resume()
 
     def _resume(self) -> None:
-        """Continued by `fg` or `bg`: the agent too; in the background it has no keyboard."""
+        """Continue the agent after `fg` or `bg`; in the background it has no keyboard."""
         self._foreground = self.mode.in_foreground()
         if self._foreground:
             self.mode.lend()
         self._send(f'{{"op": "resume", "foreground": {"true" if self._foreground else "false"}}}')
 
     def _session_died(self) -> int:
-        """The session was killed: put the terminal in order and leave no agent without one."""
+        """Restore the terminal and end the agent after the session was killed. Return the exit code."""
         self.mode.restore()
         self._write_reset()
         if self.group:
@@ -233,13 +234,13 @@ class Client:
                     os.killpg(self.group, number)
                 except (ProcessLookupError, PermissionError):
                     break
-                # Nobody may wait for a process that is not a child; a moment suffices for most.
+                # A process that is no child cannot be waited for; this suffices for most.
                 select.select([], [], [], 0.2)
         self._say("the session ended unexpectedly; its agent was stopped.")
         return SESSION_DIED
 
     def _write_reset(self) -> None:
-        """Undo the terminal modes (mouse, alternate screen, ...) that the agent has set."""
+        """Undo the terminal modes that the agent has set (mouse, alternate screen, ...)."""
         if self.reset and self.mode.interactive:
             try:
                 os.write(1, self.reset.encode())

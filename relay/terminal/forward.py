@@ -1,11 +1,11 @@
-"""The forward thread: bytes between the person's terminal and the agent's, and a tee for the rest of us.
+"""The forward thread: moves bytes between the user's terminal and the agent's, and copies them to a tee.
 
     lent source ──read──→ to_child ──write──→ master (PTY)
     lent sink   ←─write── to_sink  ←──read─── master
-                                      └─→ tee (a deque of events, in the order in which things happened)
+                                      └─→ tee (a deque of events in the order in which they happened)
 
-It does nothing but poll, read, write and append.  It never waits for the reader of the tee; it waits for
-the person's terminal exactly as the agent would alone: when that takes no more, the PTY is not read.
+It only polls, reads, writes and appends.  It never waits for the reader of the tee.  It waits for the user's
+terminal as the agent itself would: while that takes no more, it leaves the PTY unread.
 """
 
 from __future__ import annotations
@@ -32,48 +32,47 @@ OUTPUT, TYPED, WRITTEN, RESIZED, GAP, ENDED, LOST, DETACH, HELD, SETTLED, INPUT_
 """Kinds of events in the tee; each event is (kind, value).
 
 OUTPUT bytes from the agent
-TYPED  bytes from the person     WRITTEN bytes from `write`; both stand before the echo that they cause
+TYPED  bytes from the user       WRITTEN bytes from `write`; both precede the echo that they cause
 RESIZED (columns, rows)          GAP    number of bytes that the tee left out
 ENDED  None: the output is over  LOST   "terminal" or "pipe": the lent terminal has gone
-DETACH None: the person asked to detach
-HELD   None: `hold` was obeyed; no output follows until `lend`
-SETTLED None: what the agent had said at `settle` has been shown
-INPUT_OVER None: the lent input, a pipe or a file, has come to its end
+DETACH None: the user asked to detach
+HELD   None: `hold` took effect; no output follows until `lend`
+SETTLED None: the agent's output up to `settle` has been shown
+INPUT_OVER None: the lent input, a pipe or a file, has ended
 """
 
 READ_SIZE = 1 << 16
 SINK_LIMIT = 1 << 18
 """Bytes kept for a slow terminal before the agent's output is left in the PTY."""
 CHILD_LIMIT = 1 << 16
-"""Bytes kept for an agent that does not read before the person's typing is left in their terminal."""
+"""Bytes kept for an agent that does not read before the user's typing is left in their terminal."""
 TEE_LIMIT = 1 << 25
-"""Bytes in the tee after which output is no longer copied to it (and a GAP says so)."""
+"""Bytes in the tee beyond which output is not copied to it; a GAP follows."""
 
 CTRL_D = b"\x04"
 
 ECHO_PATIENCE = 2
-"""Milliseconds for which news of a key waits for its echo: whoever is woken competes with it."""
+"""Milliseconds that the news of a key waits for its echo, which the reader that it wakes would delay."""
 
 ESCAPE_KEY, ESC = b"\x1d", b"\x1b"
-"""Ctrl-], the first of the two keys that detach (telnet's and virsh's), and what begins its other forms."""
+"""Ctrl-], the first of the two keys that detach (as in telnet), and the start of its other forms."""
 
 PTY_LIMIT = 1 << 17
-"""Bytes that a PTY holds at the most, generously (Linux: 64 KB)."""
+"""An upper bound of the bytes that a PTY holds (Linux: 64 KB)."""
 
 WITHDRAWAL = 0.5
-"""Seconds that `withdraw` waits for the thread; only a terminal that blocks in a write takes them."""
+"""Seconds that `withdraw` waits for the thread; only a terminal that blocks in a write needs them."""
 
 
 class Forwarder:
     """The thread and its buffers.
 
-    Other threads may call `write`, `hold`, `lend`, `withdraw`, `pause`, `settle`, `finish`, `resize`, `show`,
-    `aside`, `report` and read `tee`, `unwritten` and `produced`; they set `consumed` as they take output off
-    the tee.  `wake` is a descriptor that becomes readable when the tee holds something new after `rearm` was
-    called.
+    Other threads may call the public methods and read the public attributes; they set `consumed` as they take
+    output off the tee.  `wake` is a descriptor that becomes readable when the tee has a new event after
+    `rearm`.
 
-    over: the thread has ended or was told to; no terminal can be lent any more.
-    reserved: `reserve` was obeyed: what the person typed until then is in the tee, and no more follows.
+    over: the thread has ended or will; no terminal can be lent any more.
+    reserved: `reserve` took effect: what the user typed until then is in the tee, and no more follows.
     """
 
     def __init__(self, pty: Pty) -> None:
@@ -99,26 +98,26 @@ class Forwarder:
         self._finishing = False
         self._to_child = bytearray()
         self._to_sink = bytearray()
-        self._offered = 0  # bytes given to `write`: changed by its caller's thread alone
-        self._accepted = 0  # those of them that the thread has seen: changed by the thread alone
+        self._offered = 0  # bytes given to `write`: only its caller's thread changes it
+        self._accepted = 0  # those that the thread has taken: only the thread changes it
         self._skipped = 0
         self._armed = True
-        self._unannounced = False  # the tee holds what a person typed, and nobody was woken for it yet
+        self._unannounced = False  # the tee holds keys of the user's that nobody was woken for yet
         self._read: Callable[[int, int], bytes] = os.read
         self._write_bytes: Callable[[int, bytes], int] = os.write
         self._detach: DetachKeys | None = None  # loaded with the first key that may be one of them
         self._queries = Queries()
         self._answers = Answers()  # of the terminal that is lent
-        self._report: bytes | None = None  # what the terminal is to know of the agent
+        self._report: bytes | None = None  # the status that the terminal should show
         self._asides: Asides | None = None  # loaded with the first
-        self._undo = b""  # what takes back an aside to the terminal that is lent
+        self._undo = b""  # takes back an aside to the lent terminal
         self._said = b""  # the last piece of output
-        self._keys_due = 0.0  # monotonic seconds at which what it keeps goes to the agent; 0: nothing is kept
+        self._keys_due = 0.0  # monotonic seconds at which kept keys go to the agent; 0: there are none
         self._masks: dict[int, int] = {}
         self._poll = select.poll()
         self._thread = threading.Thread(target=self._run, name="forward", daemon=True)
 
-    # What other threads call.
+    # For other threads.
 
     def start(self) -> None:
         self._thread.start()
@@ -128,26 +127,26 @@ class Forwarder:
         self._thread.join(timeout)
 
     def hurry(self) -> None:
-        """Compete for the interpreter's lock as little as can be; loads ctypes (5 ms), so not at first."""
+        """Compete less for the interpreter's lock. Loads ctypes (5 ms): call it after the agent's start."""
         from relay.terminal import direct
 
         self._read, self._write_bytes = direct.Reader(), direct.write
 
     def write(self, data: bytes) -> None:
-        """Queue `data` for the agent's terminal, after what the person has typed so far."""
+        """Queue `data` for the agent's terminal, after what the user has typed so far."""
         self._offered += len(data)
         self._order(self._write, data)
 
     def reply(self, data: bytes) -> None:
-        """Queue the answer to a query of the agent's: nobody typed it, and it is not echoed."""
+        """Queue the answer to a query of the agent's, which is neither typing nor echoed."""
         self._order(self._write_child, data)
 
     def end_of_file(self) -> None:
-        """Type what ends the input of a terminal: VEOF, or Ctrl-D for a program that edits lines itself."""
+        """Type VEOF, or Ctrl-D for a program that edits lines itself, to end the agent's input."""
         self._order(self._end_of_file)
 
     def output_pending(self) -> bool:
-        """Whether the agent has said something that is not off the tee yet."""
+        """Return True if output of the agent waits in the tee or the PTY."""
         if self.tee:
             return True
         master = self._pty.master
@@ -158,81 +157,83 @@ class Forwarder:
         return any(mask & select.POLLIN for _, mask in look.poll(0))
 
     def lent_size(self) -> tuple[int, int, int, int] | None:
-        """(columns, rows, width, height) of the terminal that is lent now; None without one."""
+        """Return (columns, rows, width, height) of the lent terminal, None without one."""
         lent = self._lent
         return None if lent is None else lent.size()
 
     @property
     def watched(self) -> bool:
-        """Whether the output goes to a person's terminal: not into a file, not into a pipe, not nowhere."""
+        """Return True if the output goes to a terminal, not into a file, a pipe or nowhere."""
         lent = self._lent
         return lent is not None and lent.sink_is_terminal
 
     def show(self, data: bytes) -> None:
-        """Queue `data` for the lent terminal alone, between two pieces of the agent's output.
+        """Queue `data` for the lent terminal only, between two pieces of the agent's output.
 
-        Output that is redirected stays what the agent said: nothing is shown then.
+        Redirected output stays the agent's alone: nothing is added to it.
         """
-        self._order(self._show_person, data)
+        self._order(self._show_to_user, data)
 
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
-        """Queue what moves no cursor (a bell, a title) for the lent terminal, where it cuts no sequence.
+        """Queue what moves no cursor (a bell, a title) for the lent terminal, where it splits no sequence.
 
-        undo: written to that terminal when it is withdrawn; b"" when there is nothing to undo any more.
+        undo: written to that terminal when it is withdrawn; b"" if there is nothing to undo any more.
         """
         self._order(self._show_aside, data, undo)
 
     def report(self, report: bytes) -> None:
-        """Have the lent terminal, and each later one, know this `report` (OSC 7501) if it takes reports.
+        """Give this `report` (OSC 7501) to the lent terminal, and to each later one, if it takes reports.
 
-        It is asked so with the first; until it has answered, nothing but the question is written to it.
+        The first report asks it; until it answers, only the query is written to it.
         """
         self._order(self._tell_terminal, report)
 
     def lend(self, terminal: Lent, greeting: bytes = b"") -> None:
-        """Serve this terminal from now on; `greeting` (a repaint) is shown first. Replaces another."""
+        """Serve this terminal from now on instead of another one; show `greeting`, a repaint, first."""
         self._order(self._lend, terminal, greeting)
 
     def hold(self) -> None:
-        """Leave the agent's output in the PTY until `lend`, and say HELD: what was read until then is in
-        the tee, so that a repaint made of it and what follows on the terminal fit together.
+        """Leave the agent's output in the PTY until `lend`, and put HELD into the tee.
+
+        All that was read until then precedes HELD, so that a repaint made of it and the output that follows
+        on the terminal fit together.
         """
         self._order(self._hold)
 
     def withdraw(self, restore: bool = False) -> None:
-        """Stop using the lent terminal, and return when it is so; `restore`: give back its attributes."""
+        """Stop using the lent terminal and wait for that; `restore` its attributes."""
         done = threading.Event()
         self._order(self._withdraw, restore, done)
         if self._thread.is_alive():
             done.wait(WITHDRAWAL)
 
     def pause(self, paused: bool) -> None:
-        """Leave the lent terminal's input alone (its owner is stopped), or read it again."""
+        """Leave the lent terminal's input alone while its owner is stopped, or read it again."""
         self._order(self._set_paused, paused)
 
     def reserve(self, reserved: bool) -> None:
-        """Leave what the person types in their terminal, apart from what `write` is given; or no longer."""
+        """Leave the user's keys in their terminal, so that only `write` types, or read them again."""
         self._order(self._set_reserved, reserved)
 
     def settle(self) -> None:
-        """The agent was stopped: show what it has said until now, then say SETTLED."""
+        """Show what the agent has printed so far, then put SETTLED into the tee. For a stopped agent."""
         self._order(self._settle)
 
     def resize(self, columns: int, rows: int, width: int = 0, height: int = 0) -> None:
         self._order(self._resize, columns, rows, width, height)
 
     def finish(self) -> None:
-        """The agent has ended: forward what is left in the PTY, then ENDED, then stop."""
+        """Forward the rest of an agent that has ended, put ENDED into the tee, and end the thread."""
         self.over = True
         self._order(self._finish)
 
     def rearm(self) -> None:
-        """Ask for `wake` at the next event; the caller empties the tee after this."""
+        """Make `wake` readable at the next event. The caller empties the tee after this."""
         self.disarm()
         self._armed = True
 
     def disarm(self) -> None:
-        """Make `wake` unreadable, until `rearm`."""
+        """Make `wake` unreadable until `rearm`."""
         try:
             while os.read(self.wake, 512):
                 pass
@@ -241,7 +242,7 @@ class Forwarder:
 
     @property
     def unwritten(self) -> int:
-        """Bytes queued for the agent that its terminal has not taken."""
+        """Return the number of bytes queued for the agent that its terminal has not taken yet."""
         return len(self._to_child) + self._offered - self._accepted
 
     def _order(self, *order: object) -> None:
@@ -251,7 +252,7 @@ class Forwarder:
         except OSError:
             pass  # full: the thread is about to wake; closed: it has ended
 
-    # What the thread does.
+    # In the thread.
 
     def _run(self) -> None:
         self._watch(self._poke_read, select.POLLIN)
@@ -260,7 +261,7 @@ class Forwarder:
                 pass
         finally:
             self.over = True
-            self._obey()  # what was ordered before anybody could see that
+            self._obey()  # orders given before anybody could see that
             self._event(ENDED, None)
             self._end_asides()
             self._drop_terminal()
@@ -295,7 +296,7 @@ class Forwarder:
                 if mask & select.POLLOUT:
                     self._flush_child()
                 readable = mask & (select.POLLIN | select.POLLHUP | select.POLLERR)
-                if readable and not full and not self._held:  # an order may just have held it
+                if readable and not full and not self._held:  # an order may have held it just now
                     if not self._read_master():
                         return self._linger()
                     read_something = True
@@ -313,7 +314,7 @@ class Forwarder:
         return True
 
     def _linger(self) -> bool:
-        """The PTY is over. Go on while a terminal is still to be given what it has not taken."""
+        """Show the rest to a slow terminal after the PTY is over. Return False: the thread ends."""
         self._watch(self._master, 0)
         if self._lent is not None:
             self._watch(self._lent.source, 0)
@@ -327,7 +328,7 @@ class Forwarder:
         return False
 
     def _watch(self, fd: int, mask: int) -> None:
-        """Register `fd` for `mask`; 0 leaves it out, since poll reports a hang-up unasked for ever."""
+        """Register `fd` for `mask`; 0 unregisters it, as poll(2) reports a hang-up even unasked."""
         if self._masks.get(fd, 0) == mask:
             return
         if mask:
@@ -338,7 +339,7 @@ class Forwarder:
             del self._masks[fd]
 
     def _read_master(self) -> bool:
-        """Take what the agent said; false when its terminal is over."""
+        """Read the agent's output. Return False if its terminal is over."""
         try:
             data = self._read(self._master, READ_SIZE)
         except BlockingIOError:
@@ -355,7 +356,7 @@ class Forwarder:
             if self._asides is not None:
                 self._asides.said(data)
                 self._show_asides()
-        # Without its CRs the virtual screen, which stands for a terminal, would begin no line at the left.
+        # The virtual screen stands for a terminal: without CRs its lines would not begin at the left.
         self._tee(data if self._pty.line_feeds_return else data.replace(b"\n", b"\r\n"))
         if self._unsettled:
             self._unsettled -= len(data)
@@ -378,7 +379,7 @@ class Forwarder:
         self._announce()
 
     def _announce(self) -> None:
-        """Wake whoever reads the tee."""
+        """Wake the reader of the tee, if it asked for that."""
         self._unannounced = False
         if self._armed:
             self._armed = False
@@ -402,7 +403,7 @@ class Forwarder:
         self._to_sink += data
         self._flush_sink()
 
-    def _show_person(self, data: bytes) -> None:
+    def _show_to_user(self, data: bytes) -> None:
         if self.watched:
             self._show(data)
 
@@ -424,9 +425,9 @@ class Forwarder:
             self._show(self._asides.due())
 
     def _answer(self, query: bytes) -> None:
-        """Say that reports are taken here, before the person's terminal sees what follows the query.
+        """Answer that reports are taken here, before the user's terminal sees what follows the query.
 
-        It sees the query as well, and what it answers tells us what it takes.
+        That terminal sees the query as well, and its answer tells us what it takes.
         """
         if len(self._to_child) < CHILD_LIMIT:
             self._write_child(query)
@@ -440,7 +441,7 @@ class Forwarder:
             self._ask_terminal()
 
     def _end_asides(self) -> None:
-        """What we said beside the agent's output is no longer true of the terminal that we leave."""
+        """Take back what we wrote beside the agent's output to the terminal that we leave."""
         if self._undo:
             self._show(self._undo)
         if self._answers.spoken and self._report is not None:
@@ -453,7 +454,7 @@ class Forwarder:
             self._show_aside(QUERY)
 
     def _flush_sink(self) -> None:
-        """Write what waits; to a descriptor that may block, the one piece that poll(2) has promised."""
+        """Write what is queued; to a descriptor that may block, only the one piece that poll(2) promised."""
         lent = self._lent
         if lent is None or lent.sink < 0:
             self._to_sink.clear()
@@ -487,10 +488,10 @@ class Forwarder:
         if lent.interactive:
             self._keys(data)
         else:
-            self._write_child(data)  # typed by nobody: there is no draft to mind and no echo to expect
+            self._write_child(data)  # not typed: there is no draft and no echo
 
     def _end_input(self, lent: Lent) -> None:
-        """A pipe or file that was our input is over."""
+        """Close a pipe or file that was our input and has ended."""
         self._watch(lent.source, 0)
         os.close(lent.source)
         lent.source = -1
@@ -500,7 +501,7 @@ class Forwarder:
         self._write_child(end_of_file(self._pty.attributes()) or CTRL_D)
 
     def _keys(self, data: bytes) -> None:
-        """What a person typed: to the agent, but for Ctrl-] d, which detaches, and answers to our query."""
+        """Pass the user's keys to the agent, but for Ctrl-] d, which detaches, and answers to our query."""
         if self._answers.expected:
             data = self._without_answers(data)
         if not self._keys_due and ESC not in data and ESCAPE_KEY not in data:
@@ -528,7 +529,7 @@ class Forwarder:
         return data
 
     def _keys_timeout(self) -> int | None:
-        """Milliseconds until what was kept of the person's keys goes to the agent, which it does here."""
+        """Return the milliseconds until kept keys are due, None without any. Pass them on if they are due."""
         if not self._keys_due or self.reserved:
             return None
         left = self._keys_due - time.monotonic()
@@ -542,7 +543,7 @@ class Forwarder:
         return None
 
     def _type(self, data: bytes) -> None:
-        """Bytes of the person's, to be told apart from ours by the reader of the tee."""
+        """Pass bytes of the user's to the agent, and put them into the tee apart from ours."""
         if data:
             self._write_child(data)
             self.tee.append((TYPED, data))

@@ -2,8 +2,8 @@
 
 The caller is a session leader (setsid) without a controlling terminal.  It takes the new terminal as its
 controlling one and starts the agent in a process group of its own, as a shell starts a foreground job.  So
-the agent's group has a parent in its session, and the kernel lets Ctrl-Z stop it; a child that is made a
-session leader instead (pty.fork, ptyprocess, script) is an orphaned group, whose SIGTSTP is discarded
+the agent's group has a parent in its session, and the kernel lets Ctrl-Z stop it.  A child that becomes a
+session leader instead (pty.fork, ptyprocess, script) is an orphaned group, whose SIGTSTP the kernel discards
 (POSIX.1-2017, 2.4.3).
 
 This module is on the path to the agent's first byte: it imports little.
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 COLUMNS, ROWS = 120, 40
-"""The size of a terminal that nobody looks at."""
+"""The size of a detached terminal."""
 
 _IFLAG, _OFLAG, _CFLAG, _LFLAG, _ISPEED, _OSPEED, _CC = range(7)
-"""Where termios.tcgetattr puts things."""
+"""Indices into the list that termios.tcgetattr returns."""
 
 
 def resolve(command: str, env: Mapping[str, str]) -> str:
-    """The path of `command` as execvp(3) would find it; CommandNotFound or CommandNotExecutable."""
+    """Return the path of `command` as execvp(3) finds it. Raise CommandNotFound or CommandNotExecutable."""
     if not command:
         raise CommandNotFound("there is no command to run. Try `relay wrap bash`.")
     candidates = [command]
@@ -55,9 +55,9 @@ def resolve(command: str, env: Mapping[str, str]) -> str:
 
 
 class Pty:
-    """A running agent: `pid` is also its process group; `master` is our end of its terminal, -1 once closed.
+    """A running agent: `pid` is also its process group, `master` our end of its terminal, -1 once closed.
 
-    line_feeds_return: the agent's line feeds are made CR LF, as terminals do until a program says otherwise.
+    line_feeds_return: the terminal turns the agent's line feeds into CR LF, as terminals do by default.
     """
 
     __slots__ = ("line_feeds_return", "master", "pid")
@@ -82,8 +82,9 @@ class Pty:
     ) -> Pty:
         """Start `path` with `argv` in a new terminal of `size` (columns, rows).
 
-        attributes: what termios.tcgetattr gave for the person's terminal, copied to the new one.
-        Raises CommandNotExecutable (or RelayError) if the kernel refuses to execute it.
+        attributes: termios attributes of the user's terminal, to be copied to the new one.
+        echo, line_feeds_return: False switches off ECHO and OPOST. pixels: width and height.
+        Raise CommandNotExecutable or another RelayError if the kernel refuses to execute it.
         """
         master, slave = os.openpty()
         if attributes is not None:
@@ -116,30 +117,30 @@ class Pty:
         return cls(pid, master, line_feeds_return=line_feeds_return)
 
     def close(self) -> None:
-        """Close our end: the agent's terminal is gone. Its number may be another file's from now on."""
+        """Close our end, which hangs up the agent's terminal; its number may be reused at once."""
         master, self.master = self.master, -1
         if master >= 0:
             os.close(master)
 
     def return_line_feeds(self) -> None:
-        """A terminal is to show the output that was redirected until now: make its line feeds CR LF."""
+        """Turn line feeds into CR LF from now on: a terminal is about to show what was redirected so far."""
         if self.line_feeds_return:
             return
         self.line_feeds_return = True
         changed = self.attributes()
-        if changed is not None and flags(changed)[0]:  # in raw mode the program does that itself
+        if changed is not None and flags(changed)[0]:  # in raw mode the program does so itself
             changed[_OFLAG] |= termios.OPOST | termios.ONLCR
             termios.tcsetattr(self.master, termios.TCSANOW, changed)
 
     def signal(self, number: int, group: int = 0) -> None:
-        """Send signal `number` to the agent's process group, or to `group`; nothing if it is gone."""
+        """Send signal `number` to `group`, by default the agent's process group, if it is still there."""
         try:
             os.killpg(group or self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
 
     def hang_up(self, number: int) -> None:
-        """Send `number` to every process group of the agent's terminal; wake those that are stopped."""
+        """Send `number` to every process group of the agent's terminal, and SIGCONT to wake stopped ones."""
         for group in self.groups():
             for each in (number, signal.SIGCONT):
                 try:
@@ -148,16 +149,16 @@ class Pty:
                     pass
 
     def groups(self) -> set[int]:
-        """The living process groups of the agent's terminal session; its own may outlive the agent.
+        """Return the living process groups of the agent's terminal session, which may outlive the agent.
 
-        A process that made a session of its own (setsid: a daemon on purpose) is not among them.
+        A process that made a session of its own (setsid, as daemons do) is not among them.
         """
         groups: set[int] = set()
         own = os.getpid()
         try:
             entries = os.listdir("/proc")
         except OSError:
-            return {self.pid, self.foreground() or self.pid}  # no such list: perhaps they live
+            return {self.pid, self.foreground() or self.pid}  # no process list here; these two may be alive
         for entry in entries:
             if not entry.isdigit():
                 continue
@@ -172,14 +173,14 @@ class Pty:
         return groups
 
     def foreground(self) -> int:
-        """The foreground process group of the terminal, 0 if there is none."""
+        """Return the terminal's foreground process group, 0 if there is none."""
         try:
             return 0 if self.master < 0 else os.tcgetpgrp(self.master)
         except OSError:
             return 0
 
     def attributes(self) -> list[Any] | None:
-        """termios attributes of the agent's terminal, None when it is gone."""
+        """Return the termios attributes of the agent's terminal, None if it is gone."""
         if self.master < 0:
             return None
         try:
@@ -189,7 +190,7 @@ class Pty:
 
 
 def flags(attributes: list[Any] | None) -> tuple[bool, bool, bool]:
-    """(ICANON, ECHO, ICRNL) of what tcgetattr gave; all false without a terminal."""
+    """Return (ICANON, ECHO, ICRNL) of termios `attributes`; all False for None."""
     if attributes is None:
         return False, False, False
     local, input_ = int(attributes[_LFLAG]), int(attributes[_IFLAG])
@@ -197,7 +198,7 @@ def flags(attributes: list[Any] | None) -> tuple[bool, bool, bool]:
 
 
 def end_of_file(attributes: list[Any] | None) -> bytes:
-    """The character that ends the input of a canonical terminal (VEOF); empty in raw mode."""
+    """Return VEOF, which ends the input of a canonical terminal; b"" in raw mode."""
     if not flags(attributes)[0] or attributes is None:
         return b""
     control: list[bytes] = attributes[_CC]
@@ -205,7 +206,7 @@ def end_of_file(attributes: list[Any] | None) -> bytes:
 
 
 def raw(attributes: list[Any]) -> list[Any]:
-    """A copy of `attributes` in raw mode, as cfmakeraw(3) does it."""
+    """Return a copy of `attributes` in raw mode, as cfmakeraw(3) makes it."""
     new = list(attributes)
     new[_CC] = list(attributes[_CC])
     off_input = (
@@ -229,7 +230,7 @@ def raw(attributes: list[Any]) -> list[Any]:
 
 
 def get_size(fd: int) -> tuple[int, int, int, int] | None:
-    """(columns, rows, width, height in pixels) of the terminal `fd`; None if it has none or says 0."""
+    """Return (columns, rows, width, height in pixels) of the terminal `fd`; None if unknown."""
     try:
         packed = fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8))
     except OSError:
@@ -239,7 +240,7 @@ def get_size(fd: int) -> tuple[int, int, int, int] | None:
 
 
 def set_size(fd: int, columns: int, rows: int, width: int = 0, height: int = 0) -> None:
-    """Set the size of a terminal; the kernel sends SIGWINCH to its foreground group if it changed."""
+    """Set the size of a terminal. The kernel sends SIGWINCH to its foreground group if it changed."""
     packed = b"".join(value.to_bytes(2, sys.byteorder) for value in (rows, columns, width, height))
     try:
         fcntl.ioctl(fd, termios.TIOCSWINSZ, packed)
@@ -248,7 +249,7 @@ def set_size(fd: int, columns: int, rows: int, width: int = 0, height: int = 0) 
 
 
 def _execute(path: str, argv: Sequence[str], env: Mapping[str, str], slave: int, report: int) -> None:
-    """In the child: become the foreground job of the terminal and execute. Never returns."""
+    """Become the terminal's foreground job and execute `path`, in the child. Never return."""
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -264,7 +265,7 @@ def _execute(path: str, argv: Sequence[str], env: Mapping[str, str], slave: int,
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            # A script without a first line naming its interpreter: execvp(3) and shells run it so.
+            # A script that names no interpreter in its first line: execvp(3) and shells run it this way.
             os.execve("/bin/sh", ["sh", path, *argv[1:]], env)
     except OSError as error:
         os.write(report, str(error.errno or errno.EIO).encode())
