@@ -1,7 +1,7 @@
 """Measure relay beside other programs, print the table, and write it into README.md.
 
-Each figure is a median of runs that take turns, in one go on one machine; docs/BENCHMARKS.md tells what each
-one means.  Everything runs in a temporary home and leaves no process behind.
+Each figure is a median of runs that take turns on one machine; docs/BENCHMARKS.md explains them.  Everything
+runs in a temporary home and leaves no process behind.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(names: list[str], quick: bool) -> tuple[list[Figure], int]:
-    """The figures of the rows `names`, and how many rows failed; those are among the figures too."""
+    """Measure the rows `names`. Return their figures, failed rows among them, and how many failed."""
     figures: list[Figure] = []
     failures = 0
     with bench(quick) as own:

@@ -1,4 +1,4 @@
-"""Where benchmarks run: a relay home of their own, the commands to compare, and nothing left afterwards."""
+"""The surroundings of a benchmark: a relay home of its own, and the commands to compare."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 SETTINGS = "runaway_rate = 100000\n"
-"""A benchmark says more in a minute than an agent; the guard counts all the same."""
+"""A benchmark sends more in a minute than an agent; the guard still counts."""
 
 
 class Bench:
@@ -45,7 +45,7 @@ class Bench:
         self.command = [str(script)] if script.exists() else [sys.executable, "-m", "relay"]
 
     def wrapped(self, argv: Sequence[str]) -> list[str]:
-        """`argv` in a session that this command lends its terminal to."""
+        """Return the command line that runs `argv` in a session with this terminal."""
         return [*self.command, "wrap", "--", *argv]
 
     def start(self, name: str, argv: Sequence[str], *options: str) -> None:
@@ -53,19 +53,19 @@ class Bench:
         self.relay("wrap", "-d", "-n", name, *options, "--", *argv)
 
     def session(self, name: str) -> int:
-        """The process id of the session `name`."""
+        """Return the process id of the session `name`."""
         listed = json.loads(self.relay("ps", "--json"))
         return next(int(each["pid"]) for each in listed if each["name"] == name)
 
     def program(self, name: str, *arguments: object) -> list[str]:
-        """The command line of one of our own small programs; -S -E: they start fast."""
+        """Return the command line of one of our own small programs; -S -E has it start fast."""
         return [sys.executable, "-S", "-E", str(PROGRAMS / f"{name}.py"), *map(str, arguments)]
 
     def terminal(self, argv: Sequence[str]) -> Terminal:
         return Terminal(argv, self.env, self.directory)
 
     def relay(self, *arguments: str, timeout: float = 30) -> str:
-        """What the `relay` command prints; RuntimeError if it fails."""
+        """Return what the `relay` command prints. Raise RuntimeError if it fails."""
         run = subprocess.run(
             [*self.command, *arguments],
             env=self.env,
@@ -82,7 +82,7 @@ class Bench:
 
     @contextlib.contextmanager
     def detached(self, name: str, argv: Sequence[str], *options: str) -> Iterator[None]:
-        """A session without a terminal, for as long as the block runs."""
+        """Run `argv` in a session without a terminal for the time of the block."""
         self.start(name, argv, *options)
         try:
             yield
@@ -91,12 +91,12 @@ class Bench:
 
 
 def scripted(argv: Sequence[str]) -> list[str]:
-    """`argv` under script(1), which writes its record to nowhere."""
+    """Return the command line that runs `argv` under script(1), without keeping the typescript."""
     return ["script", "-qfec", " ".join(argv), "/dev/null"]
 
 
 def tmuxed(argv: Sequence[str]) -> list[str]:
-    """`argv` in a tmux of its own (its socket is in TMUX_TMPDIR), without a status line."""
+    """Return the command line that runs `argv` in a tmux of its own, without a status line."""
     return ["tmux", "-f", "/dev/null", "new-session", " ".join(argv), ";", "set", "status", "off"]
 
 
@@ -110,7 +110,7 @@ def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None
 
 @contextlib.contextmanager
 def bench(quick: bool) -> Iterator[Bench]:
-    """A bench whose home and processes are gone afterwards. The path is short: a socket's is limited."""
+    """Yield a bench, and remove its home and processes afterwards. A socket's path must be short."""
     directory = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp")).resolve()
     own = Bench(directory, quick)
     try:
@@ -128,7 +128,7 @@ def bench(quick: bool) -> Iterator[Bench]:
 
 
 def processes_of(directory: Path) -> dict[int, str]:
-    """The living processes that belong to `directory` by RELAY_HOME or a path on their command line."""
+    """Return the living processes with `directory` as RELAY_HOME or in their command line, by process id."""
     marks = (f"RELAY_HOME={directory}\0".encode(), f"{directory}/".encode())
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):

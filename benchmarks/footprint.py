@@ -1,4 +1,4 @@
-"""What a session costs that does nothing: memory and processor time."""
+"""The cost of an idle session: memory and processor time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def idle_cpu(bench: Bench) -> list[Figure]:
 
 @contextlib.contextmanager
 def idle_sessions(bench: Bench) -> Iterator[list[int]]:
-    """The process ids of sessions whose agents wait for input."""
+    """Yield the process ids of sessions whose agents wait for input."""
     names = [f"idle-{number}" for number in range(SESSIONS)]
     with contextlib.ExitStack() as stack:
         for name in names:
@@ -67,13 +67,13 @@ def idle_sessions(bench: Bench) -> Iterator[list[int]]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds of processor time that process `pid` has used (proc_pid_stat(5))."""
+    """Return the seconds of processor time that process `pid` has used (proc_pid_stat(5))."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def pss(pid: int) -> float:
-    """Megabytes of memory, those shared with others in proportion (proc_pid_smaps_rollup(5))."""
+    """Return the proportional set size of process `pid` in megabytes (proc_pid_smaps_rollup(5))."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
         name, _, value = line.partition(":")
         if name == "Pss":

@@ -1,4 +1,4 @@
-"""What the bridge costs an agent: the time of one call of its hook."""
+"""The cost of the bridge to an agent: the time of one call of its hook."""
 
 from __future__ import annotations
 

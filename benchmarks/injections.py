@@ -1,4 +1,4 @@
-"""What relay itself does with one text of a hook, beside waiting for the agent."""
+"""The cost of one text of a hook: relay's own work, without waiting for the agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relay.session.auditing import Audit
 from relay.storage.journal import Journal
 
 GOAL = 10.0
-"""Milliseconds (R85)."""
+"""Milliseconds."""
 
 _FINDING = "src/config.py:42:101: E501 Line too long (113 > 100), after `password = settings.get('key')`\n"
 _SIZES = {"a finding of 200 bytes": 200, "10 KB": layout.MAX_HOOK_BYTES}
@@ -31,7 +31,7 @@ def cost(bench: Bench) -> list[Figure]:
 
 
 def _milliseconds(bench: Bench, size: int, rounds: int) -> Iterator[float]:
-    """The time of each round. The first, which loads what takes secrets out, is left out."""
+    """Yield the time of each round but the first, which loads the search for secrets."""
     audit = Audit(
         Journal(bench.directory / "events.jsonl", "bench", "A"),
         AuditLog(bench.directory / "audit.jsonl", "bench", "A", "bench", full=True),

@@ -62,7 +62,7 @@ def first_byte(bench: Bench) -> list[Figure]:
 
 
 def _rounds(bench: Bench, rivals: dict[str, list[str]], keys: int) -> dict[str, list[float]]:
-    """Seconds of each echo, the rivals taking turns."""
+    """Return the seconds of each echo, the rivals taking turns."""
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(1 if bench.quick else 3):
         for name, command in rivals.items():
@@ -90,7 +90,7 @@ def _echoes(bench: Bench, command: Sequence[str], keys: int) -> list[float]:
 def _figures(
     seconds: dict[str, list[float]], what: str, goal: str, limit: float, percents: tuple[int, int]
 ) -> list[Figure]:
-    """A line for each percentile; the first is the one that the goal is about."""
+    """Return a line for each percentile; the goal is about the first."""
     figures = []
     for percent in percents:
         values = {name: _percentile(each, percent) * 1e6 for name, each in seconds.items()}

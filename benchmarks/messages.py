@@ -39,7 +39,7 @@ class Pair:
         self._socket.sendto(text.encode(), self._orders)
 
     def heard(self) -> tuple[int, int, int]:
-        """Of the next message that arrives: its number, and when it was said and read (nanoseconds)."""
+        """Return the number of the next message, and when it was printed and read (nanoseconds)."""
         while True:
             read, _, line = self._lines.recv(1 << 16).partition(b" ")
             if found := re.search(rb"number (\d+) said (\d+)", line):
@@ -130,7 +130,7 @@ def injection(bench: Bench) -> list[Figure]:
 
 @contextlib.contextmanager
 def _pair(bench: Bench, names: Sequence[str] = ("B", "A"), *options: str) -> Iterator[Pair]:
-    """Agents of these names; the last says what it is told to, and what the first reads is heard."""
+    """Run agents of these names: the last prints what it is told to, and the first reports what it reads."""
     with contextlib.ExitStack() as stack:
         sockets = []
         for name in names:

@@ -1,10 +1,11 @@
-"""How fast the readers are: CPU seconds to read 200 MB, and the rates that follow.
+"""The speed of the readers: CPU seconds for each kind of output, and the rates that follow.
 
-.venv/bin/python benchmarks/readers.py
+python -m benchmarks.readers [--quick]
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 
@@ -35,19 +36,21 @@ def chunks(line: bytes, size: int) -> Iterator[bytes]:
         yield block[start : start + CHUNK]
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
+    share = 100 if arguments == ["--quick"] else 1
     print(f"{'output':<38} {'MB':>5} {'CPU s':>7} {'MB/s':>7}")
     for name, (line, size, before) in CASES.items():
         reader = AutoReader(120, 40)
         reader.feed(before, 0)
         now = 0.0
         started = time.process_time()
+        size //= share
         for chunk in chunks(line, size):
             now += 0.001
             reader.feed(chunk, now)
         seconds = time.process_time() - started
-        print(f"{name:<38} {size / 1e6:>5.0f} {seconds:>7.2f} {size / 1e6 / seconds:>7.0f}")
+        print(f"{name:<38} {size / 1e6:>5.1f} {seconds:>7.2f} {size / 1e6 / seconds:>7.0f}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Figures and how they are shown: the table on the terminal and the one in README.md."""
+"""The figures, as a table on the terminal and in README.md."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.cli.output import table
+
 HEADINGS = ("what", "goal", "relay", "beside it", "ratio", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table. `ok` is None where there is nothing to judge; `ratio` as text, may be empty."""
+    """One line of the table. ratio: as text. ok: None where there is no goal."""
 
     what: str
     goal: str
@@ -30,24 +32,20 @@ class Figure:
 
 
 def plain(figures: Sequence[Figure]) -> str:
-    """The table for a terminal."""
-    rows = [HEADINGS, *(figure.cells() for figure in figures)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+    """Return the table for a terminal."""
+    head, *lines = table([HEADINGS, *(figure.cells() for figure in figures)])
+    return "\n".join([head, "-" * max(map(len, lines)), *lines])
 
 
 def markdown(figures: Sequence[Figure], machine: str) -> str:
-    """The table for README.md, without its markers."""
+    """Return the table for README.md, without its markers."""
     rows = [HEADINGS, tuple("---" for _ in HEADINGS), *(figure.cells() for figure in figures)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([*lines, "", f"{machine} Made by `make bench`."])
 
 
 def write(path: Path, block: str, name: str = "bench") -> None:
-    """Replace what stands between the markers of `name` in `path`; ValueError if they are not there."""
+    """Replace the text between the markers of `name` in `path`. Raise ValueError if they are missing."""
     opening, closing = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     text = path.read_text(encoding="utf-8")
     before, begin, rest = text.partition(opening)
@@ -58,7 +56,7 @@ def write(path: Path, block: str, name: str = "bench") -> None:
 
 
 def machine() -> str:
-    """One sentence: what it was measured on."""
+    """Return a sentence on the machine and the programs measured."""
     parts = [
         f"{os.cpu_count()} × {_processor()}",
         f"{platform.system()} {platform.release()}",

@@ -1,4 +1,4 @@
-"""A terminal that is drained as fast as can be, with a program in it: what every rival runs under."""
+"""The terminal that relay and its rivals run in: it reads as fast as it can."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ_SIZE = 1 << 16
 
 
 class Terminal:
-    """`argv` in a new terminal; `started` is when it was forked (monotonic seconds)."""
+    """`argv` in a new terminal. started: when it was forked, in monotonic seconds."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], directory: Path) -> None:
         self.started = time.monotonic()
@@ -37,7 +37,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the program, should it still run: with a hang-up, as a closed window does."""
+        """End the program, if it still runs, with a hang-up, as a closed window does."""
         os.close(self.master)
         for number, patience in ((signal.SIGHUP, 1.0), (signal.SIGKILL, 5.0)):
             deadline = time.monotonic() + patience
@@ -49,7 +49,7 @@ class Terminal:
                 os.kill(self.pid, number)
 
     def read(self, timeout: float) -> bytes:
-        """What comes next; empty at the end. TimeoutError after `timeout` seconds of nothing."""
+        """Return what comes next, b"" at the end. Raise TimeoutError after `timeout` silent seconds."""
         if not select.select([self.master], [], [], timeout)[0]:
             raise TimeoutError(f"the program said nothing for {timeout:g} s")
         try:
@@ -58,7 +58,7 @@ class Terminal:
             return b""
 
     def drain(self, timeout: float) -> tuple[int, float]:
-        """Take everything until the end: (bytes, seconds since the start). TimeoutError after `timeout`."""
+        """Read to the end. Return (bytes, seconds since the start). Raise TimeoutError after `timeout`."""
         size = 0
         with _deadline(timeout):
             try:
@@ -70,7 +70,7 @@ class Terminal:
         return size, time.monotonic() - self.started
 
     def until(self, text: bytes, timeout: float) -> bytes:
-        """What comes up to and with `text`. TimeoutError after `timeout` seconds of nothing."""
+        """Return the output up to `text` and what came with it. Raise TimeoutError as `read` does."""
         seen = b""
         while text not in seen:
             data = self.read(timeout)
@@ -80,7 +80,7 @@ class Terminal:
         return seen
 
     def skip(self, seconds: float) -> None:
-        """Drain for `seconds`."""
+        """Read and drop output for `seconds`."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
@@ -93,7 +93,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """TimeoutError in the block once it has taken `seconds`, without a system call for each read in it."""
+    """Raise TimeoutError in the block after `seconds`, without a system call for each read in it."""
 
     def ring(*_: object) -> None:
         raise TimeoutError(f"the program has not ended within {seconds:g} s")

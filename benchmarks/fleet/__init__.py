@@ -1,1 +1,1 @@
-"""How relay grows: hundreds of simulated agents, dozens of real sessions, on one machine."""
+"""The growth of relay: hundreds of simulated agents, dozens of real sessions, on one machine."""

@@ -1,7 +1,7 @@
 """Measure how relay grows: fleets of simulated agents from 10 to 500, 50 real sessions, and a soak.
 
-Prints the tables and writes them into docs/BENCHMARKS.md, which tells what each figure means.  All of it
-runs in temporary homes, is bounded in time, and leaves no process behind.
+Prints the tables and writes them into docs/BENCHMARKS.md, which explains the figures.  All of it runs in
+temporary homes, is bounded in time, and leaves no process behind.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def fleet_table(fleets: Sequence[Fleet]) -> str:
-    """Markdown: a column for each size."""
+    """Return a table in Markdown with a column for each size."""
     rows = [["simulated agents", *(str(fleet.size) for fleet in fleets)]]
     rows += [[what, *(cell(fleet) for fleet in fleets)] for what, cell in ROWS.items()]
     return _markdown(rows)
 
 
 def sessions_table(found: Sessions) -> str:
-    """Markdown: a row for each figure."""
+    """Return a table in Markdown with a row for each figure."""
     return _markdown(
         [
             [f"{found.size} real sessions", ""],
@@ -113,7 +113,7 @@ def _sessions(size: int, quick: bool) -> Sessions:
 
 
 def _soak(seconds: int) -> str:
-    """The account of tests/messaging/soak.py, which fails when a message is unexplained."""
+    """Return the account of tests/messaging/soak.py. Raise RuntimeError if a message is unexplained."""
     run = subprocess.run(
         [sys.executable, ROOT / "tests" / "messaging" / "soak.py", "--seconds", str(seconds)],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What a fleet of one size is put through, and what came of it."""
+"""The measurements of a fleet of one size."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CHAT, BURST = 500, 2000
 """Messages in all: at that rate, and as fast as everybody can."""
 
 QUIET = 5.0
-"""Announcements a second that an agent may hear in quiet times; see `relay.transport.presence.interval`."""
+"""Announcements a second that an agent may get in quiet times; see `relay.transport.presence.interval`."""
 
 IDLE_SECONDS = 6.0
 STORM_SECONDS = 90.0
-"""The longest that anything may take; a machine that is slower has too many agents on it."""
+"""The longest time of any step; a slower machine has too many agents on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Messages that were sent and injected: how many, seconds of each, how long all took, processor time."""
+    """Messages that were sent and injected. Times are seconds; `cpu` is the processor time of each."""
 
     count: int
     p50: float
@@ -39,7 +39,7 @@ class Phase:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Return messages a second."""
         return self.count / self.seconds
 
 
@@ -49,8 +49,8 @@ class Fleet:
 
     size: int
     connected: float
-    presence: float  # until everybody had heard of everybody
-    announced: int  # announcements that were heard until then, by all
+    presence: float  # until all agents knew all
+    announced: int  # announcements that all got until then
     idle_announced: float  # a second, by all
     idle_cpu: float  # a second, of all with the broker
     chat: Phase
@@ -61,7 +61,7 @@ class Fleet:
 
 
 def measure(bench: Bench, size: int) -> Fleet:
-    """Put `size` agents through everything. TimeoutError when the machine is too slow for them."""
+    """Measure a fleet of `size` agents. Raise TimeoutError if the machine is too slow for them."""
     check_limits(size)
     with Swarm(bench.env, size) as swarm:
         swarm.ready(STORM_SECONDS)
@@ -93,8 +93,8 @@ def measure(bench: Bench, size: int) -> Fleet:
 
 
 def check_limits(size: int) -> None:
-    """RuntimeError with what to do when a process here may not open enough files for `size` agents."""
-    needed = FILES_PER_AGENT * size + 100  # the broker's, who has them all, are fewer
+    """Raise RuntimeError, with advice, if a process here may not open enough files for `size` agents."""
+    needed = FILES_PER_AGENT * size + 100  # the broker, which serves them all, needs fewer
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < needed:
         raise RuntimeError(
@@ -104,12 +104,12 @@ def check_limits(size: int) -> None:
 
 
 def broker_pid(bench: Bench) -> int:
-    """The process of the embedded broker in the bench's home."""
+    """Return the process id of the embedded broker in the bench's home."""
     return int(json.loads(bench.relay("broker", "status", "--json"))["pid"])
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that `share` of all do not exceed."""
+    """Return the smallest value that `share` of all do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
@@ -123,7 +123,7 @@ def _cpu(swarm: Swarm, broker: int) -> float:
 
 
 def _idle(swarm: Swarm, broker: int, seconds: float) -> tuple[float, float]:
-    """Processor time and announcements, a second, while nothing is asked of anybody."""
+    """Return processor time and announcements, a second, of idle agents."""
     _settle(swarm)
     heard, cpu, begun = _heard(swarm), _cpu(swarm, broker), time.monotonic()
     time.sleep(seconds)
@@ -132,7 +132,7 @@ def _idle(swarm: Swarm, broker: int, seconds: float) -> tuple[float, float]:
 
 
 def _settle(swarm: Swarm) -> None:
-    """Return when the storm is over: agents hear no more than in quiet times."""
+    """Wait until agents get no more announcements than in quiet times."""
     deadline = time.monotonic() + STORM_SECONDS
     heard = _heard(swarm)
     while time.monotonic() < deadline:
@@ -144,7 +144,7 @@ def _settle(swarm: Swarm) -> None:
 
 
 def _phase(swarm: Swarm, broker: int, send: Callable[[], list[Any]]) -> Phase:
-    """What becomes of the messages that `send` sends; every one must be injected, once."""
+    """Measure the messages that `send` sends, each of which must be injected once."""
     cpu = _cpu(swarm, broker)
     sent = send()
     count = sum(accepted for _, accepted in sent)

@@ -79,7 +79,7 @@ def _orders(bench: Bench, name: str) -> Path:
 
 
 def _talk(bench: Bench, names: list[str], told: socket.socket, rounds: int) -> tuple[list[float], float]:
-    """Seconds of each message, and of all. AssertionError when one comes twice or not at all."""
+    """Return the seconds of each message, and of all. Raise AssertionError for one that comes twice."""
     expected = rounds * len(names)
 
     def speak() -> None:

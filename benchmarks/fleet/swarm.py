@@ -1,4 +1,4 @@
-"""A fleet of simulated agents in a few worker processes, and what it is told to do."""
+"""A fleet of simulated agents in a few worker processes, and its commands."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Swarm:
         return [worker.pid for worker in self._workers]
 
     def ready(self, seconds: float) -> None:
-        """Return once every agent is made."""
+        """Wait until every agent exists."""
         self._answers(time.monotonic() + seconds, "start")
 
     def ask(self, *command: object, seconds: float) -> list[Any]:
-        """What each worker answers to a command; TimeoutError when one does not in time."""
+        """Return the answer of each worker to a command. Raise TimeoutError for one that is late."""
         deadline = time.monotonic() + seconds
         text = " ".join(map(str, command))
         for worker in self._workers:
@@ -54,7 +54,7 @@ class Swarm:
         return self._answers(deadline, text)
 
     def ask_first(self, *command: object, seconds: float) -> Any:
-        """What the first worker answers."""
+        """Return the answer of the first worker to a command."""
         text = " ".join(map(str, command))
         _tell(self._workers[0], text)
         return _answer(self._workers[0], time.monotonic() + seconds, text)
