@@ -54,6 +54,9 @@ class CheckResult(StrEnum):
     FAIL = "FAIL"
 
 
+OK, WARN, FAIL = CheckResult
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """The result of one check. detail: what was found and, where it is not fine, what to do next."""
@@ -84,7 +87,7 @@ def all_checks(home: Home, directory: Path) -> list[Check]:
 
 
 def _python(_: Home) -> Iterator[Check]:
-    yield Check("python", CheckResult.OK, f"{platform.python_version()} ({sys.executable})")
+    yield Check("python", OK, f"{platform.python_version()} ({sys.executable})")
 
 
 def _packages(_: Home) -> Iterator[Check]:
@@ -93,23 +96,17 @@ def _packages(_: Home) -> Iterator[Check]:
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            yield Check(
-                "packages", CheckResult.FAIL, f"{name} is not installed. Install relay anew with pip."
-            )
-    yield Check("packages", CheckResult.OK, ", ".join(versions))
+            yield Check("packages", FAIL, f"{name} is not installed. Install relay anew with pip.")
+    yield Check("packages", OK, ", ".join(versions))
 
 
 def _screen(_: Home) -> Iterator[Check]:
     try:
         libghostty.load()
     except ScreenUnavailable as error:
-        yield Check(
-            "screen", CheckResult.WARN, f"{error} Until then only programs that print lines are read."
-        )
+        yield Check("screen", WARN, f"{error} Until then only programs that print lines are read.")
     else:
-        yield Check(
-            "screen", CheckResult.OK, f"libghostty-vt of pyghostty {importlib.metadata.version('pyghostty')}"
-        )
+        yield Check("screen", OK, f"libghostty-vt of pyghostty {importlib.metadata.version('pyghostty')}")
 
 
 def _nats_server(_: Home) -> Iterator[Check]:
@@ -119,11 +116,11 @@ def _nats_server(_: Home) -> Iterator[Check]:
             [binary, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=True
         )
     except BrokerError as error:
-        yield Check("nats-server", CheckResult.FAIL, str(error))
+        yield Check("nats-server", FAIL, str(error))
     except (OSError, subprocess.SubprocessError) as error:
-        yield Check("nats-server", CheckResult.FAIL, f"{binary} does not run: {error}. Install it anew.")
+        yield Check("nats-server", FAIL, f"{binary} does not run: {error}. Install it anew.")
     else:
-        yield Check("nats-server", CheckResult.OK, f"{done.stdout.strip()} ({binary})")
+        yield Check("nats-server", OK, f"{done.stdout.strip()} ({binary})")
 
 
 def _directories(home: Home) -> Iterator[Check]:
@@ -133,22 +130,22 @@ def _directories(home: Home) -> Iterator[Check]:
         try:
             info = path.stat()
         except FileNotFoundError:
-            yield Check(name, CheckResult.OK, f"{path} is made when it is needed")
+            yield Check(name, OK, f"{path} is made when it is needed")
             continue
         except OSError as error:
-            yield Check(name, CheckResult.FAIL, f"{path}: {error.strerror}. {other}")
+            yield Check(name, FAIL, f"{path}: {error.strerror}. {other}")
             continue
         mode = stat.S_IMODE(info.st_mode)
         if info.st_uid != os.getuid():
-            yield Check(name, CheckResult.FAIL, f"{path} is another user's. {other}")
+            yield Check(name, FAIL, f"{path} is another user's. {other}")
         elif mode & 0o077:
             # Probably made by hand. relay makes it private at its next start, and keeps no secrets there.
-            result = CheckResult.WARN if what == "config" else CheckResult.FAIL
+            result = WARN if what == "config" else FAIL
             yield Check(name, result, f"{path} is open to others ({mode:o}). chmod 700 {path}")
         elif not os.access(path, os.W_OK | os.X_OK):
-            yield Check(name, CheckResult.FAIL, f"{path} cannot be written. chmod 700 {path}")
+            yield Check(name, FAIL, f"{path} cannot be written. chmod 700 {path}")
         else:
-            yield Check(name, CheckResult.OK, str(path))
+            yield Check(name, OK, str(path))
 
 
 def _secrets(home: Home) -> Iterator[Check]:
@@ -158,11 +155,9 @@ def _secrets(home: Home) -> Iterator[Check]:
         with contextlib.suppress(OSError):
             if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
                 private = False
-                yield Check(
-                    "credentials", CheckResult.FAIL, f"{path} is open to others ({mode:o}). chmod 600 {path}"
-                )
+                yield Check("credentials", FAIL, f"{path} is open to others ({mode:o}). chmod 600 {path}")
     if private:
-        yield Check("credentials", CheckResult.OK, f"{count(len(files), 'file')}, all private")
+        yield Check("credentials", OK, f"{count(len(files), 'file')}, all private")
 
 
 def _disk(home: Home) -> Iterator[Check]:
@@ -170,16 +165,16 @@ def _disk(home: Home) -> Iterator[Check]:
     free = shutil.disk_usage(place).free
     shown = f"{free / (1 << 30):.1f} GB free at {place}"
     if free < _TOO_LITTLE:
-        yield Check("disk", CheckResult.FAIL, f"{shown}: messages cannot be kept. Make room.")
+        yield Check("disk", FAIL, f"{shown}: messages cannot be kept. Make room.")
     elif free < _SCARCE:
-        yield Check("disk", CheckResult.WARN, f"{shown}. Make room soon.")
+        yield Check("disk", WARN, f"{shown}. Make room soon.")
     else:
-        yield Check("disk", CheckResult.OK, shown)
+        yield Check("disk", OK, shown)
 
 
 def _ledger(home: Home) -> Iterator[Check]:
     if not home.ledger.exists():
-        yield Check("ledger", CheckResult.OK, f"{home.ledger} is made with the first message")
+        yield Check("ledger", OK, f"{home.ledger} is made with the first message")
         return
     try:
         # Not with Ledger, which migrates an older file and writes into every one.
@@ -187,32 +182,32 @@ def _ledger(home: Home) -> Iterator[Check]:
             (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
             version = schema.version(db)
     except sqlite3.Error as error:
-        yield Check("ledger", CheckResult.FAIL, str(schema.explain(home.ledger, error)))
+        yield Check("ledger", FAIL, str(schema.explain(home.ledger, error)))
         return
     if said != "ok":
         advice = f"{home.ledger} is damaged ({said}). Move it away; relay then begins a new one."
-        yield Check("ledger", CheckResult.FAIL, advice)
+        yield Check("ledger", FAIL, advice)
     elif version > schema.VERSION:
         advice = f"{home.ledger} was written by a later version of relay. Upgrade relay, or move it away."
-        yield Check("ledger", CheckResult.FAIL, advice)
+        yield Check("ledger", FAIL, advice)
     elif version < schema.VERSION:
         later = f"{home.ledger} is of an earlier version of relay, and brought up to date when it is used"
-        yield Check("ledger", CheckResult.OK, later)
+        yield Check("ledger", OK, later)
     elif not os.access(home.ledger, os.W_OK):
-        yield Check("ledger", CheckResult.FAIL, f"{home.ledger} cannot be written. chmod 600 {home.ledger}")
+        yield Check("ledger", FAIL, f"{home.ledger} cannot be written. chmod 600 {home.ledger}")
     else:
-        yield Check("ledger", CheckResult.OK, str(home.ledger))
+        yield Check("ledger", OK, str(home.ledger))
 
 
 def _socket_path(home: Home) -> Iterator[Check]:
-    for length, result in ((len("alice"), CheckResult.FAIL), (names.MAX_NAME, CheckResult.WARN)):
+    for length, result in ((len("alice"), FAIL), (names.MAX_NAME, WARN)):
         try:
             check_socket_path(socket_of(home, names.DEFAULT_TEAM, "x" * length))
         except HomeError as error:
-            long = "" if result is CheckResult.FAIL else "for the longest names "
+            long = "" if result is FAIL else "for the longest names "
             yield Check("socket path", result, f"{long}{error}")
             return
-    yield Check("socket path", CheckResult.OK, "short enough for every name")
+    yield Check("socket path", OK, "short enough for every name")
 
 
 def _dead_sockets(home: Home) -> Iterator[Check]:
@@ -222,43 +217,41 @@ def _dead_sockets(home: Home) -> Iterator[Check]:
     if dead:
         yield Check(
             "sessions",
-            CheckResult.WARN,
+            WARN,
             f"{count(len(dead), 'socket')} of ended sessions. `relay ps` removes them.",
         )
     else:
-        yield Check("sessions", CheckResult.OK, "no sockets of ended sessions")
+        yield Check("sessions", OK, "no sockets of ended sessions")
 
 
 def _terminal(_: Home) -> Iterator[Check]:
     kind = os.environ.get("TERM", "")
     if kind in {"", "dumb", "unknown"}:
-        yield Check("terminal", CheckResult.WARN, f"TERM is {kind!r}: most agents cannot draw. Set it.")
+        yield Check("terminal", WARN, f"TERM is {kind!r}: most agents cannot draw. Set it.")
     else:
         inside = "; in tmux, `set -g allow-passthrough on` lets agents' notifications through"
-        yield Check("terminal", CheckResult.OK, f"TERM is {kind}{inside if os.environ.get('TMUX') else ''}")
+        yield Check("terminal", OK, f"TERM is {kind}{inside if os.environ.get('TMUX') else ''}")
     if (encoding := locale.getpreferredencoding(False).upper().replace("-", "")) != "UTF8":
-        yield Check(
-            "locale", CheckResult.WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, as to C.UTF-8."
-        )
+        yield Check("locale", WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, as to C.UTF-8.")
 
 
 def _settings(home: Home, directory: Path) -> Iterator[Check]:
-    notices = settings.load(home, directory, lambda _: False)[1]
+    notices = settings.load(home, directory)[1]
     for notice in notices:
-        yield Check("settings", CheckResult.WARN, notice)
+        yield Check("settings", WARN, notice)
     if not notices:
-        yield Check("settings", CheckResult.OK, "every setting is valid")
+        yield Check("settings", OK, "every setting is valid")
 
 
 def _broker(home: Home, directory: Path) -> Iterator[Check]:
-    url = settings.load(home, directory, lambda _: False)[0].broker
+    url = settings.load(home, directory)[0].broker
     try:
         endpoint = broker.external(url) if url else broker.status(home)
     except BrokerError as error:
-        yield Check("broker", CheckResult.FAIL, str(error))
+        yield Check("broker", FAIL, str(error))
         return
     if endpoint is None:
-        yield Check("broker", CheckResult.OK, "the embedded one does not run; the first session starts it")
+        yield Check("broker", OK, "the embedded one does not run; the first session starts it")
     else:
         yield _answering(endpoint)
 
@@ -279,16 +272,16 @@ def _answering(endpoint: broker.Endpoint) -> Check:
         advice = (
             "`relay broker stop` ends it." if embedded else "Until it answers, messages wait in the ledger."
         )
-        return Check("broker", CheckResult.FAIL if embedded else CheckResult.WARN, f"{error} {advice}")
+        return Check("broker", FAIL if embedded else WARN, f"{error} {advice}")
     more = f" (pid {endpoint.pid})" if embedded else "; `relay doctor --broker` tries what it allows"
-    return Check("broker", CheckResult.OK, f"the {endpoint.kind} one answers at {endpoint.url}{more}")
+    return Check("broker", OK, f"the {endpoint.kind} one answers at {endpoint.url}{more}")
 
 
 def _agents(home: Home) -> Iterator[Check]:
     try:
         known = profiles(home)
     except RelayError as error:
-        yield Check("agents", CheckResult.FAIL, str(error))
+        yield Check("agents", FAIL, str(error))
         return
     installed = [
         profile.name
@@ -297,8 +290,6 @@ def _agents(home: Home) -> Iterator[Check]:
         if profile.name in profile.commands and any(map(shutil.which, profile.commands))
     ]
     if installed:
-        yield Check("agents", CheckResult.OK, ", ".join(sorted(installed)))
+        yield Check("agents", OK, ", ".join(sorted(installed)))
     else:
-        yield Check(
-            "agents", CheckResult.WARN, "none that relay knows is on PATH; `relay agents` lists them."
-        )
+        yield Check("agents", WARN, "none that relay knows is on PATH; `relay agents` lists them.")

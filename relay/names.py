@@ -61,6 +61,12 @@ def same(a: str, b: str) -> bool:
     return key(a) == key(b)
 
 
+def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str:
+    """Return a question about the known name that `name` probably means, with a blank behind it, or ""."""
+    meant = suggest(name, known)
+    return f"Did you mean {form.format(meant)}? " if meant else ""
+
+
 def suggest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
     """Return the known name that `name` probably means, or None. alike: the least similarity, from 0 to 1."""
     import difflib  # 8 ms, needed only after a mistake

@@ -16,7 +16,7 @@ import tomli
 
 from relay.errors import ConfigError, RelayError
 from relay.home import Home
-from relay.names import channel, suggest
+from relay.names import channel, did_you_mean
 from relay.policy import Policy
 
 FILE = "relay.toml"
@@ -152,7 +152,9 @@ class Settings:
     broker: str = _setting("", "URL of the MQTT broker; empty: the embedded one")
 
 
-def load(home: Home, directory: Path, trusted: Callable[[Path], bool]) -> tuple[Settings, list[str]]:
+def load(
+    home: Home, directory: Path, trusted: Callable[[Path], bool] = lambda path: False
+) -> tuple[Settings, list[str]]:
     """Return the settings for an agent in `directory`, and notices about settings that were not taken.
 
     A file with a mistake counts for nothing, and its notice says where the mistake is.
@@ -227,8 +229,7 @@ _FIELDS = {each.name: each for each in fields(Settings)}
 def _wrong(name: str, value: object) -> str | None:
     """Return what is wrong with a setting and what to do about it, None if it is valid."""
     if name not in _FIELDS:
-        meant = suggest(name, _FIELDS)
-        hint = f"Did you mean {meant}? " if meant else ""
+        hint = did_you_mean(name, _FIELDS)
         return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
     default, limits = _FIELDS[name].default, _FIELDS[name].metadata
     most, choices = limits["most"], limits["choices"]

@@ -198,7 +198,7 @@ def _write(path: Path, text: str) -> None:
 
 def _status(home: Home, args: argparse.Namespace) -> int:
     """Print the status. The exit code is 0 whether or not the broker answers: the command found out."""
-    url = args.broker or settings.load(home, Path.cwd(), lambda _: False)[0].broker
+    url = args.broker or settings.load(home, Path.cwd())[0].broker
     if not url:
         _show(args, broker.status(home))
         return 0

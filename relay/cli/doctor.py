@@ -20,12 +20,11 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names, settings
 from relay.cli.arguments import add_json
-from relay.cli.output import print_json, table
+from relay.cli.output import print_list
 from relay.control import guard
 from relay.doctor import CheckResult, all_checks
 from relay.errors import BrokerError, UsageError
@@ -34,6 +33,7 @@ from relay.text import visible
 from relay.transport import broker
 from relay.transport.broker import Endpoint
 from relay.transport.credentials import Credentials
+from relay.transport.probe_result import Verdict
 
 _CONFIGURED = ""  # what --broker without a URL stands for
 
@@ -57,48 +57,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_json(parser, "print JSON")
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One line of the answer. bad: the user should do something about it."""
-
-    name: str
-    result: str
-    detail: str
-    bad: bool
-
-
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if args.broker is None:
         if args.agents:
             raise UsageError("--as says who tries the broker: it needs --broker.")
-        lines = [
-            _Line(check.name, check.result, check.detail, check.result is CheckResult.FAIL)
-            for check in all_checks(home, Path.cwd())
-        ]
+        rows = [(check.name, check.result.value, check.detail) for check in all_checks(home, Path.cwd())]
     else:
         guard.person_only(home, "doctor", "an agent may not try the broker. The person can.")
-        lines = _try_broker(home.ensure(), args.broker, args.agents)
-    bad = sum(line.bad for line in lines)
-    if args.json:
-        keys = ("name", "result", "detail")
-        print_json([{key: getattr(line, key) for key in keys} for line in lines])
-    else:
-        rows = [(line.result, f"{visible(line.name)}: {visible(line.detail)}") for line in lines]
-        print("\n".join(table(rows)))
-        print(f"\n{bad} of {len(lines)} to be mended." if bad else "\nNothing is to be mended.")
+        rows = _try_broker(home.ensure(), args.broker, args.agents)
+    bad = sum(result in {CheckResult.FAIL, Verdict.BROKEN} for _, result, _ in rows)
+    public = [{"name": name, "result": result, "detail": detail} for name, result, detail in rows]
+    print_list(args, public, [(result, visible(f"{name}: {detail}")) for name, result, detail in rows])
+    if not args.json:
+        print(f"\n{bad} of {len(rows)} to be mended." if bad else "\nNothing is to be mended.")
     return 1 if bad else 0
 
 
-def _try_broker(home: Home, url: str, agents: list[str]) -> list[_Line]:
+def _try_broker(home: Home, url: str, agents: list[str]) -> list[tuple[str, str, str]]:
+    """Return what was tried, as its claim, the result and details."""
     from relay.transport.probe import NATS_PORT, probe  # loads the MQTT client
-    from relay.transport.probe_result import Verdict
 
-    url = url or settings.load(home, Path.cwd(), lambda _: False)[0].broker
+    url = url or settings.load(home, Path.cwd())[0].broker
     with _tried(home, url, agents) as (endpoint, credentials):
         native = (broker.native_port(home) if endpoint.kind == "embedded" else None) or NATS_PORT
         rows = asyncio.run(probe(endpoint, credentials, native=native))
-    return [_Line(row.claim, row.verdict, row.detail, row.verdict is Verdict.BROKEN) for row in rows]
+    return [(row.claim, row.verdict.value, row.detail) for row in rows]
 
 
 @contextlib.contextmanager

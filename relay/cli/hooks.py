@@ -38,7 +38,7 @@ from relay.control.guard import person_only
 from relay.control.sessions import SessionInfo, find, live
 from relay.errors import RelayError, UsageError
 from relay.home import Home
-from relay.names import suggest
+from relay.names import did_you_mean
 from relay.rules.disabled import Disabled
 from relay.rules.event import EVENTS, RuleEvent, from_native
 from relay.rules.rule_book import FILE, RuleBook, public
@@ -166,8 +166,7 @@ def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
             ids = [word]  # of a rule that is in no file any more, or not in those seen from here
         if not ids:
             names = [rule["name"] for rule in known.values()]
-            meant = suggest(word, [*known, *names])
-            hint = f"Did you mean {meant}? " if meant else ""
+            hint = did_you_mean(word, [*known, *names])
             raise RelayError(f"there is no rule {word!a}. {hint}`relay hooks list` shows them.")
         for id in ids:
             chosen[id] = f"{id} ({known[id]['event']}, {known[id]['name']})" if id in known else id
@@ -334,8 +333,7 @@ def _event(name: str, agent: str) -> RuleEvent:
     """Return the event on standard input. Raise UsageError."""
     found = next((known for known in EVENTS if _key(known) == _key(name)), None)
     if found is None:
-        meant = suggest(name, EVENTS)
-        hint = f"Did you mean {meant}? " if meant else ""
+        hint = did_you_mean(name, EVENTS)
         raise UsageError(f"there is no event {name!a}. {hint}The events are {', '.join(EVENTS)}.")
     wanted = f"Give the event as a JSON object on standard input: echo '{{}}' | relay hooks test {found}"
     if sys.stdin.isatty():

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from relay.errors import UsageError
-from relay.names import suggest
+from relay.names import did_you_mean
 
 GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "answer", "stop"),
@@ -43,8 +43,7 @@ def dispatch(argv: list[str]) -> int:
         return 0
     name = argv[0]
     if name not in COMMANDS:
-        meant = suggest(name, COMMANDS)
-        hint = f"Did you mean `relay {meant}`? " if meant else ""
+        hint = did_you_mean(name, COMMANDS, "`relay {}`")
         raise UsageError(f"there is no command {name!a}. {hint}`relay --help` lists them.")
     module = importlib.import_module(f"relay.cli.{name}")
     summary, _, description = (module.__doc__ or "").partition("\n")

@@ -20,7 +20,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -64,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="priority",
         action="store_const",
         const=Priority.URGENT,
+        default=Priority.NORMAL,
         help="before all other messages, also in the middle of the agent's turn where its hooks can carry it",
     )
     priority.add_argument(
@@ -103,12 +103,13 @@ def run(args: argparse.Namespace) -> int:
     who = guard.acting_as(home, "send", name=args.sender, team=args.team, advice=advice)
     alone = False
     with Ledger(home.ledger) as ledger:
-        letter = _letter(ledger, args)
+        extras = _extras(ledger, args)
         if who.agent is not None:
-            request = {"op": "send", "to": args.to, "body": body, **letter.public()}
+            request = {"op": "send", "to": args.to, "body": body, **extras}
             rows: list[Row] = call(who.agent.socket, request)["messages"]
         else:
-            rows = _send_as_user(home, ledger, who, args.to, body, letter)
+            sent = post(ledger, who.team, who.name, args.to, body, limits=limits_here(home), **extras)
+            rows = [message.public() for message in sent]
             alone = not have_carried(home, who.team, who.name)
 
         def tell(row: Row, *, passing: bool = False) -> None:
@@ -135,45 +136,13 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(map(_arrived, rows)) else 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Letter:
-    """A message without its text. ttl: seconds."""
-
-    thread: str | None
-    reply_to: str | None
-    priority: Priority
-    ttl: float | None
-
-    def public(self) -> Row:
-        """Return the fields of a request to a session."""
-        return {"thread": self.thread, "reply_to": self.reply_to, "priority": self.priority, "ttl": self.ttl}
-
-
-def _letter(ledger: Ledger, args: argparse.Namespace) -> _Letter:
-    priority = args.priority or Priority.NORMAL
-    if args.reply_to is None:
-        return _Letter(args.thread, None, priority, args.expires)
-    answered = ledger.find(args.reply_to).message
-    return _Letter(args.thread or answered.thread or answered.id, answered.id, priority, args.expires)
-
-
-def _send_as_user(
-    home: Home, ledger: Ledger, who: guard.Member, to: str, body: str, letter: _Letter
-) -> list[Row]:
-    """Commit the message, and return a row for each receiver."""
-    messages = post(
-        ledger,
-        who.team,
-        who.name,
-        to,
-        body,
-        letter.thread,
-        reply_to=letter.reply_to,
-        priority=letter.priority,
-        ttl=letter.ttl,
-        limits=limits_here(home),
-    )
-    return [message.public() for message in messages]
+def _extras(ledger: Ledger, args: argparse.Namespace) -> Row:
+    """Return the arguments of `post` for a message beside its text, which are also those of a request."""
+    extras = {"thread": args.thread, "reply_to": None, "priority": args.priority, "ttl": args.expires}
+    if args.reply_to is not None:
+        answered = ledger.find(args.reply_to).message
+        extras |= {"thread": args.thread or answered.thread or answered.id, "reply_to": answered.id}
+    return extras
 
 
 def _follow(

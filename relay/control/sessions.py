@@ -23,7 +23,7 @@ from typing import Any
 from relay import errors
 from relay.errors import NoSuchSession, RelayError, SessionUnresponsive
 from relay.home import Home
-from relay.names import key, same, suggest
+from relay.names import did_you_mean, key, same
 from relay.storage.locks import is_held
 
 CONNECTING = "connecting"
@@ -99,8 +99,7 @@ def find(home: Home, name: str, team: str | None = None, timeout: float = 10.0) 
             f"sessions called {name!a} run in several teams ({teams}). Say which with --team."
         )
     if not found:
-        meant = suggest(name, [claim.name for claim in claims(home, team)])
-        hint = f"Did you mean {meant}? " if meant else ""
+        hint = did_you_mean(name, [claim.name for claim in claims(home, team)])
         raise NoSuchSession(f"no session is called {name!a}. {hint}`relay ps` lists those that run.")
     if found[0].state == UNRESPONSIVE:
         raise _unresponsive(found[0])
