@@ -31,19 +31,33 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A fresh RELAY_HOME; nothing is alive in it afterwards. Its path is short: a socket's is limited."""
-    path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
-    yield path
-    try:
-        _end_all(path)
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    """A fresh RELAY_HOME; nothing is alive in it afterwards."""
+    with _fresh_home() as path:
+        yield path
 
 
 @pytest.fixture
 def relay(home: Path) -> Relay:
     """The `relay` command in a fresh home: `relay("ps", "--json").stdout`."""
     return Relay(home)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Relay]:
+    """The `relay` command in a home that tests of a module share which leave each other alone."""
+    with _fresh_home() as path:
+        yield Relay(path)
+
+
+@contextlib.contextmanager
+def _fresh_home() -> Iterator[Path]:
+    """A home with a short path, as a socket's is limited. Fails if something is alive in it afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
+    yield path
+    try:
+        _end_all(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _end_all(home: Path) -> None:

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 from relay.cli.arguments import add_team
-from relay.control.sessions import find, live
+from relay.control.sessions import PATIENCE, find, live
 from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name the sessions to stop, or say --all. `relay ps` lists them.")
     home = Home.from_env()
     if args.all:
-        sessions = live(home, args.team)
+        sessions = live(home, args.team, PATIENCE)
     else:
         # Each once: a session that is asked a second time kills its agent.
         sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         watch = _watch(pid)
         try:
             for _ in range(2 if args.now else 1):
-                patience = float(session.ask({"op": "stop"})["patience"])
+                patience = float(session.ask({"op": "stop"}, PATIENCE)["patience"])
         except NoSuchSession:
             patience = LAST_STEPS  # its agent has ended by itself
         except NotAllowed:

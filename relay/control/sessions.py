@@ -35,6 +35,9 @@ UNRESPONSIVE = "unresponsive"
 MAX_LINE = 1 << 20
 """Bytes of one control message; a message's body (64 KB) as JSON fits several times."""
 
+PATIENCE = 10.0
+"""Seconds to wait for a session that is starting or busy, where a command needs it."""
+
 LOOK = 0.01
 """Seconds between two tries to reach a session that does not listen yet."""
 
@@ -86,7 +89,7 @@ def live(home: Home, team: str | None = None, timeout: float = 1.0) -> list[Sess
     return _ask_all(_sockets(home, team), timeout)
 
 
-def find(home: Home, name: str, team: str | None = None, timeout: float = 10.0) -> SessionInfo:
+def find(home: Home, name: str, team: str | None = None, timeout: float = PATIENCE) -> SessionInfo:
     """Return the session called `name`, waiting up to `timeout` seconds for one that starts or is slow.
 
     Raise SessionUnresponsive if it holds its name and does not answer, and NoSuchSession, with advice, if
@@ -143,14 +146,18 @@ def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str,
 
 
 def have_carried(home: Home, team: str, sender: str) -> bool:
-    """Have a session of `team` publish what waits of `sender`'s. Return True if one will."""
-    for session in sorted(live(home, team), key=lambda session: not same(session.name, sender)):
+    """Have a session of `team` publish what waits of `sender`'s, by preference its own.
+
+    Return True if one will: also one that does not answer now, as it looks into the ledger when it goes on.
+    """
+    sessions = sorted(live(home, team), key=lambda session: not same(session.name, sender))
+    for session in sessions:
         try:
             session.ask({"op": "drain"})
+            return True
         except RelayError:
             continue  # it has just ended, or hangs
-        return True
-    return False
+    return any(session.state == UNRESPONSIVE for session in sessions)
 
 
 def error_from(answer: dict[str, Any]) -> RelayError:

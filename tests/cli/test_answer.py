@@ -45,6 +45,17 @@ class Asking:
         """What the agent was given."""
         return [json.loads(line) for line in self.log.read_text().splitlines()][1:]
 
+    def again(self) -> None:
+        """Have an agent with the option of that name ask once more."""
+        self.log.with_name("agent.log.again").touch()
+        asks(self.relay)
+
+
+@pytest.fixture(scope="module")
+def asking(shared: Relay) -> Asking:
+    """An agent that asks, and is not answered."""
+    return Asking(shared)
+
 
 def asks(relay: Relay) -> None:
     wait_until(lambda: any(row["state"] == "prompting" for row in ps(relay)))
@@ -54,10 +65,10 @@ def entries(relay: Relay) -> list[dict[str, Any]]:
     return [each for each in events(relay) if each["event"] == "answer"]
 
 
-def test_what_is_asked_is_shown_and_nothing_is_typed(relay: Relay) -> None:
+def test_what_is_asked_is_shown_and_nothing_is_typed(asking: Asking) -> None:
     """R96: control characters of the agent's do not act."""
-    alice = Asking(relay)
-    shown = alice.answer()
+    before = entries(asking.relay)
+    shown = asking.answer()
     assert shown.returncode == 0
     lines = shown.stdout.splitlines()
     assert lines[0].startswith("Alice asks (permission), ")
@@ -70,30 +81,27 @@ def test_what_is_asked_is_shown_and_nothing_is_typed(relay: Relay) -> None:
         "  3. No",
     ]
     assert "\x1b" not in shown.stdout
-    assert alice.took == []
-    assert entries(relay) == []
+    assert asking.took == []
+    assert entries(asking.relay) == before
 
 
-@pytest.mark.parametrize(
-    ("choice", "number"), [("1", 1), ("3", 3), ("yes", 1), ("NO", 3), ("yes, and", 2), ("Type", 4)]
-)
-def test_the_choice_is_made_and_noted(relay: Relay, choice: str, number: int) -> None:
-    alice = Asking(relay)
-    done = alice.answer(choice)
-    assert done.returncode == 0, done
-    assert "Do you want to proceed?" in done.stdout
-    assert done.stdout.endswith("\nAnswered.\n")
-    assert alice.took == [{"chose": number, "text": ""}]
-    (entry,) = entries(relay)
-    assert entry["asked"] == ["touch made.txt", "Do you want to proceed?"]
-    assert (entry["choice"], entry["result"]) == (choice, "answered")
-    assert entry["by"].startswith("pid ")
-
-
-def test_a_text_is_typed_where_one_is_taken(relay: Relay) -> None:
-    alice = Asking(relay)
+def test_the_choice_is_made_and_noted(relay: Relay) -> None:
+    alice = Asking(relay, "again")
+    choices = [("1", 1), ("3", 3), ("yes", 1), ("NO", 3), ("yes, and", 2), ("Type", 4)]
+    for choice, number in choices:
+        done = alice.answer(choice)
+        assert done.returncode == 0, done
+        assert "Do you want to proceed?" in done.stdout
+        assert done.stdout.endswith("\nAnswered.\n")
+        assert alice.took[-1] == {"chose": number, "text": ""}
+        entry = entries(relay)[-1]
+        assert entry["asked"] == ["touch made.txt", "Do you want to proceed?"]
+        assert (entry["choice"], entry["result"]) == (choice, "answered")
+        assert entry["by"].startswith("pid ")
+        alice.again()
+    assert len(alice.took) == len(entries(relay)) == len(choices)
     assert alice.answer("--text", "none of both").returncode == 0
-    assert alice.took == [{"chose": 4, "text": "none of both"}]
+    assert alice.took[-1] == {"chose": 4, "text": "none of both"}
 
 
 def test_a_question_that_has_changed_is_not_answered(relay: Relay) -> None:
@@ -132,32 +140,34 @@ def test_a_question_that_stays_is_not_called_answered(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("choice", ["0", "9", "maybe", "", "y"])
-def test_a_choice_that_is_none_is_refused_with_the_options(relay: Relay, choice: str) -> None:
-    alice = Asking(relay)
-    refused = alice.answer(choice)
+def test_a_choice_that_is_none_is_refused_with_the_options(asking: Asking, choice: str) -> None:
+    refused = asking.answer(choice)
     assert refused.returncode == 2
     assert "1 'Yes'" in refused.stderr
-    assert alice.took == []
+    assert asking.took == []
 
 
 @pytest.mark.parametrize("text", ["", "two\nlines", "\x1b[B", "x" * 1001])
-def test_a_text_that_would_act_is_refused(relay: Relay, text: str) -> None:
-    alice = Asking(relay)
-    assert alice.answer("--text", text).returncode == 2
-    assert alice.took == []
+def test_a_text_that_would_act_is_refused(asking: Asking, text: str) -> None:
+    assert asking.answer("--text", text).returncode == 2
+    assert asking.took == []
 
 
-@pytest.mark.parametrize("hidden", ["", "env -u RELAY_SESSION -u RELAY_SOCKET -u RELAY_NAME "])
-def test_an_agent_answers_nobody(relay: Relay, hidden: str) -> None:
-    alice = Asking(relay)
-    done = relay.home / "done"
+def test_an_agent_answers_nobody(asking: Asking, tmp_path: Path) -> None:
     command = shlex.join([sys.executable, "-m", "relay", "answer", "Alice", "1"])
-    script = f"{hidden}{command} > {done}.part 2>&1; mv {done}.part {done}; exec cat"
-    relay("wrap", "-d", "-n", "Mallory", "--", "sh", "-c", script)
+    hidden = f"env -u RELAY_SESSION -u RELAY_SOCKET -u RELAY_NAME {command}"
+    done, said = tmp_path / "done", [tmp_path / "one", tmp_path / "two"]
+    script = f"{command} > {said[0]} 2>&1; {hidden} > {said[1]} 2>&1; touch {done}; exec cat"
+    before = len(_refused(asking.relay))
+    asking.relay("wrap", "-d", "-n", "Mallory", "--", "sh", "-c", script)
     wait_until(done.exists)
-    assert "an agent may not" in done.read_text()
-    assert alice.took == []
-    assert [each for each in events(relay) if each["event"] == "refused"]
+    assert all("an agent may not" in each.read_text() for each in said)
+    assert asking.took == []
+    assert len(_refused(asking.relay)) == before + 2
+
+
+def _refused(relay: Relay) -> list[dict[str, Any]]:
+    return [each for each in events(relay) if each["event"] == "refused"]
 
 
 def test_a_prompt_on_a_line_is_answered(relay: Relay) -> None:
@@ -229,7 +239,7 @@ def asked(kind, text):
 
 def test_a_handler_reads_what_the_person_does(relay: Relay) -> None:
     """R96: the rows above the options too, which say what is to be allowed."""
-    (relay.home / "config").mkdir(exist_ok=True)
+    (relay.home / "config").mkdir()
     (relay.home / "config" / "relay.config.py").write_text(ASKED)
     lines = Asking(relay).question()["lines"]
     assert len(lines) > 1

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from relay.cli import send
+from relay.cli.main import dispatch
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.messaging.message import State
@@ -19,11 +23,11 @@ def rows(relay: Relay, *arguments: str) -> list[dict[str, Any]]:
     return list(json.loads(relay("messages", "--json", *arguments).stdout))
 
 
-@pytest.fixture
-def bob(relay: Relay) -> Relay:
+@pytest.fixture(scope="module")
+def bob(shared: Relay) -> Relay:
     """A home in which Bob, a program that prints what it is told, runs detached."""
-    relay("wrap", "-d", "-n", "Bob", "cat")
-    return relay
+    shared("wrap", "-d", "-n", "Bob", "cat")
+    return shared
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def absent(relay: Relay, home: Path) -> Relay:
 def test_a_message_is_given_to_the_agent(bob: Relay) -> None:
     done = bob("send", "--wait", "20", "bob", "hello", "there")
     assert "was given to Bob." in done.stdout
-    (row,) = rows(bob)
+    (row,) = [row for row in rows(bob) if row["body"] == "hello there"]
     assert {key: row[key] for key in ("from", "to", "body", "state", "thread")} == {
         "from": "you",
         "to": "Bob",
@@ -70,12 +74,24 @@ def test_the_json_of_what_was_sent_has_the_team(absent: Relay) -> None:
     assert row == rows(absent)[0] and row["team"] == "default"
 
 
-def test_waiting_for_several_names_those_that_were_not_reached(bob: Relay, home: Path) -> None:
-    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
+def test_waiting_for_several_names_those_that_were_not_reached(
+    bob: Relay, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in bob.environment.items():
+        monkeypatch.setenv(name, value)
+    with Ledger(Home.from_env().ledger) as ledger:
         ledger.registry.register("default", "Carol")
-    done = bob("send", "--wait", "5", "*", "hello", check=False)
-    assert done.returncode == 1 and "Not there after 5 s: Carol. " in done.stderr
-    said = done.stdout.splitlines()
+
+        def clock() -> float:
+            """The time is over once Bob has the message."""
+            to_bob = [each.message for each in ledger.messages(to="Bob") if each.message.body == "to both"]
+            return 9.0 if to_bob and to_bob[0].state is State.INJECTED else 0.0
+
+        monkeypatch.setattr(send, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+        assert dispatch(["send", "--wait", "5", "*", "to both"]) == 1
+    done = capsys.readouterr()
+    assert "Not there after 5 s: Carol. " in done.err
+    said = done.out.splitlines()
     assert [line for line in said if "travels as soon" in line] == (said[-1:] if "queued" in said[-1] else [])
     assert any("was given to Bob." in line for line in said)
 
@@ -137,9 +153,9 @@ def test_inside_an_agent_the_session_sends_as_the_agent(bob: Relay, tmp_path: Pa
         "exec cat\n"
     )
     bob("wrap", "-d", "-n", "Alice", "sh", str(script))
-    wait_until(lambda: any(row["state"] == "injected" for row in rows(bob, "--to", "Bob")))
-    (row,) = rows(bob, "--to", "Bob")
-    assert (row["from"], row["body"]) == ("Alice", "from the agent")
+    wait_until(lambda: any(row["state"] == "injected" for row in rows(bob, "--from", "Alice")))
+    (row,) = rows(bob, "--from", "Alice")
+    assert (row["to"], row["body"]) == ("Bob", "from the agent")
     assert "an agent sends as itself only" in (tmp_path / "refused").read_text()
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from relay.cli import stop
+from relay.cli.main import dispatch
 from relay.control import sessions
 from relay.control.name_claim import Claim, claim
 from relay.errors import NoSuchSession, SessionUnresponsive
@@ -32,8 +34,12 @@ def stopped(relay: Relay) -> Iterator[dict[str, Any]]:
 
 
 def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
-    relay: Relay, stopped: dict[str, Any]
+    relay: Relay,
+    stopped: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    home = Home.from_env(relay.environment)
     (row,) = json.loads(relay("ps", "--json").stdout)
     known = {"name": "Alice", "team": "default", "pid": stopped["pid"], "agent_pid": stopped["agent_pid"]}
     assert row.keys() == stopped.keys()
@@ -45,11 +51,14 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
         "unresponsive",
     ]
     with pytest.raises(SessionUnresponsive, match=rf"^Alice does not answer; .* `kill -CONT {row['pid']}`"):
-        sessions.find(Home.from_env(relay.environment), "alice", timeout=0.1)
-    done = relay("stop", "--all", check=False)
-    assert (done.returncode, done.stdout.startswith("Alice: Alice does not answer; ")) == (1, True)
+        sessions.find(home, "alice", timeout=0.1)
+    assert sessions.have_carried(home, "default", "you"), "it travels once the session goes on"
+    monkeypatch.setenv("RELAY_HOME", str(relay.home))
+    monkeypatch.setattr(stop, "PATIENCE", 0.1)
+    assert dispatch(["stop", "--all"]) == 1
+    assert capsys.readouterr().out.startswith("Alice: Alice does not answer; ")
     os.kill(stopped["pid"], signal.SIGCONT)
-    assert sessions.find(Home.from_env(relay.environment), "alice").pid == stopped["pid"]
+    assert sessions.find(home, "alice").pid == stopped["pid"]
 
 
 @pytest.fixture

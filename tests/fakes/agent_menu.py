@@ -5,12 +5,15 @@ The options are drawn as claude's; the last one takes a text.
 deaf     ignore the arrow keys
 shifty   ask something else as soon as an arrow key has come
 stuck    ask again after every answer
+again    ask again after an answer, once there is a file AGENT_LOG.again, which is removed then
 """
 
 import json
 import os
 import sys
+import time
 import tty
+from pathlib import Path
 
 options = set(sys.argv[1:])
 log = open(os.environ["AGENT_LOG"], "ab", buffering=0)  # noqa: SIM115
@@ -45,7 +48,14 @@ while keys := os.read(0, 4096):
             os.write(
                 1, b"\x1b[2J\x1b[H" + b"\xe2\x94\x80" * 40 + b"\r\n\xe2\x9d\xaf \r\n" + b"\xe2\x94\x80" * 40
             )
-            os.read(0, 1)
+            if "again" in options:
+                again = Path(os.environ["AGENT_LOG"] + ".again")
+                while not again.exists():
+                    time.sleep(0.01)
+                again.unlink()
+                at, text = 0, ""
+            else:
+                os.read(0, 1)
     elif at == len(choices) - 1:
         text += keys.decode()
     else:

@@ -28,8 +28,8 @@ def _attach(terminal: Open, name: str) -> Emulator:
 
 
 @pytest.fixture
-def mute(home: Path) -> Iterator[threading.Event]:
-    """A session, Mute, that says who it is and never answers to an attach; set once it was asked to."""
+def mute(home: Path) -> Iterator[threading.Semaphore]:
+    """A session, Mute, that says who it is and answers to no attach; released by each."""
     folder = home / "run" / "sessions" / "default"
     folder.mkdir(parents=True, mode=0o700)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -37,7 +37,7 @@ def mute(home: Path) -> Iterator[threading.Event]:
     listener.listen()
     info = dict.fromkeys(("name", "team", "agent", "state", "cwd", "id"), "Mute")
     info |= dict.fromkeys(("pid", "agent_pid", "since"), 1) | {"prompt": None}  # type: ignore[arg-type]
-    asked, kept = threading.Event(), []
+    asked, kept = threading.Semaphore(0), []
 
     def serve() -> None:
         while True:
@@ -47,7 +47,7 @@ def mute(home: Path) -> Iterator[threading.Event]:
                 return
             kept.append(channel)
             if b"attach" in channel.recv(1 << 16):
-                asked.set()
+                asked.release()
             else:
                 channel.sendall(json.dumps({"info": info}).encode() + b"\n")
 
@@ -60,20 +60,20 @@ def mute(home: Path) -> Iterator[threading.Event]:
         each.close()
 
 
-@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP])
-def test_a_session_that_does_not_answer(
-    number: signal.Signals | None, mute: threading.Event, terminal: Open
-) -> None:
+def test_a_session_that_does_not_answer(mute: threading.Semaphore, terminal: Open) -> None:
     """Attaching gives up; a signal meanwhile ends it with the terminal as it was."""
-    outer = _attach(terminal, "Mute")
-    outer.wait(mute.is_set)
-    outer.wait(outer.raw)
-    if number is not None:
-        os.kill(outer.pid, number)
-    assert outer.end() == (1 if number is None else -number)
-    assert outer.modes() == outer.before
-    if number is None:
-        assert b"does not answer" in outer.output
+    signals = (None, signal.SIGTERM, signal.SIGHUP)
+    outers = [_attach(terminal, "Mute") for _ in signals]
+    for _ in signals:
+        outers[0].wait(lambda: mute.acquire(blocking=False))
+    for number, outer in zip(signals, outers, strict=True):
+        outer.wait(outer.raw)
+        if number is not None:
+            os.kill(outer.pid, number)
+    for number, outer in zip(signals, outers, strict=True):
+        assert outer.end() == (1 if number is None else -number)
+        assert outer.modes() == outer.before
+    assert b"does not answer" in outers[0].output
 
 
 # Ignores that its terminal goes, and never notices: it reads nothing.
@@ -95,6 +95,7 @@ def test_an_agent_without_a_terminal_cannot_be_attached(wrap: Open, terminal: Op
     assert second.modes() == second.before
     assert b"has no terminal any more" in second.output
     assert "Deaf" in relay("ps").stdout
+    relay("stop", "--now", "Deaf")  # it would take all the time that it gets to close
 
 
 def test_who_is_replaced_is_told_how_to_come_back(wrap: Open, terminal: Open, relay: Relay) -> None:

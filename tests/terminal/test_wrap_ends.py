@@ -169,21 +169,18 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4)])
-def test_a_signal_at_any_moment_of_the_start(
-    number: signal.Signals, progress: int, wrap: Open, relay: Relay, home: Path
-) -> None:
+def test_a_signal_at_any_moment_of_the_start(progress: int, wrap: Open, home: Path) -> None:
     """No terminal in raw mode, no process left, whether relay had got as far as starting the agent or not."""
-    relay("ps")  # its modules are compiled
-    outer = wrap("sh", "-c", "echo up; exec sleep 1000")
-    # The moment: how much of relay's own code the process has loaded, which grows until it waits.
-    wait_until(lambda: _progress(outer.pid) >= progress or outer.ended() or outer.raw())
-    if not outer.ended():
-        os.kill(outer.pid, number)
-    code = outer.end()
-    assert code in {-number, 128 + number, 130, 1}, bytes(outer.output)
-    assert outer.modes() == outer.before
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        outer = wrap("sh", "-c", "echo up; exec sleep 1000")
+        # The moment: how much of relay's own code the process has loaded, which grows until it waits.
+        wait_until(lambda outer=outer: _progress(outer.pid) >= progress or outer.ended() or outer.raw())
+        if not outer.ended():
+            os.kill(outer.pid, number)
+        code = outer.end()
+        assert code in {-number, 128 + number, 130, 1}, bytes(outer.output)
+        assert outer.modes() == outer.before
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
 

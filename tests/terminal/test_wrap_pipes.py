@@ -51,28 +51,28 @@ def _run(
         ("seq 20000 | relay wrap sh -c 'cat > got'; seq 20000 | cmp - got && echo same", "same\n"),
     ],
 )
-def test_input_and_output_that_are_no_terminal(script: str, said: str, relay: Relay) -> None:
-    run = _run(relay, script)
+def test_input_and_output_that_are_no_terminal(script: str, said: str, shared: Relay, tmp_path: Path) -> None:
+    run = _run(shared, script, cwd=tmp_path)
     assert (run.stdout.decode(), run.returncode) == (said, 0), run.stderr.decode()
 
 
 @pytest.mark.parametrize("script", ["relay wrap bash < /dev/null", "echo 'echo hi' | relay wrap bash"])
-def test_a_program_with_line_editing_ends_with_its_input(script: str, relay: Relay) -> None:
-    run = _run(relay, script)
+def test_a_program_with_line_editing_ends_with_its_input(script: str, shared: Relay, tmp_path: Path) -> None:
+    run = _run(shared, script, cwd=tmp_path)
     assert run.returncode == 0
     assert "echo" not in script or b"\nhi\n" in run.stdout
 
 
-def test_an_output_that_is_closed_early_ends_the_agent(relay: Relay) -> None:
-    run = _run(relay, "relay wrap yes | head -1; echo ${PIPESTATUS[@]}")
+def test_an_output_that_is_closed_early_ends_the_agent(shared: Relay, tmp_path: Path) -> None:
+    run = _run(shared, "relay wrap yes | head -1; echo ${PIPESTATUS[@]}", cwd=tmp_path)
     assert run.stdout == b"y\n141 0\n"
     assert run.stderr == b""
 
 
-def test_binary_output_into_a_pipe_is_exact(relay: Relay) -> None:
+def test_binary_output_into_a_pipe_is_exact(shared: Relay, tmp_path: Path) -> None:
     data = bytes(range(256)) * 4000
-    (relay.home / "data").write_bytes(data)
-    run = _run(relay, "relay wrap cat data | cat")
+    (tmp_path / "data").write_bytes(data)
+    run = _run(shared, "relay wrap cat data | cat", cwd=tmp_path)
     assert run.stdout == data
 
 
@@ -121,14 +121,14 @@ def test_the_output_goes_on_when_the_keyboard_is_the_terminal(shell: Open, home:
         ("./script one two", 3),
     ],
 )
-def test_exit_codes_are_the_agents(command: str, code: int, relay: Relay, tmp_path: Path) -> None:
+def test_exit_codes_are_the_agents(command: str, code: int, shared: Relay, tmp_path: Path) -> None:
     files = {"plain": ("text", 0o644), "wrong": ("#!/no/such/interpreter\n", 0o755)}
     files["script"] = ("echo $1-$2\nexit 3\n", 0o755)  # no #! line: a shell runs it
     for name, (text, mode) in files.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(mode)
     (tmp_path / "folder").mkdir()
-    run = _run(relay, f"relay wrap {command}", cwd=tmp_path)
+    run = _run(shared, f"relay wrap {command}", cwd=tmp_path)
     assert run.returncode == code, run.stderr
     if code in {126, 127}:
         assert run.stderr.startswith(b"relay: ") and run.stderr.count(b"\n") == 1
@@ -157,8 +157,8 @@ def test_exit_codes_are_the_agents(command: str, code: int, relay: Relay, tmp_pa
         ("--detach=yes true", "takes no value"),
     ],
 )
-def test_a_wrong_command_line_is_explained(arguments: str, said: str, relay: Relay) -> None:
-    run = _run(relay, f"relay wrap {arguments}")
+def test_a_wrong_command_line_is_explained(arguments: str, said: str, shared: Relay, tmp_path: Path) -> None:
+    run = _run(shared, f"relay wrap {arguments}", cwd=tmp_path)
     assert run.returncode in {1, 2}
     error = run.stderr.decode()
     assert error.startswith("relay: ") and said in error and error.count("\n") == 1
@@ -166,9 +166,9 @@ def test_a_wrong_command_line_is_explained(arguments: str, said: str, relay: Rel
     assert run.stdout == b""
 
 
-def test_a_name_in_use_is_refused(relay: Relay) -> None:
-    relay("wrap", "-d", "-n", "Taken", "cat")
-    run = _run(relay, "relay wrap -n tAKEN true")
+def test_a_name_in_use_is_refused(shared: Relay, tmp_path: Path) -> None:
+    shared("wrap", "-d", "-n", "Taken", "cat")
+    run = _run(shared, "relay wrap -n tAKEN true", cwd=tmp_path)
     assert run.returncode == 1
     assert b"tAKEN is running" in run.stderr or b"Choose another name" in run.stderr
 
@@ -191,8 +191,8 @@ def test_a_read_only_home_is_explained(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("place", ["/proc/relay", "/dev/null/relay", "/dev/null"])
-def test_a_home_that_cannot_be_made_is_explained(place: str, relay: Relay) -> None:
-    run = _run(relay, f"RELAY_HOME={place} relay wrap true")
+def test_a_home_that_cannot_be_made_is_explained(place: str, shared: Relay, tmp_path: Path) -> None:
+    run = _run(shared, f"RELAY_HOME={place} relay wrap true", cwd=tmp_path)
     assert run.returncode == 1
     assert run.stderr.startswith(b"relay: cannot use the directory") and run.stderr.count(b"\n") == 1
 
@@ -205,36 +205,36 @@ def test_an_environment_without_home_and_term(wrap: Open, home: Path) -> None:
     assert outer.output == b"TERM=\r\n"
 
 
-def test_an_environment_with_bytes_that_are_no_text(relay: Relay) -> None:
-    run = _run(relay, "X=$'\\xff\\xfe' relay wrap sh -c 'printf %s \"$X\" $1' x $'\\xfd'")
+def test_an_environment_with_bytes_that_are_no_text(shared: Relay, tmp_path: Path) -> None:
+    run = _run(shared, "X=$'\\xff\\xfe' relay wrap sh -c 'printf %s \"$X\" $1' x $'\\xfd'", cwd=tmp_path)
     assert run.stdout == b"\xff\xfe\xfd"
 
 
-def test_relay_inside_relay_is_refused(relay: Relay) -> None:
-    run = _run(relay, "relay wrap -n Outer sh -c 'relay wrap true'")
+def test_relay_inside_relay_is_refused(shared: Relay, tmp_path: Path) -> None:
+    run = _run(shared, "relay wrap -n Outer sh -c 'relay wrap true'", cwd=tmp_path)
     assert run.returncode == 2
     assert b"already inside a relay session (Outer)" in run.stdout
 
 
-def test_the_agent_knows_its_session(relay: Relay, tmp_path: Path) -> None:
+def test_the_agent_knows_its_session(shared: Relay, tmp_path: Path) -> None:
     """RELAY_NAME, RELAY_TEAM, RELAY_SESSION, RELAY_SOCKET; its directory and arguments are the caller's."""
     command = (
         'printf "%s|" "$RELAY_NAME" "$RELAY_TEAM" "$RELAY_SESSION" "$(test -S $RELAY_SOCKET; echo $?)" $PWD'
     )
     wait = 'until test -S "$RELAY_SOCKET"; do :; done'
-    run = _run(relay, f"relay wrap -n Alice -t Reds sh -c '{wait}; {command}'", cwd=tmp_path)
+    run = _run(shared, f"relay wrap -n Alice -t Reds sh -c '{wait}; {command}'", cwd=tmp_path)
     name, team, session, socket, cwd, _ = run.stdout.decode().split("|")
     assert (name, team, socket, cwd) == ("Alice", "Reds", "0", str(tmp_path))
     assert len(session) == 16
 
 
-def test_ignored_signals_stay_ignored(relay: Relay) -> None:
+def test_ignored_signals_stay_ignored(shared: Relay, tmp_path: Path) -> None:
     """As under nohup; all others are the agent's to receive."""
     ignored = "[n for n in range(1, 32) if s.getsignal(n) == s.SIG_IGN]"
     probe = f"import signal as s; print({ignored}, s.pthread_sigmask(0, []))"
-    (relay.home / "probe.py").write_text(probe)
-    alone = _run(relay, f"trap '' HUP USR1; {sys.executable} probe.py")
-    run = _run(relay, f"trap '' HUP USR1; relay wrap {sys.executable} probe.py")
+    (tmp_path / "probe.py").write_text(probe)
+    alone = _run(shared, f"trap '' HUP USR1; {sys.executable} probe.py", cwd=tmp_path)
+    run = _run(shared, f"trap '' HUP USR1; relay wrap {sys.executable} probe.py", cwd=tmp_path)
     assert run.stdout.replace(b"\r", b"") == alone.stdout
     assert str(int(signal.SIGHUP)).encode() in run.stdout
 
