@@ -179,13 +179,13 @@ def _ledger(home: Home) -> Iterator[Check]:
     try:
         # Not with Ledger, which migrates an older file and writes into every one.
         with contextlib.closing(sqlite3.connect(f"{home.ledger.as_uri()}?mode=ro", uri=True)) as db:
-            (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            (result,) = db.execute("PRAGMA quick_check(1)").fetchone()
             version = schema.version(db)
     except sqlite3.Error as error:
         yield Check("ledger", FAIL, str(schema.explain(home.ledger, error)))
         return
-    if said != "ok":
-        advice = f"{home.ledger} is damaged ({said}). Move it away; relay then begins a new one."
+    if result != "ok":
+        advice = f"{home.ledger} is damaged ({result}). Move it away; relay then begins a new one."
         yield Check("ledger", FAIL, advice)
     elif version > schema.VERSION:
         advice = f"{home.ledger} was written by a later version of relay. Upgrade relay, or move it away."

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
 
 from relay.cli.arguments import add_json, add_limit
-from relay.cli.output import day_and_time, latest, print_json, print_left_out, short_id, table
+from relay.cli.output import day_and_time, print_latest, short_id
 from relay.control import guard
 from relay.home import Home
 from relay.injection import audit_log
@@ -68,16 +67,10 @@ def run(args: argparse.Namespace) -> int:
         )
 
     found = [entry for entry in audit_log.read(home.audit, wanted) if entry.failed or not args.failed]
-    entries = latest(found, args)
-    if args.json:
-        print_json([entry.public() for entry in entries])
-    elif found:
-        print_left_out(len(found) - len(entries), "injection")
-        print("\n".join(table(map(_row, entries))))
-    elif args.to or args.source or args.since is not None or args.failed:
-        print("No injection matches. `relay audit` lists all.", file=sys.stderr)
-    else:
-        print("Nothing has been injected into an agent yet.", file=sys.stderr)
+    empty = "Nothing has been injected into an agent yet."
+    if args.to or args.source or args.since is not None or args.failed:
+        empty = "No injection matches. `relay audit` lists all."
+    print_latest(args, found, Entry.public, _row, noun="injection", empty=empty)
     return 0
 
 
@@ -107,14 +100,14 @@ def _is_from(entry: Entry, source: str) -> bool:
 def _row(entry: Entry) -> tuple[str, ...]:
     how = ", ".join(part for part in (entry.route, _roles(entry)) if part)
     remarks = [*(["over the budget"] if entry.over_budget else []), *([entry.detail] if entry.detail else [])]
-    said = "(not shown)" if entry.text is None else one_line(entry.text, 60)
+    text = "(not shown)" if entry.text is None else one_line(entry.text, 60)
     return (
         day_and_time(entry.time),
         f"{one_line(entry.source, 20)} → {one_line(entry.name, 20)}",
         _origin(entry),
         one_line(entry.result, 10) + (f" ({one_line(how, 40)})" if how else ""),
         f"{entry.injection_size:,} B",
-        said + "".join(f"  [{one_line(remark, 100)}]" for remark in remarks),
+        text + "".join(f"  [{one_line(remark, 100)}]" for remark in remarks),
     )
 
 

@@ -44,16 +44,6 @@ class LogLine:
     time: float
 
 
-@dataclass(frozen=True, slots=True)
-class Greeting:
-    """A message that one agent printed and the other read `seconds` later."""
-
-    sender: str
-    to: str
-    body: str
-    seconds: float
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
@@ -92,9 +82,8 @@ def run(args: argparse.Namespace) -> int:
             "\nrelay found each message in what one program printed, carried it through an MQTT broker of its"
         )
         print(f"own ({broker['host']}:{broker['port']}), and typed it into the other program's terminal:")
-        for greeting in greetings:
-            took = f"{greeting.seconds * 1000:.0f} ms"
-            print(f"  {greeting.to} received {greeting.sender}'s greeting after {took}.")
+        for sender, to, delay in greetings:
+            print(f"  {to} received {sender}'s greeting after {delay * 1000:.0f} ms.")
         print("\nBoth have ended, and so has the broker. Now with agents of yours, in two terminals:")
         print("  relay wrap -n Alice claude\n  relay wrap -n Bob codex")
     return 0
@@ -135,13 +124,13 @@ class _Relay:
         )  # fmt: skip
 
 
-def _watch(log: Path, timeout: float) -> list[Greeting]:
+def _watch(log: Path, timeout: float) -> list[tuple[str, str, float]]:
     """Show the log as it grows, until both agents have read what the other printed, or for `timeout` seconds.
 
-    Return the messages that arrived.
+    Return the messages that arrived: by whom, to whom, and the seconds between.
     """
     seen: list[LogLine] = []
-    greetings: list[Greeting] = []
+    greetings: list[tuple[str, str, float]] = []
     deadline = time.monotonic() + timeout
     with log.open(encoding="utf-8") as file:
         rest = ""
@@ -157,12 +146,12 @@ def _watch(log: Path, timeout: float) -> list[Greeting]:
     return greetings
 
 
-def _received(read: LogLine, before: list[LogLine]) -> Iterator[Greeting]:
+def _received(read: LogLine, before: list[LogLine]) -> Iterator[tuple[str, str, float]]:
     """Yield the messages to the reader, printed before, that are in what it read."""
     for line in before:
         directive = re.match(r"@relay:(\w+) (.+)", line.text) if line.did == "said" else None
         if directive and directive[1] == read.agent and directive[2] in read.text:
-            yield Greeting(line.agent, read.agent, directive[2], read.time - line.time)
+            yield line.agent, read.agent, read.time - line.time
 
 
 def _show(line: LogLine) -> None:

@@ -79,4 +79,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    raise UsageError(f"Usage: {USAGE}")  # reached only by `relay hook -h` and friends, which argparse ends
+    raise UsageError(f"Usage: {USAGE}")  # `quick` runs everything but `--help`

@@ -347,14 +347,16 @@ def _event(name: str, agent: str) -> RuleEvent:
         raise UsageError(f"standard input is no JSON ({error}). {wanted}") from None
     if not isinstance(data, dict):
         raise UsageError(f"standard input is JSON, but no object. {wanted}")
-    said = data.get("hook_event_name", found)
+    named = data.get("hook_event_name", found)
     if isinstance(data.get("data"), dict) and "event" in data:
-        said, data = data["event"], data["data"]
+        named, data = data["event"], data["data"]
     theirs = _names(agent).get(NATIVE["claude"][found])
     if theirs is None:
         raise UsageError(f"{agent} does not tell of {found}. `relay hooks test --help` tells more.")
-    if said not in (found, theirs):
-        raise UsageError(f"the event on standard input is {said!a}, not {found}. Name the one that is meant.")
+    if named not in (found, theirs):
+        raise UsageError(
+            f"the event on standard input is {named!a}, not {found}. Name the one that is meant."
+        )
     own = {"hook_event_name": found, "session_id": "test", "cwd": os.fspath(Path.cwd())}
     native = parse(agent, theirs, json.dumps(data)) if agent else None
     event = from_native(native) if native else None

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass
 
 from relay import names
 from relay.cli.arguments import add_member
-from relay.control.membership import Membership, change
+from relay.control import guard, sessions
+from relay.errors import NoSuchSession
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,14 +28,60 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    joined = change(Home.from_env().ensure(), "join", args.channel, name=args.name, team=args.team)
+    joined = change("join", args)
     channel = next(each for each in joined.channels if names.same(each, names.channel(args.channel)))
-    print(f"{who(joined)} in #{channel} {'now' if joined.changed else 'already'}.")
+    print(f"{joined.subject} in #{channel} {'now' if joined.changed else 'already'}.")
     if joined.notice:
         print(joined.notice, file=sys.stderr)
     return 0
 
 
-def who(member: Membership) -> str:
-    """Return the beginning of a sentence about `member`."""
-    return "You are" if names.same(member.name, names.PERSON) else f"{member.name} is"
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The channels that `name` is in after a change. changed: False if it was so before."""
+
+    name: str
+    changed: bool
+    channels: tuple[str, ...]
+    notice: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Return the beginning of a sentence about the member."""
+        return "You are" if names.same(self.name, names.PERSON) else f"{self.name} is"
+
+
+def change(operation: str, args: argparse.Namespace) -> Membership:
+    """Join or leave the channel of `args`: through the member's session, or in the ledger where none runs.
+
+    A session announces it to the team at once; what the ledger holds is announced when the member starts.
+    Raise InvalidName, NotAllowed, NotAMember, SessionUnresponsive or LedgerError.
+    """
+    home, channel = Home.from_env().ensure(), names.channel(args.channel)
+    advice = "an agent joins and leaves channels for itself only. Leave out --name and --team."
+    who = guard.acting_as(home, operation, name=args.name, team=args.team, advice=advice)
+    if who.agent is not None or who.name != names.PERSON:
+        path = who.agent.socket if who.agent is not None else sessions.socket_of(home, who.team, who.name)
+        try:
+            answer = sessions.call(path, {"op": operation, "channel": channel})
+            return Membership(answer["name"], answer["changed"], tuple(answer["channels"]))
+        except NoSuchSession:
+            if who.agent is not None:
+                raise
+    with Ledger(home.ledger) as ledger:
+        changed, notice = True, ""
+        if operation == "join":
+            changed = ledger.channels.join(who.team, channel, who.name)
+            notice = _never_seen(who, ledger.registry.known(who.team))
+        else:
+            ledger.channels.leave(who.team, channel, who.name)
+        return Membership(who.name, changed, tuple(ledger.channels.of(who.team, who.name)), notice)
+
+
+def _never_seen(who: guard.Member, known: list[str]) -> str:
+    """Return a notice if nobody ever had the name: it may be a slip of the pen, or yet to come."""
+    if any(names.same(who.name, each) for each in (*known, names.PERSON)):
+        return ""
+    meant = names.suggest(who.name, known)
+    hint = f"; did you mean {meant}?" if meant else "."
+    return f"Nobody called {who.name} was ever in team {who.team}{hint}"

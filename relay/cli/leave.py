@@ -13,9 +13,7 @@ import argparse
 
 from relay import names
 from relay.cli.arguments import add_member
-from relay.cli.join import who
-from relay.control.membership import change
-from relay.home import Home
+from relay.cli.join import change
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +22,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    left = change(Home.from_env().ensure(), "leave", args.channel, name=args.name, team=args.team)
-    print(f"{who(left)} no longer in #{names.channel(args.channel)}.")
+    print(f"{change('leave', args).subject} no longer in #{names.channel(args.channel)}.")
     return 0

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Container, Iterator
 from functools import partial
 
 from relay.cli.arguments import add_json, add_limit, add_team
-from relay.cli.output import day_and_time, latest, print_json, print_left_out, short_id, table
+from relay.cli.output import day_and_time, latest, print_latest, short_id, table
 from relay.control import guard
 from relay.home import Home
 from relay.messaging.ledger import Entry, Ledger
@@ -70,16 +69,10 @@ def run(args: argparse.Namespace) -> int:
         if args.follow:
             return _follow(ledger, select, wanted, args)
         found = [entry for entry in select() if entry.message.state in wanted]
-    entries = latest(found, args)
-    if args.json:
-        print_json([_public(entry) for entry in entries])
-    elif found:
-        print_left_out(len(found) - len(entries), "message")
-        print("\n".join(table(map(_row, entries))))
-    elif args.to or args.sender or args.team or args.state:
-        print("No message matches. `relay messages` lists all.", file=sys.stderr)
-    else:
-        print("No messages. `relay send NAME TEXT` sends one.", file=sys.stderr)
+    empty = "No messages. `relay send NAME TEXT` sends one."
+    if args.to or args.sender or args.team or args.state:
+        empty = "No message matches. `relay messages` lists all."
+    print_latest(args, found, _public, _row, noun="message", empty=empty)
     return 0
 
 

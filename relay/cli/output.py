@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from relay.cli.arguments import LATEST
@@ -49,10 +49,25 @@ def latest(found: list[T], args: argparse.Namespace, *, all_as_json: bool = True
     return found[max(len(found) - (args.limit or LATEST), 0) :]
 
 
-def print_left_out(number: int, noun: str) -> None:
-    """Say on standard error that `latest` left out `number` entries, if it did."""
-    if number:
-        print(f"({count(number, f'earlier {noun}')} left out; --all shows all.)", file=sys.stderr)
+def print_latest(
+    args: argparse.Namespace,
+    found: list[T],
+    public: Callable[[T], dict[str, Any]],
+    row: Callable[[T], Sequence[str]],
+    *,
+    noun: str,
+    empty: str,
+) -> None:
+    """Print the `latest` of `found`, and on standard error how many `noun`s that leaves out."""
+    entries = latest(found, args)
+    if args.json:
+        print_json(list(map(public, entries)))
+    elif not found:
+        print(empty, file=sys.stderr)
+    else:
+        if left_out := len(found) - len(entries):
+            print(f"({count(left_out, f'earlier {noun}')} left out; --all shows all.)", file=sys.stderr)
+        print("\n".join(table(map(row, entries))))
 
 
 def short_id(id: str) -> str:

@@ -70,11 +70,8 @@ def _receiver(ledger: Ledger, entry: Entry, name: str) -> str:
     """
     if names.same(name, entry.message.sender):
         raise MessageRefused(f"{name!a} is the sender itself; --to names another agent.")
-    team = entry.team
-    known = ledger.registry.known(team)
-    for each in known:
-        if names.same(each, name):
-            return each
-    meant = names.suggest(name, known)
-    advice = f"Did you mean {meant}?" if meant else "`relay ps` lists who is there."
-    raise UnknownRecipient(f"nobody in team {team!a} is called {name!a}. {advice}", meant)
+    team, known = entry.team, ledger.registry.known(entry.team)
+    if found := next((each for each in known if names.same(each, name)), None):
+        return found
+    advice = names.did_you_mean(name, known).rstrip() or "`relay ps` lists who is there."
+    raise UnknownRecipient(f"nobody in team {team!a} is called {name!a}. {advice}")

@@ -102,4 +102,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    raise UsageError(f"Usage: {USAGE}")  # reached only by `relay wrap -h` and friends, which argparse ends
+    raise UsageError(f"Usage: {USAGE}")  # `quick` runs everything but `--help`
