@@ -139,13 +139,16 @@ def test_ctrl_s_stops_the_output_and_holds_up_nothing(wrap: Open, relay: Relay) 
     outer.drawing = False
     outer.see("\n100\r\n")
     outer.type("\x13")
-    outer.drain()
     outer.wait(lambda: "Held" in relay("ps").stdout)
-    outer.drain()
-    quiet = len(outer.output)
-    assert "Held" in relay("ps").stdout
-    outer.drain()
-    assert len(outer.output) == quiet
+
+    def stands_still() -> bool:
+        before = len(outer.output)
+        assert "Held" in relay("ps").stdout
+        outer.drain()
+        return len(outer.output) == before
+
+    outer.wait(stands_still)
+    assert b"\n99999\r\n" not in outer.output
     outer.type("\x11")
     assert outer.end() == 0
     assert bytes(outer.output) == b"".join(b"%d\r\n" % number for number in range(100000))
