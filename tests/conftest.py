@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: a home of their own, and the `relay` command in it."""
+"""Fixtures of all tests: a home of their own, and the `relay` command in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support import Relay, processes_of, wait_until
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing of the developer's own reaches a test, and nothing that it runs writes into their home."""
+    """Keep the developer's own settings from tests, and tests from the developer's home."""
     for name in list(os.environ):
         if name.startswith("RELAY_") and name != "RELAY_LONG":  # asks for the long tests
             del os.environ[name]
@@ -31,27 +31,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A fresh RELAY_HOME; nothing is alive in it afterwards."""
+    """Yield a fresh RELAY_HOME. The test fails if a process of it lives on."""
     with _fresh_home() as path:
         yield path
 
 
 @pytest.fixture
 def relay(home: Path) -> Relay:
-    """The `relay` command in a fresh home: `relay("ps", "--json").stdout`."""
+    """Return the `relay` command in a fresh home: `relay("ps", "--json").stdout`."""
     return Relay(home)
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Relay]:
-    """The `relay` command in a home that tests of a module share which leave each other alone."""
+    """Yield the `relay` command in a home for those tests of a module that do not disturb each other."""
     with _fresh_home() as path:
         yield Relay(path)
 
 
 @contextlib.contextmanager
 def _fresh_home() -> Iterator[Path]:
-    """A home with a short path, as a socket's is limited. Fails if something is alive in it afterwards."""
+    """Yield a home with a short path, as a socket's is limited, and end what lives in it afterwards."""
     path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
     yield path
     try:
@@ -61,7 +61,7 @@ def _fresh_home() -> Iterator[Path]:
 
 
 def _end_all(home: Path) -> None:
-    """Stop what runs in `home` as a person would; what is left after that is killed, and fails the test."""
+    """Stop what runs in `home` as a user would. Kill what is left after that, and fail the test."""
     if not processes_of(home):
         return
     relay = Relay(home)
@@ -82,7 +82,7 @@ def _end_all(home: Path) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly what was not tested."""
+    """Report loudly what was not tested."""
     skipped = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])}
     if skipped:
         terminalreporter.section("NOT TESTED", sep="!", red=True, bold=True)

@@ -1,4 +1,4 @@
-"""Helpers that tests share: waiting for an event, a clean environment, the processes of a home."""
+"""Helpers of tests: waiting for an event, a clean environment, the processes of a home."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TICK = 0.005  # seconds between two looks
 
 
 def wait_until(condition: Callable[[], T], timeout: float = 20, message: str | Callable[[], str] = "") -> T:
-    """Look until `condition()` is true and return what it gave; AssertionError with `message` if it never is.
+    """Call `condition` until it is true, and return its value. Raise AssertionError on timeout.
 
-    `timeout` (seconds) is for a broken program only: give it generously.
+    timeout: seconds, for broken programs only: be generous. message: what it waits for.
     """
     deadline = time.monotonic() + timeout
     never = threading.Event()
@@ -32,7 +32,7 @@ def wait_until(condition: Callable[[], T], timeout: float = 20, message: str | C
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """The environment of a person whose relay home is `home`, with nothing of the developer's own."""
+    """Return the environment of a user with `home` as RELAY_HOME, without the developer's own variables."""
     kept = {"PATH", "LANG", "TMPDIR", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START"}
     environment = {name: value for name, value in os.environ.items() if name in kept}
     return environment | {
@@ -61,9 +61,10 @@ class Relay:
         timeout: float = 60,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """The finished command. `check`: AssertionError, with what it printed, unless it exits with 0.
+        """Run the command and return it finished.
 
-        `env` adds to the environment; `cwd` is the home where not given, so that no project's files count.
+        check: raise AssertionError, with what it printed, unless it exits with 0. env: added to the
+        environment. cwd: by default the home, so that no project's files count.
         """
         run = subprocess.run(
             [*self.command, *map(str, arguments)],
@@ -83,9 +84,9 @@ class Relay:
 
 
 def processes_of(home: Path) -> dict[int, str]:
-    """The living processes that belong to `home`, by pid, with their command lines (Linux; elsewhere none).
+    """Return the command lines of the living processes of `home` by process id (Linux; elsewhere none).
 
-    A process belongs to it when its environment has it as RELAY_HOME, or its command line a path in it.
+    These are the processes with `home` as RELAY_HOME, or a path in it on their command line.
     """
     found = {}
     marks = (f"RELAY_HOME={home}\0".encode(), f"{home}/".encode())

@@ -1,4 +1,4 @@
-"""A person's terminal, for tests: a pseudo-terminal whose output is drawn on a virtual screen."""
+"""A user's terminal, for tests: a pseudo-terminal whose output is drawn on a virtual screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 from relay.terminal.ghostty import open_screen
 
 PATIENCE = 20.0
-"""Seconds until a test gives up; only a broken program takes them."""
+"""Seconds until a test gives up on a broken program."""
 
 RELAY = shlex.join([sys.executable, "-m", "relay"])
 """The `relay` command, for a shell."""
@@ -29,8 +29,8 @@ RELAY = shlex.join([sys.executable, "-m", "relay"])
 class Emulator:
     """A program in a terminal of its own, whose session leader it is.
 
-    Like a real terminal emulator it draws what arrives and answers queries.  `output` is every byte that
-    the program wrote; nothing is read while no test waits for something.
+    Like a real terminal emulator it draws what arrives and answers queries, but it reads only while a test
+    waits for something.  output: every byte that the program wrote.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Emulator:
         self.master = master
         os.set_blocking(master, False)
 
-    # What the person does.
+    # Typing.
 
     def type(self, data: bytes | str) -> None:
-        """Type `data`, drawing meanwhile: a terminal takes about 4 KB until they are read."""
+        """Type `data`, drawing meanwhile: a terminal takes about 4 KB ahead of its reader."""
         rest = data.encode() if isinstance(data, str) else data
         while rest:
             self._turn(select.POLLOUT)
@@ -96,10 +96,10 @@ class Emulator:
         os.close(self.master)
         self.slave = self.master = -1
 
-    # What the person sees.
+    # Seeing.
 
     def wait(self, condition: Callable[[], Any], what: str = "") -> None:
-        """Draw what arrives until `condition()` holds; AssertionError, with the screen, if it never does."""
+        """Draw what arrives until `condition()` holds. Raise AssertionError, with the screen, on timeout."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > deadline:
@@ -110,13 +110,13 @@ class Emulator:
             self._turn(select.POLLIN, 0.01)
 
     def see(self, text: str | bytes, after: int = 0) -> int:
-        """Wait until `text` was written after byte `after` of the output; where it ends."""
+        """Wait until `text` was written after byte `after` of the output, and return the index of its end."""
         wanted = text.encode() if isinstance(text, str) else text
         self.wait(lambda: wanted in self.output[after:], f"{wanted!r} was written")
         return self.output.index(wanted, after) + len(wanted)
 
     def lines(self) -> list[str]:
-        """The rows of the screen, without blank ones at the end."""
+        """Return the rows of the screen, without blank ones at the end."""
         rows = [row.text.rstrip() for row in self.screen.rows()]
         while rows and not rows[-1]:
             rows.pop()
@@ -130,7 +130,7 @@ class Emulator:
         self.wait(lambda: self.shows(text), f"{text!r} on the screen")
 
     def end(self) -> int:
-        """Wait until the program has ended; its exit code (negative: the signal), everything read."""
+        """Wait for the program to end, read the rest, and return its exit code (negative: the signal)."""
         self.wait(self.ended, "the program ended")
         self.drain()
         assert self.code is not None
@@ -144,7 +144,7 @@ class Emulator:
         return self.code is not None
 
     def drain(self) -> None:
-        """Draw what has already been written."""
+        """Draw what was written so far."""
         while self.master >= 0 and self._turn(select.POLLIN, 0):
             pass
 
@@ -157,13 +157,13 @@ class Emulator:
         return not self.modes()[3] & (termios.ICANON | termios.ECHO)
 
     def restored(self) -> bool:
-        """The modes are those of before, and nothing that a program sets outlives it."""
+        """Return True if the modes are those of before, and no mode that a program sets is left."""
         self.drain()
         plain = not self.screen.alternate and not self.screen.bracketed_paste and self.screen.cursor_visible
         return self.modes() == self.before and plain and not any(map(self.screen.mode, MOUSE))
 
     def close(self) -> None:
-        """Close the window and end the program, and what is left of its session."""
+        """Close the window and end the program."""
         if self.master >= 0:
             self.hang_up()
         if self.code is None:
@@ -176,7 +176,7 @@ class Emulator:
         self.screen.close()
 
     def _turn(self, mask: int, timeout: float = 0.05) -> bool:
-        """Wait for the terminal, at most `timeout` seconds, and draw; whether there was something."""
+        """Wait for output, at most `timeout` seconds, and draw it. Return True if there was some."""
         if self.master < 0 or self._over:
             select.select([], [], [], timeout)
             return False
