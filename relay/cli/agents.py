@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     found = sorted(profiles(Home.from_env()), key=lambda profile: profile.name)
-    print_list(args, [_public(profile) for profile in found], [_row(profile) for profile in found])
+    print_list(args, found, _public, _row)
     return 0
 
 

@@ -25,7 +25,7 @@ from datetime import datetime
 from pathlib import Path
 
 from relay.cli.arguments import add_json, add_limit
-from relay.cli.output import day_and_time, print_latest, short_id
+from relay.cli.output import day_and_time, print_list, short_id
 from relay.control import guard
 from relay.home import Home
 from relay.injection import audit_log
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     empty = "Nothing has been injected into an agent yet."
     if args.to or args.source or args.since is not None or args.failed:
         empty = "No injection matches. `relay audit` lists all."
-    print_latest(args, found, Entry.public, _row, noun="injection", empty=empty)
+    print_list(args, found, Entry.public, _row, noun="injection", empty=empty)
     return 0
 
 

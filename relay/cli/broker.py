@@ -48,6 +48,14 @@ Next, on the broker's host (config/nats/nats-server.conf of relay is a whole exa
   nats-server --signal reload""",
 }
 
+_REFUSED = {
+    "start": "start the broker",
+    "stop": "stop the broker",
+    "run": "run the broker",
+    "acl": "write access lists",
+    "credentials": "take credentials",
+}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -94,9 +102,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
+    if what := _REFUSED.get(args.action):
+        guard.person_only(home, f"broker {args.action}", f"an agent may not {what}. The person can.")
     match args.action:
         case "start":
-            guard.person_only(home, "broker start", "an agent may not start the broker. The person can.")
             endpoint = broker.ensure(home.ensure(), port=args.port, keep=True)
             if args.port is not None and endpoint.port != args.port:
                 raise BrokerError(
@@ -105,7 +114,6 @@ def run(args: argparse.Namespace) -> int:
                 )
             _show(args, endpoint)
         case "stop":
-            guard.person_only(home, "broker stop", "an agent may not stop the broker. The person can.")
             stopped = broker.stop(home)
             if args.json:
                 print(json.dumps({"stopped": stopped}))
@@ -113,14 +121,10 @@ def run(args: argparse.Namespace) -> int:
                 again = " Sessions run here: the next one that needs it starts another." if live(home) else ""
                 print(f"The broker has ended.{again}" if stopped else "No broker was running.")
         case "run":
-            guard.person_only(home, "broker run", "an agent may not run the broker. The person can.")
             return broker.run(home.ensure(), port=args.port)
         case "acl":
             _write_rights(home.ensure(), args)
         case "credentials":
-            guard.person_only(
-                home, "broker credentials", "an agent may not take credentials. The person can."
-            )
             if args.way == "export":
                 _export(home.ensure(), args)
             else:
@@ -132,7 +136,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_rights(home: Home, args: argparse.Namespace) -> None:
     """Write the files into a directory, or print them without passwords."""
-    guard.person_only(home, "broker acl", "an agent may not write access lists. The person can.")
     _agents(home, args.team, [*args.names, names.PERSON])
     everybody = broker.everybody(home)
     if args.output is None:

@@ -29,8 +29,9 @@ def run(args: argparse.Namespace) -> int:
         channels = ledger.channels.all(own.team if own else args.team)
     print_list(
         args,
-        [{"channel": each.name, "team": each.team, "members": list(each.members)} for each in channels],
-        [(f"#{each.name}", each.team, one_line(", ".join(each.members), 200)) for each in channels],
+        channels,
+        lambda each: {"channel": each.name, "team": each.team, "members": list(each.members)},
+        lambda each: (f"#{each.name}", each.team, one_line(", ".join(each.members), 200)),
         header=("CHANNEL", "TEAM", "MEMBERS"),
         empty="There is no channel. `relay join CHANNEL` makes one, "
         "`relay join -n NAME CHANNEL` for an agent.",

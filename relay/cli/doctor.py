@@ -62,15 +62,19 @@ def run(args: argparse.Namespace) -> int:
     if args.broker is None:
         if args.agents:
             raise UsageError("--as says who tries the broker: it needs --broker.")
-        rows = [(check.name, check.result.value, check.detail) for check in all_checks(home, Path.cwd())]
+        found = [(check.name, check.result.value, check.detail) for check in all_checks(home, Path.cwd())]
     else:
         guard.person_only(home, "doctor", "an agent may not try the broker. The person can.")
-        rows = _try_broker(home.ensure(), args.broker, args.agents)
-    bad = sum(result in {CheckResult.FAIL, Verdict.BROKEN} for _, result, _ in rows)
-    public = [{"name": name, "result": result, "detail": detail} for name, result, detail in rows]
-    print_list(args, public, [(result, visible(f"{name}: {detail}")) for name, result, detail in rows])
+        found = _try_broker(home.ensure(), args.broker, args.agents)
+    print_list(
+        args,
+        found,
+        lambda row: {"name": row[0], "result": row[1], "detail": row[2]},
+        lambda row: (row[1], visible(f"{row[0]}: {row[2]}")),
+    )
+    bad = sum(result in {CheckResult.FAIL, Verdict.BROKEN} for _, result, _ in found)
     if not args.json:
-        print(f"\n{bad} of {len(rows)} to be mended." if bad else "\nNothing is to be mended.")
+        print(f"\n{bad} of {len(found)} to be mended." if bad else "\nNothing is to be mended.")
     return 1 if bad else 0
 
 

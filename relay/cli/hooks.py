@@ -103,24 +103,16 @@ def run(args: argparse.Namespace) -> int:
             return _list(home, args)
         case "test":
             return _test(home, args)
-        case "reload":
-            _person(home, "reload")
-            if args.names:
-                chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
-            elif not (chosen := live(home, args.team)):
-                print("No session is running.")
-            return _reload(chosen)
-        case switch:
-            _person(home, switch)
-            return _switch(home, args, off=switch == "disable")
-
-
-def _person(home: Home, action: str) -> None:
-    person_only(
-        home,
-        f"hooks {action}",
-        f"an agent may not {action} rules. The person can, with `relay hooks {action}` in a terminal.",
-    )
+    what = f"hooks {args.action}"
+    advice = f"The person can, with `relay {what}` in a terminal."
+    person_only(home, what, f"an agent may not {args.action} rules. {advice}")
+    if args.action != "reload":
+        return _switch(home, args, off=args.action == "disable")
+    if args.names:
+        chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+    elif not (chosen := live(home, args.team)):
+        print("No session is running.")
+    return _reload(chosen)
 
 
 def _list(home: Home, args: argparse.Namespace) -> int:

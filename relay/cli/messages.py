@@ -27,7 +27,7 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 
 from relay.cli.arguments import add_json, add_limit, add_team
-from relay.cli.output import day_and_time, latest, print_latest, short_id, table
+from relay.cli.output import day_and_time, latest, print_list, short_id, table
 from relay.control import guard
 from relay.home import Home
 from relay.messaging.ledger import Entry, Ledger
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     empty = "No messages. `relay send NAME TEXT` sends one."
     if args.to or args.sender or args.team or args.state:
         empty = "No message matches. `relay messages` lists all."
-    print_latest(args, found, _public, _row, noun="message", empty=empty)
+    print_list(args, found, _public, _row, noun="message", empty=empty)
     return 0
 
 

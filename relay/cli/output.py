@@ -25,23 +25,6 @@ def print_json(value: Any) -> None:
     print(printable_json(value, indent=2))
 
 
-def print_list(
-    args: argparse.Namespace,
-    public: Sequence[dict[str, Any]],
-    rows: Iterable[Sequence[str]],
-    *,
-    header: Sequence[str] = (),
-    empty: str = "",
-) -> None:
-    """Print `public` with --json, else `rows` as a table below `header`, or `empty` where there are none."""
-    if args.json:
-        print_json(public)
-    elif public:
-        print("\n".join(table([*([header] if header else []), *rows])))
-    else:
-        print(empty)
-
-
 def latest(found: list[T], args: argparse.Namespace, *, all_as_json: bool = True) -> list[T]:
     """Return those of `found` that --limit, --all and --json ask for, the last ones."""
     if args.all or (args.limit is None and args.json and all_as_json):
@@ -49,25 +32,32 @@ def latest(found: list[T], args: argparse.Namespace, *, all_as_json: bool = True
     return found[max(len(found) - (args.limit or LATEST), 0) :]
 
 
-def print_latest(
+def print_list(
     args: argparse.Namespace,
     found: list[T],
     public: Callable[[T], dict[str, Any]],
     row: Callable[[T], Sequence[str]],
     *,
-    noun: str,
-    empty: str,
+    header: Sequence[str] = (),
+    empty: str = "",
+    noun: str = "",
 ) -> None:
-    """Print the `latest` of `found`, and on standard error how many `noun`s that leaves out."""
-    entries = latest(found, args)
+    """Print `found` with --json as its `public` forms, else as a table of its `row`s below `header`.
+
+    noun: names the entries of a list with `add_limit`, of which the `latest` are printed; what is not part of
+    such a list goes to standard error: how many are left out, and `empty`.
+    """
+    shown = latest(found, args) if noun else found
     if args.json:
-        print_json(list(map(public, entries)))
-    elif not found:
-        print(empty, file=sys.stderr)
+        print_json(list(map(public, shown)))
+        return
+    if noun and len(shown) < len(found):
+        earlier = count(len(found) - len(shown), f"earlier {noun}")
+        print(f"({earlier} left out; --all shows all.)", file=sys.stderr)
+    if found:
+        print("\n".join(table([*([header] if header else []), *map(row, shown)])))
     else:
-        if left_out := len(found) - len(entries):
-            print(f"({count(left_out, f'earlier {noun}')} left out; --all shows all.)", file=sys.stderr)
-        print("\n".join(table(map(row, entries))))
+        print(empty, file=sys.stderr if noun else sys.stdout)
 
 
 def short_id(id: str) -> str:

@@ -29,8 +29,9 @@ def run(args: argparse.Namespace) -> int:
     sessions = live(Home.from_env(), args.team)
     print_list(
         args,
-        [session.public() for session in sessions],
-        [_row(session) for session in sessions],
+        sessions,
+        SessionInfo.public,
+        _row,
         header=("NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"),
         empty="No session is running. Start one with `relay wrap COMMAND`.",
     )
