@@ -16,7 +16,7 @@ from benchmarks.table import Figure
 
 SESSIONS = 3
 _SETTLED = 3.0
-_IMPORTS = "import asyncio, sqlite3, aiomqtt, relay.session.process, time; print(flush=True); time.sleep(60)"
+_IMPORTS = "import asyncio, sqlite3, aiomqtt, relay.session.session, time; print(flush=True); time.sleep(60)"
 
 
 def memory(bench: Bench) -> list[Figure]:

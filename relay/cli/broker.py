@@ -28,10 +28,11 @@ from relay.control import guard
 from relay.control.sessions import live
 from relay.errors import BrokerError, RelayError
 from relay.home import Home
+from relay.storage.files import write_private
 from relay.text import count
 from relay.transport import acl, broker, credentials
-from relay.transport.broker import Endpoint
-from relay.transport.credentials import Credentials, write_private
+from relay.transport.credentials import Credentials
+from relay.transport.endpoint import Endpoint
 
 _NEXT = {
     "mosquitto": """\
@@ -205,7 +206,7 @@ def _status(home: Home, args: argparse.Namespace) -> int:
     if not url:
         _show(args, broker.status(home))
         return 0
-    endpoint = broker.external(url)
+    endpoint = Endpoint.of(url)
     try:
         asyncio.run(_greet(endpoint))
     except RelayError as error:

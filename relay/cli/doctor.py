@@ -31,9 +31,9 @@ from relay.errors import BrokerError, UsageError
 from relay.home import Home
 from relay.text import visible
 from relay.transport import broker
-from relay.transport.broker import Endpoint
 from relay.transport.credentials import Credentials
-from relay.transport.probe_result import Verdict
+from relay.transport.endpoint import Endpoint
+from relay.transport.probe_result import Finding
 
 _CONFIGURED = ""  # what --broker without a URL stands for
 
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         lambda row: {"name": row[0], "result": row[1], "detail": row[2]},
         lambda row: (row[1], visible(f"{row[0]}: {row[2]}")),
     )
-    bad = sum(result in {CheckResult.FAIL, Verdict.BROKEN} for _, result, _ in found)
+    bad = sum(result in {CheckResult.FAIL, Finding.BROKEN} for _, result, _ in found)
     if not args.json:
         print(f"\n{bad} of {len(found)} to be mended." if bad else "\nNothing is to be mended.")
     return 1 if bad else 0
@@ -86,14 +86,14 @@ def _try_broker(home: Home, url: str, agents: list[str]) -> list[tuple[str, str,
     with _tried(home, url, agents) as (endpoint, credentials):
         native = (broker.native_port(home) if endpoint.kind == "embedded" else None) or NATS_PORT
         rows = asyncio.run(probe(endpoint, credentials, native=native))
-    return [(row.claim, row.verdict.value, row.detail) for row in rows]
+    return [(row.claim, row.status.value, row.detail) for row in rows]
 
 
 @contextlib.contextmanager
 def _tried(home: Home, url: str, agents: list[str]) -> Iterator[tuple[Endpoint, list[Credentials]]]:
     """Yield the broker and the credentials with which to try it."""
     if url:
-        endpoint = broker.external(url)
+        endpoint = Endpoint.of(url)
         if endpoint.user is None and len(agents) < 2:
             raise UsageError(
                 f"to try {endpoint.url}, name two agents or more that it knows, and whose credentials this "

@@ -21,8 +21,8 @@ from relay.control.guard import own_only, person_only
 from relay.control.sessions import have_carried
 from relay.errors import UsageError
 from relay.home import Home
-from relay.messaging.ledger import Entry, Ledger
-from relay.messaging.message import State
+from relay.message import State
+from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.storage.journal import Journal
 
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _sentence(entry: Entry) -> str:
+def _sentence(entry: LedgerEntry) -> str:
     name, state = short_id(entry.message.id), entry.message.state
     if state.final:
         return f"{name} ({state}) is no longer listed."

@@ -47,25 +47,26 @@ def run(args: argparse.Namespace) -> int:
         print(f"Its own hooks: {visible(answer['bridge'])}.")
     if answer.get("rules"):
         print(f"Rules of hooks.json files: {answer['rules']}.")
-    if answer["waiting"]:
+    if answer.get("waiting"):
         why = f": {visible(answer['obstacle'])}" if answer["obstacle"] else ""
         print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be typed{why}.")
     _print_mail(session, answer)
-    for notice in answer["notices"]:
+    for notice in answer.get("notices", ()):
         print(f"Not shown to you yet: {visible(notice)}")
     return 0
 
 
 def _print_mail(session: SessionInfo, answer: dict[str, Any]) -> None:
     name = session.name
-    print(f"Bus: {visible(answer['bus']).rstrip('.')}.")
-    if answer["stored"]:
+    if "bus" in answer:
+        print(f"Bus: {visible(answer['bus']).rstrip('.')}.")
+    if answer.get("stored"):
         print(
             f"{count(answer['stored'], 'message')} stored for it until it is ready: "
             f"`relay messages --to {name} --state stored`. `relay drop ID` gives one up, "
             "`relay retry ID --to NAME` sends it to another."
         )
-    if answer["held"]:
+    if answer.get("held"):
         print(
             f"{count(answer['held'], 'message')} of its own held: "
             f"`relay messages --from {name} --state held` says why. `relay release --from {name}` lets them "

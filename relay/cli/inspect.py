@@ -23,43 +23,51 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay import recording
 from relay.agents import catalog
 from relay.agents.profile import Profile
 from relay.builtin import install
 from relay.directives.directive import Directive
 from relay.directives.grammar import DECORATION, Grammar
+from relay.directives.pipeline import OutputPipeline, play
 from relay.errors import UsageError
 from relay.home import Home
 from relay.hooks.registry import Registry
 from relay.readers.auto import AutoReader
-from relay.readers.line import Line
-from relay.recording import Recording
-from relay.state.port import TtyState
+from relay.recording.asciicast import Cast
 from relay.state.process_wait import Wait
 from relay.state.readiness import TerminalSnapshot, Verdict, judge
+from relay.terminal.tty_state import TtyState
 from relay.text import count, one_line, printable_json, visible
 
-TICK = 0.02
-"""Seconds between two looks at the screen, as in a session (design, section 3)."""
-
 QUIET = 2.0
-"""Seconds without output after which the program is taken to wait for input: a recording cannot tell."""
-
+"""Seconds without output after which the program is taken to wait for input; recordings do not tell."""
 
 LOOK = 0.1
 """Seconds between two looks at the state."""
 
 STILL = 5.0
-"""Seconds for which a rendered screen counts as quiet: longer than any pause, shorter than FAILURE."""
+"""Seconds for which a rendered screen counts as quiet: longer than any pause, shorter than a failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObservedState:
     """The state from `time` on, in seconds of the recording."""
 
     time: float
     verdict: Verdict
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The parts of the verdict that make it another state."""
+        return self.verdict.state, self.verdict.kind, self.verdict.rule
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The directives and states in a recording, in order."""
+
+    directives: list[Directive]
+    states: list[ObservedState]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -76,136 +84,78 @@ def run(args: argparse.Namespace) -> int:
     if args.screen is not None:
         if args.agent is None:
             raise UsageError("a screen does not say whose it is: add --agent PROFILE (`relay agents`).")
-        verdict = look_at(_read(args.screen), catalog.load(args.agent, home))
-        print(printable_json(_state(verdict), indent=2) if args.json else _told(verdict))
+        verdict = inspect_screen(_read(args.screen), catalog.load(args.agent, home))
+        print(printable_json(_state(verdict), indent=2) if args.json else _described(verdict))
         return 0
-    recorded = recording.read(args.recording)
+    cast = Cast(args.recording, strict=True)
     if args.agent is not None:
-        chosen = catalog.load(args.agent, home)
+        profile = catalog.load(args.agent, home)
     else:
-        chosen = catalog.for_command(_words(recorded.command), home)
-    player = play(recorded, chosen)
+        profile = catalog.for_command(_words(cast.header.command), home)
+    found = inspect(cast, profile)
     if args.json:
-        found = [_as_json(one) for one in player.found]
-        changes = [{"time": round(one.time, 3), **_state(one.verdict)} for one in player.changes]
-        print(printable_json({"directives": found, "states": changes}, indent=2))
+        directives = [_as_json(one) for one in found.directives]
+        states = [{"time": round(one.time, 3), **_state(one.verdict)} for one in found.states]
+        print(printable_json({"directives": directives, "states": states}, indent=2))
     else:
-        lines = [(one.time, _shown(one)) for one in player.found]
-        lines += [(one.time, f"{one.time:9.3f}  {_told(one.verdict)}") for one in player.changes]
+        lines = [(one.time, _shown(one)) for one in found.directives]
+        lines += [(one.time, f"{one.time:9.3f}  {_described(one.verdict)}") for one in found.states]
         for _, line in sorted(lines, key=lambda entry: entry[0]):
             print(line)
-        print(f"{count(len(player.found), 'directive')} (profile {chosen.name})")
+        print(f"{count(len(found.directives), 'directive')} (profile {profile.name})")
     return 0
 
 
-def directives(recorded: Recording, chosen: Profile) -> list[Directive]:
-    """The directives in a recording, read with the rules of a profile."""
-    return play(recorded, chosen).found
+def inspect(cast: Cast, profile: Profile) -> Inspection:
+    """Read a recording with the rules of a profile."""
+    registry = Registry()
+    install(registry)
+    decoration = DECORATION if profile.decoration is None else profile.decoration.pattern
+    reader = AutoReader(
+        cast.header.columns,
+        cast.header.rows,
+        kind=profile.reader,
+        marker=profile.prefix.encode(),
+        echo_style=profile.echo,
+        code_style=profile.code,
+    )
+    pipeline = OutputPipeline(
+        reader, Grammar(registry.knows, prefix=profile.prefix, decoration=decoration), quiet=QUIET
+    )
+    directives: list[Directive] = []
+    states: list[ObservedState] = []
+    next_look = 0.0
+    for reading in play(cast, pipeline):
+        directives += reading.directives
+        if reader.screen is None or pipeline.now < next_look:
+            continue
+        next_look = pipeline.now + LOOK
+        sight = _sight(
+            [row.text for row in reader.screen.rows()],
+            reader.screen.title,
+            pipeline.now - pipeline.last_output,
+            lines=reader.kind == "lines",
+            unfinished=reader.unfinished(),
+        )
+        state = ObservedState(pipeline.now, judge(sight, profile))
+        if not states or state.key != states[-1].key:
+            states.append(state)
+    return Inspection(directives, states)
 
 
-def states(recorded: Recording, chosen: Profile) -> list[Change]:
-    """The states in a recording, each from its time on, by the rules of a profile."""
-    return play(recorded, chosen).changes
-
-
-def look_at(text: str, chosen: Profile) -> Verdict:
-    """The state that a rendered screen shows: rows, perhaps after a line `# title: TITLE`."""
+def inspect_screen(text: str, profile: Profile) -> Verdict:
+    """Return the state that a rendered screen shows: rows, perhaps after a line `# title: TITLE`."""
     rows = text.splitlines()
     title = ""
     if rows and rows[0].startswith("# title:"):
         title = rows.pop(0).removeprefix("# title:").strip()
-    return judge(_sight([row.rstrip() for row in rows], title, STILL), chosen)
-
-
-def play(recorded: Recording, chosen: Profile) -> Player:
-    """Read a recording with the rules of a profile."""
-    player = Player(recorded, chosen)
-    for event in recorded.events:
-        player.advance(event.time)
-        match event.kind:
-            case "o":
-                player.output(event.bytes)
-            case "i":
-                player.reader.typed(event.bytes, event.time, echo=True)
-            case "r":
-                player.said(player.reader.resize(*event.size, event.time))
-    player.finish()
-    return player
-
-
-class Player:
-    """Feeds a reader and a grammar along the time of a recording, and looks at the state."""
-
-    def __init__(self, recorded: Recording, chosen: Profile) -> None:
-        registry = Registry()
-        install(registry)
-        decoration = DECORATION if chosen.decoration is None else chosen.decoration.pattern
-        self.reader = AutoReader(
-            recorded.columns,
-            recorded.rows,
-            kind=chosen.reader,
-            marker=chosen.prefix.encode(),
-            echo_style=chosen.echo,
-            code_style=chosen.code,
-        )
-        self.found: list[Directive] = []
-        self.changes: list[Change] = []
-        self._grammar = Grammar(registry.knows, prefix=chosen.prefix, decoration=decoration)
-        self._profile = chosen
-        self._quiet_since: float | None = None
-        self._last_output = 0.0
-        self._next_look = 0.0
-        self._now = 0.0
-
-    def output(self, data: bytes) -> None:
-        self.said(self.reader.feed(data, self._now))
-        self._quiet_since = self._last_output = self._now
-
-    def said(self, lines: list[Line]) -> None:
-        for line in lines:
-            self.found += self._grammar.line(line)
-
-    def advance(self, time: float) -> None:
-        """Let the time pass until `time`, with nothing happening."""
-        while (self.reader.settling or self._quiet_since is not None) and self._now + TICK < time:
-            self._now += TICK
-            self.said(self.reader.tick(self._now))
-            if self._now >= self._next_look:
-                self._look()
-            if self._quiet_since is not None and self._now - self._quiet_since >= QUIET:
-                self._quiet_since = None
-                self.said(self.reader.waiting(self._now))
-                self.found += self._grammar.turn_end(self._now)
-        self._now = time
-        if self._now >= self._next_look:
-            self._look()
-
-    def finish(self) -> None:
-        self.said(self.reader.close(self._now))
-        self.found += self._grammar.turn_end(self._now)
-
-    def _look(self) -> None:
-        self._next_look = self._now + LOOK
-        screen = self.reader.screen
-        if screen is None:
-            return
-        sight = _sight(
-            [row.text for row in screen.rows()],
-            screen.title,
-            self._now - self._last_output,
-            lines=self.reader.kind == "lines",
-            unfinished=self.reader.unfinished(),
-        )
-        verdict = judge(sight, self._profile)
-        last = self.changes[-1].verdict if self.changes else None
-        if last is None or (last.state, last.kind, last.rule) != (verdict.state, verdict.kind, verdict.rule):
-            self.changes.append(Change(self._now, verdict))
+    return judge(_sight([row.rstrip() for row in rows], title, STILL), profile)
 
 
 def _sight(
     rows: list[str], title: str, quiet: float, *, lines: bool = False, unfinished: str | None = None
 ) -> TerminalSnapshot:
-    """What a live session would see; what only a terminal and the kernel know is taken to be in order."""
+    """Return a live session's sight of the screen; what only the kernel knows is taken to be in order."""
     drawn = tuple(rows)
     return TerminalSnapshot(
         tty=TtyState(canonical=lines, echo=lines, icrnl=True, foreground=1, agent_group=1),
@@ -239,7 +189,7 @@ def _state(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _told(verdict: Verdict) -> str:
+def _described(verdict: Verdict) -> str:
     kind = f" ({verdict.kind})" if verdict.kind else ""
     return f"{verdict.state}{kind}: {visible(verdict.reason)}"
 

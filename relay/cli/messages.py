@@ -30,8 +30,8 @@ from relay.cli.arguments import add_json, add_limit, add_team
 from relay.cli.output import day_and_time, latest, print_list, short_id, table
 from relay.control import guard
 from relay.home import Home
-from relay.messaging.ledger import Entry, Ledger
-from relay.messaging.message import Message, Priority, State
+from relay.message import Message, Priority, State
+from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.text import one_line, printable_json
 
 _FOLLOWED = 500  # messages that are looked at again, beside all since the oldest that is not settled
@@ -77,13 +77,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _follow(
-    ledger: Ledger, select: Callable[..., list[Entry]], wanted: Container[State], args: argparse.Namespace
+    ledger: Ledger,
+    select: Callable[..., list[LedgerEntry]],
+    wanted: Container[State],
+    args: argparse.Namespace,
 ) -> int:
     seen: dict[str, State] | None = None
     version = None
     try:
         while True:
-            if version != (now := ledger.version()):
+            if version != (now := ledger.data_version()):
                 version = now
                 entries = select(limit=None if seen is None else _FOLLOWED + _unsettled(seen))
                 states = {entry.message.id: entry.message.state for entry in entries}
@@ -108,11 +111,11 @@ def _unsettled(seen: dict[str, State]) -> int:
     return next((len(seen) - n for n, state in enumerate(seen.values()) if not state.final), 0)
 
 
-def _public(entry: Entry) -> dict[str, object]:
+def _public(entry: LedgerEntry) -> dict[str, object]:
     return {**entry.message.public(), "team": entry.team}
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _row(entry: LedgerEntry) -> tuple[str, ...]:
     message = entry.message
     return (
         day_and_time(message.time),

@@ -21,8 +21,8 @@ from relay.control import guard
 from relay.control.sessions import have_carried
 from relay.errors import LedgerError, UsageError
 from relay.home import Home
-from relay.messaging.ledger import Entry, Ledger
-from relay.messaging.message import State
+from relay.message import State
+from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.storage.journal import Journal
 from relay.text import count
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _held(ledger: Ledger, args: argparse.Namespace) -> list[Entry]:
+def _held(ledger: Ledger, args: argparse.Namespace) -> list[LedgerEntry]:
     """Return what the ids or the options choose. Raise UsageError, or LedgerError for what is not held."""
     chosen = bool(args.all or args.sender or args.to)
     if chosen and args.ids:

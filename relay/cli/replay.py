@@ -34,11 +34,13 @@ from relay.control import guard
 from relay.errors import RecordingError, UsageError
 from relay.home import Home
 from relay.recording import store
-from relay.replay import archive, export, search, timeline, transcript
-from relay.replay.seekable_screen import Film
+from relay.recording.asciicast import Cast
+from relay.recording.store import SessionRecording
+from relay.replay import search, timeline, transcript
+from relay.replay.export import export
+from relay.replay.seekable_screen import SeekableScreen
 from relay.replay.show import clock_time, play
-from relay.replay.tape import Tape
-from relay.terminal.screen import ScreenUnavailable
+from relay.terminal.libghostty import ScreenUnavailable
 from relay.text import one_line, printable_json, visible
 
 _ADVICE = "an agent replays its own recordings only."
@@ -69,43 +71,43 @@ def run(args: argparse.Namespace) -> int:
         _needs_name(args)
         return _list(home, args)
     paths, title = _choose(home, args)
-    tape = Tape(paths)
+    cast = Cast(*paths)
     try:
-        code = _show(tape, title, args)
+        code = _show(cast, title, args)
     except ScreenUnavailable as error:
         raise ScreenUnavailable(
             f"{error} Without a virtual screen a recording can still be read as text (`relay replay NAME "
             "| less`) and exported (--export OUT), and its events can be listed (--events --json)."
         ) from None
-    if tape.skipped:
-        print(f"relay: {tape.skipped} damaged lines of the recording were passed over.", file=sys.stderr)
+    if cast.skipped:
+        print(f"relay: {cast.skipped} damaged lines of the recording were passed over.", file=sys.stderr)
     return code
 
 
 def _needs_name(args: argparse.Namespace) -> None:
-    """UsageError where an option says that one recording is meant."""
+    """Raise UsageError where an option needs one recording."""
     given = ("session", "events", "search", "screen", "export")
     for option in given:
         if getattr(args, option) not in (None, False):
             raise UsageError(f"--{option} needs a NAME: `relay replay` alone lists the recordings.")
 
 
-def _show(tape: Tape, title: str, args: argparse.Namespace) -> int:
+def _show(cast: Cast, title: str, args: argparse.Namespace) -> int:
     if args.export is not None:
-        return _export(tape, args.export, force=args.force)
+        return _export(cast, args.export, force=args.force)
     if args.search == "":
         raise UsageError("--search needs a text.")
     if args.search is not None and args.events:
-        return _events(tape, args.search, as_json=args.json)
+        return _events(cast, args.search, as_json=args.json)
     if args.search is not None:
-        return _search(tape, args.search, as_json=args.json)
+        return _search(cast, args.search, as_json=args.json)
     if args.screen is not None:
-        return _screen(tape, args.screen, as_json=args.json)
+        return _screen(cast, args.screen, as_json=args.json)
     interactive = os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "dumb") != "dumb"
     if interactive and not args.json:
         return play(
-            tape,
-            timeline.read(tape),
+            cast,
+            timeline.read(cast),
             title,
             source=0,
             sink=1,
@@ -115,32 +117,29 @@ def _show(tape: Tape, title: str, args: argparse.Namespace) -> int:
             events=args.events,
         )
     if args.events:
-        return _events(tape, "", as_json=args.json)
+        return _events(cast, "", as_json=args.json)
     if args.json:
         raise UsageError("--json goes with the list (no NAME), or with --events, --search or --screen.")
-    for line in transcript.lines(tape):
+    for line in transcript.lines(cast):
         print(visible(line))
     return 0
 
 
-# Which recording.
-
-
 def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
-    """The files of the recording, and what to call it."""
+    """Return the files of the recording, and its title."""
     what: str = args.what
     path = Path(what)
     named = os.sep not in what and not what.endswith(store.CAST)
     if named:
         own = guard.as_itself(home, "replay", name=what, team=args.team, advice=_ADVICE)
         team = own.team if own is not None else args.team
-        if archive.recorded(home, what, team) or own is not None or not path.is_file():
-            found = archive.find(home, what, team, args.session)
-            return found.paths, found.name
+        if store.recordings(home.recordings, what, team) or own is not None or not path.is_file():
+            found = store.find(home.recordings, what, team, args.session)
+            return found.paths, found.first.name
     real, folder = path.resolve(), home.recordings.resolve()
     if folder in real.parents:
         part = store.parse(real)
-        whose = real.name if part is None else part.name  # the name of a file is no agent's
+        whose = real.name if part is None else part.name  # no agent is called as a file is
         guard.as_itself(home, "replay", name=whose, team=real.parent.name, advice=_ADVICE)
     return [path], path.name
 
@@ -148,7 +147,7 @@ def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
 def _list(home: Home, args: argparse.Namespace) -> int:
     own = guard.as_itself(home, "replay", team=args.team, advice=_ADVICE)
     name, team = (own.name, own.team) if own is not None else (None, args.team)
-    entries = [each.public() for each in archive.recorded(home, name, team)]
+    entries = [_public(each) for each in store.recordings(home.recordings, name, team)]
     if args.json:
         print(printable_json(entries, indent=2))
         return 0
@@ -159,6 +158,27 @@ def _list(home: Home, args: argparse.Namespace) -> int:
     for entry in entries:
         print(_row(entry))
     return 0
+
+
+def _public(recording: SessionRecording) -> dict[str, Any]:
+    """Return the JSON object of a recording; seconds and command are None where it cannot be read."""
+    try:
+        cast = Cast(*recording.paths)
+    except RecordingError:
+        seconds, command = None, None
+    else:
+        seconds, command = round(cast.seconds, 3), cast.header.command
+    return {
+        "name": recording.first.name,
+        "team": recording.first.team,
+        "session": recording.first.session,
+        "began": recording.first.began,
+        "seconds": seconds,
+        "bytes": recording.size,
+        "running": recording.in_use,
+        "command": command,
+        "files": [str(path) for path in recording.paths],
+    }
 
 
 def _row(entry: dict[str, Any]) -> str:
@@ -173,12 +193,9 @@ def _row(entry: dict[str, Any]) -> str:
     )
 
 
-# What to do with it.
-
-
-def _events(tape: Tape, text: str, *, as_json: bool) -> int:
-    """Those that hold `text`, "" for all; the exit code is grep's: 1 where nothing holds it."""
-    moments = timeline.read(tape).moments
+def _events(cast: Cast, text: str, *, as_json: bool) -> int:
+    """Print the moments that hold `text`, "" for all; return 1 where none does, as grep does."""
+    moments = timeline.read(cast).moments
     found = [each for each in moments if text.casefold() in f"{each.kind} {each.text}".casefold()]
     for moment in found:
         if as_json:
@@ -188,11 +205,11 @@ def _events(tape: Tape, text: str, *, as_json: bool) -> int:
     return 0 if found or not text else 1
 
 
-def _search(tape: Tape, text: str, *, as_json: bool) -> int:
-    """The exit code is grep's: 1 where the text never appeared."""
+def _search(cast: Cast, text: str, *, as_json: bool) -> int:
+    """Print each appearance; return 1 where the text never appeared, as grep does."""
     code = 1
-    with Film(tape) as film:
-        for hit in search.hits(film, text):
+    with SeekableScreen(cast) as seekable:
+        for hit in search.hits(seekable, text):
             code = 0
             if as_json:
                 print(printable_json({"at": round(hit.time, 3), "line": hit.line}))
@@ -201,11 +218,11 @@ def _search(tape: Tape, text: str, *, as_json: bool) -> int:
     return code
 
 
-def _screen(tape: Tape, at: float, *, as_json: bool) -> int:
-    with Film(tape) as film:
-        film.seek(at)
-        lines = transcript.screen(film)
-        columns, rows = film.recorded
+def _screen(cast: Cast, at: float, *, as_json: bool) -> int:
+    with SeekableScreen(cast) as seekable:
+        seekable.seek(at)
+        lines = transcript.screen(seekable)
+        columns, rows = seekable.recorded
     if as_json:
         print(printable_json({"at": at, "columns": columns, "rows": rows, "lines": lines}, indent=2))
         return 0
@@ -214,30 +231,26 @@ def _screen(tape: Tape, at: float, *, as_json: bool) -> int:
     return 0
 
 
-def _export(tape: Tape, target: str, *, force: bool) -> int:
-    lines = export.cast(tape, timeline.read(tape))
+def _export(cast: Cast, target: str, *, force: bool) -> int:
+    lines = export(cast, timeline.read(cast))
     if target == "-":
-        for line in lines:
-            sys.stdout.write(line)
+        sys.stdout.buffer.writelines(lines)
         return 0
     path = Path(target)
-    if any(path.exists() and path.samefile(part.path) for part in tape.parts):
+    if any(path.exists() and path.samefile(part.path) for part in cast.parts):
         raise RecordingError(f"{path} is the recording itself. Name another file.")
     try:
-        # Private, as the recording is; a device or a pipe is written to as it is.
+        # Private, as the recording is; a device or a pipe is used as it is.
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if force else os.O_EXCL)
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             flags = os.O_WRONLY | os.O_CLOEXEC
-        with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as out:
+        with open(os.open(path, flags, 0o600), "wb") as out:
             out.writelines(lines)
     except FileExistsError:
         raise RecordingError(f"{path} exists. Name another file, or replace it with --force.") from None
     except OSError as error:
         raise RecordingError(f"cannot write {path}: {error.strerror}. Name another file.") from None
     return 0
-
-
-# Arguments.
 
 
 def _speed(text: str) -> float:

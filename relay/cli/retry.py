@@ -18,12 +18,12 @@ from relay import names
 from relay.cli.output import short_id
 from relay.control.caller import caller
 from relay.control.guard import own_only
+from relay.control.limits import limits_here
 from relay.control.sessions import have_carried
 from relay.errors import MessageRefused, UnknownRecipient
 from relay.home import Home
-from relay.messaging.ledger import Entry, Ledger
-from relay.messaging.message import Message, State
-from relay.session.limits import limits_here
+from relay.message import Message, State
+from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.text import one_line
 
 
@@ -63,7 +63,7 @@ def _check(message: Message) -> None:
         )
 
 
-def _receiver(ledger: Ledger, entry: Entry, name: str) -> str:
+def _receiver(ledger: Ledger, entry: LedgerEntry, name: str) -> str:
     """Return `name` in the spelling of who has it in the message's team.
 
     Raise MessageRefused for the sender's own, and UnknownRecipient.

@@ -20,6 +20,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -27,13 +28,13 @@ from relay import names
 from relay.cli.arguments import add_json, add_team, seconds
 from relay.cli.output import print_json, short_id
 from relay.control import guard
+from relay.control.limits import limits_here
 from relay.control.sessions import call, have_carried
 from relay.errors import MessageRefused
 from relay.home import Home
+from relay.message import MAX_BODY, OutgoingMessage, Priority, State
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import MAX_BODY, Priority, State
 from relay.messaging.posting import post
-from relay.session.limits import limits_here
 from relay.text import one_line
 
 _GLANCE = 0.5  # seconds without --wait in which the message may get on, to say where it is
@@ -103,12 +104,11 @@ def run(args: argparse.Namespace) -> int:
     who = guard.acting_as(home, "send", name=args.sender, team=args.team, advice=advice)
     alone = False
     with Ledger(home.ledger) as ledger:
-        extras = _extras(ledger, args)
+        outgoing = _outgoing(ledger, args, body)
         if who.agent is not None:
-            request = {"op": "send", "to": args.to, "body": body, **extras}
-            rows: list[Row] = call(who.agent.socket, request)["messages"]
+            rows: list[Row] = call(who.agent.socket, {"op": "send", **asdict(outgoing)})["messages"]
         else:
-            sent = post(ledger, who.team, who.name, args.to, body, limits=limits_here(home), **extras)
+            sent = post(ledger, who.team, who.name, outgoing, limits_here(home))
             rows = [message.public() for message in sent]
             alone = not have_carried(home, who.team, who.name)
 
@@ -136,13 +136,12 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(map(_arrived, rows)) else 1
 
 
-def _extras(ledger: Ledger, args: argparse.Namespace) -> Row:
-    """Return the arguments of `post` for a message beside its text, which are also those of a request."""
-    extras = {"thread": args.thread, "reply_to": None, "priority": args.priority, "ttl": args.expires}
+def _outgoing(ledger: Ledger, args: argparse.Namespace, body: str) -> OutgoingMessage:
+    thread, reply_to = args.thread, None
     if args.reply_to is not None:
         answered = ledger.find(args.reply_to).message
-        extras |= {"thread": args.thread or answered.thread or answered.id, "reply_to": answered.id}
-    return extras
+        thread, reply_to = thread or answered.thread or answered.id, answered.id
+    return OutgoingMessage(args.to, body, thread, reply_to, args.priority or Priority.NORMAL, args.expires)
 
 
 def _follow(
@@ -156,7 +155,7 @@ def _follow(
     seen = None
     shown: dict[str, str] = {}
     while True:
-        if seen != (version := ledger.version()) or seen is None:
+        if seen != (version := ledger.data_version()) or seen is None:
             seen = version
             states = {entry.message.id: entry.message for entry in ledger.lookup(row["id"] for row in rows)}
             rows = [states[row["id"]].public() if row["id"] in states else row for row in rows]

@@ -6,13 +6,13 @@ to the open file, so it ends with the last process that has it open, however tha
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 
 from relay.errors import NameInUse, RelayError
 from relay.home import Home, check_socket_path, private_directory
 from relay.names import key, validate
+from relay.storage.locks import open_lock, try_lock
 
 PATIENCE = 15.0
 """Seconds to wait for the name of a session that still acts on the last words of its agent."""
@@ -118,10 +118,8 @@ def _try(home: Home, team: str, name: str) -> Claim | None:
     private_directory(os.path.dirname(lock))
     check_socket_path(_socket(lock))
     while True:
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        fd = open_lock(lock)
+        if not try_lock(fd):
             os.close(fd)
             return None
         # `sessions._sweep` unlinks the file that it has locked: then the path names another file, or none.

@@ -10,7 +10,6 @@ not anybody listens at the socket: the session may be starting, ending, busy or 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -24,7 +23,7 @@ from relay import errors
 from relay.errors import NoSuchSession, RelayError, SessionUnresponsive
 from relay.home import Home
 from relay.names import did_you_mean, key, same
-from relay.storage.locks import is_held
+from relay.storage.locks import is_held, try_lock
 
 CONNECTING = "connecting"
 """The state of the bus until a session knows better."""
@@ -248,10 +247,11 @@ def _sweep(path: Path) -> None:
     lock = path.with_suffix(".lock")
     try:
         with open(lock, "rb") as claim:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not try_lock(claim.fileno()):
+                return  # it is starting
             path.unlink(missing_ok=True)
             lock.unlink(missing_ok=True)
     except FileNotFoundError:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # held: it is starting
+        return

@@ -1,8 +1,10 @@
-"""What an agent asked for in one `@namespace:target body`."""
+"""A directive: the request that an agent made with `@namespace:target body`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from relay.place import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,11 +15,13 @@ class Directive:
     target:    one word as it was written, without trailing `, : ; .`; may be `*` or `#channel`.
     body:      the text, escapes applied; newlines only from the `<<<` form.
     time:      seconds, on the reader's clock.
-    unclosed:  a `<<<` form that the end of the turn closed; the sender is told.
+    place:     of the line that ends it.
+    unclosed:  a `<<<` form that the end of the turn closed; the sender is notified.
     """
 
     namespace: str
     target: str
     body: str
     time: float
+    place: Place
     unclosed: bool = False

@@ -1,13 +1,12 @@
-"""The grammar: which logical lines are directives.
+"""The grammar of directives in logical lines.
 
     @namespace:target body          at the beginning of a line, after the agent's bullets and indent
     @namespace:target <<<           many lines, up to a line that is
     ...                             >>>
     \\@namespace:target              literal; \\\\@ stands for a literal \\@
 
-Inside Markdown code fences (CommonMark 0.31, section 4.5), and in a line that is drawn as code, nothing is a
-directive.  A fence or a `<<<` that is
-never closed ends with the turn.
+Inside Markdown code fences (CommonMark 0.31, 4.5), and in a line that is drawn as code, nothing is a
+directive.  A fence or a `<<<` that is never closed ends with the turn.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ import re
 from collections.abc import Callable
 
 from relay.directives.directive import Directive
+from relay.place import Place
 from relay.readers.line import Line
 
 BULLETS = "-*+•●◦○∙·▪▫■□◆◇►▸‣⁃⏺✦✧"
 DECORATION = rf"(?:[ \t\u00a0]*+[{re.escape(BULLETS)}][ \t\u00a0]++){{0,3}}[ \t\u00a0]*+"
-"""What may stand before a directive: indent and bullets; never a quote's `>` or a shell's prompt."""
+"""Regular expression of all that may precede a directive: indent and bullets, no quote's `>`, no prompt."""
 
 _NAMESPACE = "[A-Za-z][A-Za-z0-9_-]*"
 PREFIX = "@"
-"""What begins a directive, unless a profile or the settings say otherwise."""
+"""Begins a directive, unless a profile or the settings name something else."""
 
 _OPENS = "<<<"
 _CLOSES = ">>>"
@@ -34,7 +34,7 @@ _MAX_BLOCK = 256 * 1024
 
 
 def unescape(text: str, prefix: str = PREFIX) -> str:
-    """`text` with one backslash taken from each run of them that stands before `@namespace:` (R65)."""
+    """Return `text` with one backslash removed from each run of them before `@namespace:`."""
     if "\\" not in text:
         return text
     return re.sub(rf"\\(\\*{re.escape(prefix)}{_NAMESPACE}:)", lambda match: match[1], text)
@@ -43,9 +43,9 @@ def unescape(text: str, prefix: str = PREFIX) -> str:
 class Grammar:
     """Lines in, directives out; one per agent, because fences and `<<<` forms span lines.
 
-    knows:      whether a namespace (in lower case) has a handler; others are ordinary text.
+    knows:      return True for a namespace (in lower case) with a handler; others are ordinary text.
     prefix:     the character (or word) that begins a directive.
-    decoration: regular expression for what the agent puts before a paragraph.
+    decoration: regular expression of the bullets and indents with which the agent begins a paragraph.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Grammar:
         self._block: _Block | None = None
 
     def line(self, line: Line) -> list[Directive]:
-        """Take the next logical line; return the directive that it is or closes."""
+        """Take the next logical line; return the directives that it is or closes."""
         found: list[Directive] = []
         if self._block is not None and (line.gap or self._block.size > _MAX_BLOCK):
-            # What is missing cannot be told from what was said: the form ends where it was last whole.
+            # The missing text may have closed the form: it ends with the last line before the gap.
             found += self._end_block(line.time, unclosed=True)
         if self._block is not None:
             if self._block.add(line):
@@ -83,13 +83,13 @@ class Grammar:
             return found
         body = (started["body"] or "").strip()
         if body == _OPENS:
-            self._block = _Block(namespace, target, len(started["lead"]))
+            self._block = _Block(namespace, target, len(started["lead"]), line.place)
             return found
-        found.append(Directive(namespace, target, unescape(body, self._prefix), line.time))
+        found.append(Directive(namespace, target, unescape(body, self._prefix), line.time, line.place))
         return found
 
     def turn_end(self, now: float) -> list[Directive]:
-        """The agent's turn has ended: an open `<<<` form is delivered, an open fence is forgotten."""
+        """End the agent's turn: return an open `<<<` form as a directive, forget an open fence."""
         found: list[Directive] = []
         while self._block is not None:
             block = self._block
@@ -108,22 +108,23 @@ class Grammar:
         if block is None:
             return []
         body = unescape(block.body(), self._prefix)
-        return [Directive(block.namespace, block.target, body, now, unclosed)]
+        return [Directive(block.namespace, block.target, body, now, block.place, unclosed)]
 
     def _follow_fence(self, text: str) -> bool:
-        """Whether `text` opens or closes a code fence."""
+        """Return True if `text` opens or closes a code fence."""
         self._open_fence, changed = _fence_after(self._fence, self._open_fence, text)
         return changed
 
 
 class _Block:
-    """An open `<<<` form: its lines so far, and the code fence within it."""
+    """An open `<<<` form: its lines so far, and the code fence within it. place: of its last line."""
 
     _FENCE = re.compile(r"\s*(?P<mark>`{3,}|~{3,})(?P<info>.*)\Z", re.DOTALL)
 
-    def __init__(self, namespace: str, target: str, indent: int) -> None:
+    def __init__(self, namespace: str, target: str, indent: int, place: Place) -> None:
         self.namespace = namespace
         self.target = target
+        self.place = place
         self.size = 0
         self._indent = indent
         self._lines: list[Line] = []
@@ -131,7 +132,8 @@ class _Block:
         self._hidden_end: int | None = None
 
     def add(self, line: Line) -> bool:
-        """Take a line; return whether it closes the form."""
+        """Take a line; return True if it closes the form."""
+        self.place = line.place
         if line.text.strip() == _CLOSES:
             if not self._fence:
                 return True
@@ -146,15 +148,16 @@ class _Block:
         return False
 
     def split_at_hidden_end(self) -> list[Line] | None:
-        """If a fence that was never closed hid a `>>>`, end the form there and return the lines after it."""
+        """End the form at a `>>>` that an unclosed fence hid; return the lines after it, None if none was."""
         if self._hidden_end is None:
             return None
+        self.place = self._lines[self._hidden_end].place
         rest = self._lines[self._hidden_end + 1 :]
         del self._lines[self._hidden_end :]
         return rest
 
     def body(self) -> str:
-        """The lines, without the indent that the agent's decoration of the first one gave them all."""
+        """Return the lines, without the indent that the decoration of the first one gave them all."""
         texts = [line.text.rstrip() for line in self._lines]
         depths = [len(text) - len(text.lstrip()) for text in texts if text]
         indent = min([self._indent, *depths])
@@ -162,8 +165,8 @@ class _Block:
 
 
 def _fence_after(pattern: re.Pattern[str], fence: str, text: str) -> tuple[str, bool]:
-    """The fence that is open after the line `text` when `fence` was open before ("" for none), and whether
-    `text` is a fence that opens or closes it."""
+    """Return the fence that is open after the line `text` when `fence` was before ("": none), and True if
+    `text` opens or closes it."""
     if "```" not in text and "~~~" not in text:
         return fence, False
     match = pattern.match(text)

@@ -11,15 +11,20 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relay.errors import RelayError
+from relay.errors import MessageRefused, RelayError
+from relay.eventbus import EventBus
+from relay.hooks.apply import apply
+from relay.hooks.commands import HandlerProblem, Member, Roster, SendMessage
 from relay.hooks.config import MemoryConfig
 from relay.hooks.problem import Problem
-from relay.hooks.services import Member, MemoryBackend, Remembered, Services
-from relay.messaging.message import Message, Priority
+from relay.hooks.result import HookResult
+from relay.memory.store import Memory, MemoryStore
+from relay.message import Message, OutgoingMessage, Priority
+from relay.place import Place
 
 MAX_OUTPUT = 10_000
 """Logical lines that `ctx.output` keeps."""
@@ -34,64 +39,45 @@ class MemoryService:
     """`ctx.memory`: the memories of this agent. Synchronous: the embedded store answers in milliseconds.
 
     Every method raises MemoryStoreError where the store cannot be used.
+
+    store: where it is kept, or the error for which it is kept nowhere.
     """
 
-    def __init__(self, backend: MemoryBackend, config: MemoryConfig | None = None) -> None:
-        self._backend = backend
+    def __init__(self, store: MemoryStore | RelayError, config: MemoryConfig | None = None) -> None:
+        self._store = store
         self.config = config or MemoryConfig()
 
-    def save(self, text: str, *, shared: bool = False) -> Remembered:
+    def save(self, text: str, *, shared: bool = False) -> Memory:
         """Remember `text` for this agent, or with `shared` for its whole team."""
-        return self._backend.save(text, shared=shared)
+        return self._open().save(text, shared=shared)
 
-    def search(self, query: str, limit: int = 10) -> Sequence[Remembered]:
-        """Return the memories that fit `query`, best first; any text is a valid query."""
-        return self._backend.search(query, limit)
+    def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
+        """Return the memories that fit `query` best, best first; any text is a valid query."""
+        return self._open().search(query, limit)
 
-    def list(self, limit: int = 20) -> Sequence[Remembered]:
+    def list(self, limit: int = 20) -> Sequence[Memory]:
         """Return the newest memories, newest first."""
-        return self._backend.list(limit)
+        return self._open().list(limit)
 
     def forget(self, id: str) -> bool:
-        """Delete one memory; False if there is none with this id."""
-        return self._backend.forget(id)
+        """Delete one memory; return False if there is none with this id."""
+        return self._open().forget(id)
 
     add = save
     delete = forget
 
-
-@dataclass(frozen=True, slots=True)
-class _Outgoing:
-    """A message that a handler sends."""
-
-    to: str
-    body: str
-    thread: str | None
-    reply_to: str | None
-    priority: Priority
-    ttl: float | None
-
-    async def send(self, services: Services, wait: float | None = None) -> Sequence[Message]:
-        """Send the message, on the session's loop; with `wait` (seconds) return it as it ends.
-
-        Sending and waiting are one step, so that no end is missed.
-        """
-        sent = await services.send(
-            self.to,
-            self.body,
-            thread=self.thread,
-            reply_to=self.reply_to,
-            priority=self.priority,
-            ttl=self.ttl,
-        )
-        return sent if wait is None else await services.outcomes(sent, wait)
+    def _open(self) -> MemoryStore:
+        if isinstance(self._store, RelayError):
+            raise self._store
+        return self._store
 
 
 class RelayService:
     """`ctx.relay`: messages to other agents; await them to know the outcome."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, bus: EventBus, place: Place | None = None) -> None:
+        self._bus = bus
+        self._place = place
 
     async def send(
         self,
@@ -114,10 +100,11 @@ class RelayService:
 
         Raise UnknownRecipient, InvalidName or MessageRefused, each with what to do.
         """
-        message = _Outgoing(
+        message = OutgoingMessage(
             _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
         )
-        return await self._on_session(message.send(self._services, wait))
+        message = replace(message, place=self._place)
+        return await self._on_session(send(self._bus, message, wait))
 
     async def broadcast(self, body: str) -> Sequence[Message]:
         """Send to everybody else in the team."""
@@ -127,20 +114,33 @@ class RelayService:
         """Return everybody else in the team, online or not."""
 
         async def read() -> Sequence[Member]:
-            return self._services.roster()
+            return [member for members in await self._bus.ask(Roster()) for member in members]
 
         return await self._on_session(read())
 
     async def _on_session(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio.get_running_loop() is self._services.loop:
+        if asyncio.get_running_loop() is self._bus.loop:
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._services.loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._bus.loop))
 
 
-class Collector:
-    """The texts that one call of a handler injects, in order, until the call is over."""
+async def send(bus: EventBus, message: OutgoingMessage, wait: float | None = None) -> Sequence[Message]:
+    """Send `message` in the agent's name, as SendMessage; raise MessageRefused where nothing sends it."""
+    for sent in await bus.ask(SendMessage(message, wait)):
+        return sent
+    raise MessageRefused("this session has no place on the bus; messages are neither sent nor received.")
 
-    def __init__(self) -> None:
+
+class HandlerCall:
+    """One call of a handler, and the texts that it injects, in order, until it is over.
+
+    source: the handler's name.
+    place:  of the directive that it handles; None where it handles an event.
+    """
+
+    def __init__(self, source: str, place: Place | None = None) -> None:
+        self.source = source
+        self.place = place
         self._lock = threading.Lock()
         self._texts: list[str] | None = []
 
@@ -156,6 +156,17 @@ class Collector:
         with self._lock:
             texts, self._texts = self._texts or [], None
             return texts
+
+
+class History:
+    """What was said and sent in a session lately, oldest first; the session appends to it.
+
+    output: the last MAX_OUTPUT logical lines of the agent; messages: the last MAX_MESSAGES that it sent or got.
+    """
+
+    def __init__(self) -> None:
+        self.output: deque[str] = deque(maxlen=MAX_OUTPUT)
+        self.messages: deque[Message] = deque(maxlen=MAX_MESSAGES)
 
 
 class Context:
@@ -180,11 +191,10 @@ class Context:
         session_id: str,
         working_dir: Path,
         env: Mapping[str, str],
-        services: Services,
+        bus: EventBus,
         memory: MemoryService,
+        history: History,
         task: str | None = None,
-        output: deque[str] | None = None,
-        messages: deque[Message] | None = None,
     ) -> None:
         self.agent_id = agent_id
         self.agent_name = agent_name
@@ -193,12 +203,11 @@ class Context:
         self.env = env
         self.task = task
         self.memory = memory
-        self.relay = RelayService(services)
-        self._services = services
-        self._output = deque(maxlen=MAX_OUTPUT) if output is None else output
-        self._messages = deque(maxlen=MAX_MESSAGES) if messages is None else messages
-        self._source = "relay"
-        self._collector: Collector | None = None
+        self.relay = RelayService(bus)
+        self._bus = bus
+        self._history = history
+        self._call = HandlerCall("relay")
+        self._call.close()
 
     @property
     def session_key(self) -> str:
@@ -211,19 +220,21 @@ class Context:
     @property
     def output(self) -> list[str]:
         """The logical lines that the agent said, oldest first; the last `MAX_OUTPUT` of them."""
-        return list(self._output.copy())  # one step in C, so a session that appends meanwhile does no harm
+        return list(
+            self._history.output.copy()
+        )  # one step in C: a session that appends meanwhile does no harm
 
     @property
     def messages(self) -> list[Message]:
         """The messages that this agent sent and received, oldest first; the last `MAX_MESSAGES` of them."""
-        return list(self._messages.copy())
+        return list(self._history.messages.copy())
 
     def inject(self, text: str) -> None:
         """Give `text` to the agent as soon as that is safe."""
         text = _text(text, "text")
-        if text and not (self._collector and self._collector.add(text)):
-            loop = self._services.loop
-            loop.call_soon_threadsafe(self._services.inject, text, self._source)
+        if text and not self._call.add(text):
+            result = HookResult.inject(text, source=self._call.source)
+            self._bus.loop.call_soon_threadsafe(apply, self._bus, [result])
 
     inject_message = inject
 
@@ -237,29 +248,30 @@ class Context:
         priority: str = "normal",
         expires: float | None = None,
     ) -> None:
-        """Send a message and go on; a failure is reported to the user. `ctx.relay.send` waits instead."""
-        message = _Outgoing(
+        """Send a message and go on; a failure is reported to the person. `ctx.relay.send` waits instead."""
+        message = OutgoingMessage(
             _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
         )
-        asyncio.run_coroutine_threadsafe(self._send(message), self._services.loop)
+        asyncio.run_coroutine_threadsafe(
+            self._send(replace(message, place=self._call.place)), self._bus.loop
+        )
 
     def notify(self, channel: str, text: str) -> None:
         """Send `text` to a channel, named with or without its `#`."""
         self.send("#" + _text(channel, "channel").removeprefix("#"), text)
 
-    async def _send(self, message: _Outgoing) -> None:
+    async def _send(self, message: OutgoingMessage) -> None:
         try:
-            await message.send(self._services)
+            await send(self._bus, message)
         except RelayError as error:
-            self._services.report(
-                Problem(self._source, "not_sent", f"could not send a message to {message.to!r}: {error}")
-            )
+            what = f"could not send a message to {message.to!r}: {error}"
+            self._bus.publish(HandlerProblem(Problem(self._call.source, "not_sent", what)))
 
-    def for_handler(self, source: str, collector: Collector) -> Context:
-        """Return the view of one call: its injections carry `source` and go to `collector` till it closes."""
+    def for_call(self, call: HandlerCall) -> Context:
+        """Return the view of one call: its injections carry the call's source, and go to it until it is over."""
         view = copy.copy(self)
-        view._source = source
-        view._collector = collector
+        view._call = call
+        view.relay = RelayService(self._bus, call.place)
         return view
 
 

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from relay import names
 from relay.errors import ConfigError
+from relay.eventbus import Event
 
-EVENTS: dict[str, type[Event]] = {}
+EVENTS: dict[str, type[HandlerEvent]] = {}
 """Every event by its name, in the order of a session's life."""
 
 
@@ -23,8 +24,8 @@ def _snake(camel: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Something that has happened. Subclasses name themselves and enter `EVENTS`."""
+class HandlerEvent(Event):
+    """An event for which users may register handlers. Subclasses name themselves and enter `EVENTS`."""
 
     name: ClassVar[str] = ""
 
@@ -38,19 +39,19 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionStart(Event):
+class SessionStart(HandlerEvent):
     """The agent is ready for the first time. What is injected here is its initial context."""
 
 
 @dataclass(frozen=True, slots=True)
-class Output(Event):
+class Output(HandlerEvent):
     """The agent said something. `output` is one or more logical lines, escape sequences gone."""
 
     output: str
 
 
 @dataclass(frozen=True, slots=True)
-class ToolPre(Event):
+class ToolPre(HandlerEvent):
     """The agent is about to call a tool."""
 
     tool_name: str
@@ -59,7 +60,7 @@ class ToolPre(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolPost(Event):
+class ToolPost(HandlerEvent):
     """A tool call has ended. `error` says why it failed, or is None; `duration_ms` is in milliseconds."""
 
     tool_name: str
@@ -71,14 +72,14 @@ class ToolPost(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PromptSubmit(Event):
+class PromptSubmit(HandlerEvent):
     """A prompt was submitted to the agent, by the person or by relay."""
 
     prompt: str
 
 
 @dataclass(frozen=True, slots=True)
-class Prompting(Event):
+class Prompting(HandlerEvent):
     """The agent asks a person for `text`. `kind` is `permission`, `plan_approval`, `question` or `other`."""
 
     kind: str
@@ -86,7 +87,7 @@ class Prompting(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageReceived(Event):
+class MessageReceived(HandlerEvent):
     """A message for this agent has been stored and will be injected. `channel`: by which it came, or None.
 
     `reply_to` is the id of the message that it answers, or None; `priority` is `urgent`, `normal` or `low`.
@@ -102,7 +103,7 @@ class MessageReceived(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageSent(Event):
+class MessageSent(HandlerEvent):
     """This agent has sent a message. `to` is one receiver, `channel` by which it hears it, or None."""
 
     to: str
@@ -115,14 +116,14 @@ class MessageSent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Idle(Event):
+class Idle(HandlerEvent):
     """The agent has printed nothing for `seconds` (30 unless set otherwise)."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class AgentEnd(Event):
+class AgentEnd(HandlerEvent):
     """The agent has finished a turn. `last_assistant_message` is None unless the turn ended in its text."""
 
     messages: Sequence[Any] = ()
@@ -133,7 +134,7 @@ class AgentEnd(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Compact(Event):
+class Compact(HandlerEvent):
     """The agent is about to compact its context. `trigger` is `manual` or `auto`."""
 
     trigger: str
@@ -141,7 +142,7 @@ class Compact(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionEnd(Event):
+class SessionEnd(HandlerEvent):
     """The session is about to end. The agent gets a bounded time to act on what is injected here.
 
     `reason` is `stop` (asked for), or `exit` (the agent has ended already; nothing can reach it).

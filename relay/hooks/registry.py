@@ -21,7 +21,7 @@ from relay import names
 from relay.directives.directive import Directive
 from relay.errors import ConfigError
 from relay.hooks.binding import Binding, bind, name_of
-from relay.hooks.events import EVENTS, Event, event_names
+from relay.hooks.events import EVENTS, HandlerEvent, event_names
 
 Function = Callable[..., Any]
 
@@ -160,8 +160,8 @@ class Registry:
             found = [handler for handler in found if not handler.builtin]
         return sorted(found, key=_order)
 
-    def for_event(self, event: Event | type[Event]) -> list[Handler]:
-        """Return the handlers of `event`, in the order in which they run."""
+    def for_event(self, event: HandlerEvent | type[HandlerEvent]) -> list[Handler]:
+        """The handlers of `event`, in the order in which they run."""
         return sorted(self._events[event.name], key=_order)
 
     def handlers(self) -> list[Handler]:

@@ -41,6 +41,7 @@ class HookResult:
     suppress_output:        relay's own displays do not show what is injected.
     stop:                   no further handler of this directive or event runs.
     source:                 the handler's name; relay fills it in.
+    place, event:           of a rule's answer: the rule's file and line, and the event; relay fills them in.
 
     Raise ValueError where action and text do not fit together, or a value is not allowed.
     """
@@ -57,6 +58,8 @@ class HookResult:
     updated_input: Mapping[str, Any] | None = None
     suppress_output: bool = False
     source: str = ""
+    place: str = ""
+    event: str = ""
 
     def __post_init__(self) -> None:
         for name, kind in (
@@ -107,7 +110,7 @@ _SHORT: dict[str, tuple[Action, str, str]] = {
 }
 """Short forms, each with the action and the field that it stands for, and what its value is."""
 
-_FIELDS = tuple(field.name for field in fields(HookResult) if field.name != "source")
+_FIELDS = tuple(field.name for field in fields(HookResult) if field.name not in {"source", "place", "event"})
 
 
 def result_of(value: object) -> HookResult:
@@ -192,6 +195,15 @@ def joined(texts: Sequence[tuple[str, str]]) -> str:
     if len(texts) == 1:
         return texts[0][1]
     return "\n".join(f"{source}: {text}" if source else text for source, text in texts)
+
+
+def refused_prompt(results: Iterable[HookResult]) -> str | None:
+    """Return why a prompt is refused, marked so that nobody takes it for the agent's answer; None if it is not."""
+    every = list(results)
+    if denied := decide(each for each in every if each.action in {"deny", "ask"}).reason:
+        return f"[Blocked by hook] {denied}"
+    halted = decide(each for each in every if each.action == "halt")
+    return f"[Hook stopped] {halted.reason}" if halted.action == "halt" else None
 
 
 def _shown(value: object) -> str:

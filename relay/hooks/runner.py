@@ -22,14 +22,17 @@ from typing import Any
 from relay import names
 from relay.directives.directive import Directive
 from relay.errors import RelayError
+from relay.eventbus import EventBus
 from relay.hooks import prints
 from relay.hooks.binding import is_async
-from relay.hooks.context import Collector, Context
-from relay.hooks.events import Event
+from relay.hooks.commands import HandlerPrinted, HandlerProblem
+from relay.hooks.context import Context, HandlerCall
+from relay.hooks.events import HandlerEvent
 from relay.hooks.problem import Problem, ProblemKind
 from relay.hooks.registry import Handler, Registry
 from relay.hooks.result import HookResult, result_of
 from relay.hooks.threads import Abandoned, Call, Finished, LoopThread, WorkerPool
+from relay.place import Place
 from relay.text import one_line
 
 TIMEOUT = 30.0
@@ -69,30 +72,28 @@ class _Answer:
 class Runner:
     """Runs the handlers of one session. Call its methods on the session's event loop.
 
-    report:  called with each new Problem, on that loop.
-    note:    called with a handler's name and what it printed, each time, on that loop.
+    It publishes each new problem of a handler once (HandlerProblem), and all that one prints (HandlerPrinted).
+
     timeout: seconds for one call of a user's handler.
     """
 
     def __init__(
         self,
         registry: Registry,
+        bus: EventBus,
         *,
-        report: Callable[[Problem], None],
-        note: Callable[[str, str], None],
         timeout: float = TIMEOUT,
     ) -> None:
         self.registry = registry
-        self._report = report
-        self._note = note
+        self._bus = bus
         self._timeout = timeout
         self._reported: set[tuple[str, ProblemKind, object]] = set()
         self._stuck: dict[Handler, Call] = {}
         self._workers = WorkerPool()
         self._loop_thread: LoopThread | None = None
 
-    async def fire(self, event: Event, ctx: Context) -> list[HookResult]:
-        """Call the handlers of `event` one after another until one stops the others."""
+    async def fire(self, event: HandlerEvent, ctx: Context) -> list[HookResult]:
+        """Call the handlers of `event` one after another until one says stop."""
         values = {"event": event, **{name: getattr(event, name) for name in event.field_names()}}
         results: list[HookResult] = []
         for handler in self.registry.for_event(event):
@@ -122,7 +123,7 @@ class Runner:
                     f"{said} was ignored: it needs a text after it, on the same line or in <<< ... >>>."
                 )
                 continue
-            answer = await self._answer(handler, values, ctx)
+            answer = await self._answer(handler, values, ctx, directive.place)
             results += answer.results
             if answer.error is None:
                 handled = True
@@ -147,16 +148,17 @@ class Runner:
             f"{said} was ignored: nothing handles this target. {hint}Targets: {', '.join(targets) or 'none'}."
         )
 
-    async def _answer(self, handler: Handler, values: Mapping[str, Any], ctx: Context) -> _Answer:
-        collector = Collector()
-        view = ctx.for_handler(handler.name, collector)
-        args, kwargs = handler.binding.arguments({**values, "ctx": view})
+    async def _answer(
+        self, handler: Handler, values: Mapping[str, Any], ctx: Context, place: Place | None = None
+    ) -> _Answer:
+        call = HandlerCall(handler.name, place)
+        args, kwargs = handler.binding.arguments({**values, "ctx": ctx.for_call(call)})
         function = partial(handler.function, *args, **kwargs)
         if handler.builtin:
             finished = await self._run_builtin(handler, function)
         else:
             finished = await self._run_user(handler, function)
-        injected = [HookResult.inject(text, source=handler.name) for text in collector.close()]
+        injected = [HookResult.inject(text, source=handler.name) for text in call.close()]
         if finished.error is not None:
             return _Answer(tuple(injected), self._failed(handler, finished.error))
         try:
@@ -194,7 +196,7 @@ class Runner:
             path, line = handler.place
             what = f"printed {one_line(text, 60)!r}; what handlers print goes to the journal (relay events)"
             self._problem(handler, "printed", what, path, line, once="printed")
-            self._note(handler.name, text)
+            self._bus.publish(HandlerPrinted(handler.name, text))
         return finished
 
     @staticmethod
@@ -302,7 +304,7 @@ class Runner:
         identity = (problem.handler, problem.kind, what)
         if identity not in self._reported:
             self._reported.add(identity)
-            self._report(problem)
+            self._bus.publish(HandlerProblem(problem))
 
 
 class _TimedOut(Exception):

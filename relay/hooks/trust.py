@@ -5,18 +5,14 @@ What is trusted is one file with exactly these bytes; after any change it is not
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from relay.errors import HomeError
-from relay.home import Home, private_directory
+from relay.home import Home
+from relay.storage.files import rewrite
 
 
 def digest(content: bytes) -> str:
@@ -45,10 +41,12 @@ class Trust:
     def grant(self, path: Path, content: bytes) -> str:
         """Trust `path` with `content` from now on, instead of what it held before; return the digest."""
         value = digest(content)
-        with self._locked():
-            files = self._read()
-            files[str(path.resolve())] = {"sha256": value, "time": time.time()}
-            self._write(files)
+
+        def text() -> str:
+            files = self._read() | {str(path.resolve()): {"sha256": value, "time": time.time()}}
+            return json.dumps({"files": files}, indent=2) + "\n"
+
+        rewrite(self._path, text)
         return value
 
     def _read(self) -> dict[str, Any]:
@@ -59,30 +57,3 @@ class Trust:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return {}  # what cannot be read trusts nothing; the next grant writes it anew
         return files if isinstance(files, dict) else {}
-
-    def _write(self, files: dict[str, Any]) -> None:
-        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            temporary.touch(mode=0o600)
-            temporary.write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8")
-            temporary.replace(self._path)
-        except OSError as error:
-            raise self._unusable(error) from None
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        private_directory(self._path.parent)
-        try:
-            lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise self._unusable(error) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
-
-    def _unusable(self, error: OSError) -> HomeError:
-        return HomeError(
-            f"cannot write {self._path}: {error.strerror}. Make room or make it writable, then try again."
-        )

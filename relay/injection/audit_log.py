@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from relay.eventbus import EventBus
 from relay.redaction import Redactor
 from relay.storage import journal
 from relay.storage.journal import Journal, preview
@@ -101,10 +102,10 @@ class AuditLog:
         team: str,
         *,
         full: bool = False,
-        trouble: Callable[[str], None] = lambda text: None,
+        bus: EventBus | None = None,
         redactor: Redactor | None = None,
     ) -> None:
-        self._journal = Journal(path, session, name, trouble, generations=GENERATIONS, redactor=redactor)
+        self._journal = Journal(path, session, name, bus, generations=GENERATIONS, redactor=redactor)
         self._team = team
         self._full = full
 

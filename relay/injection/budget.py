@@ -1,45 +1,48 @@
-"""The budget of one turn: the amount that hooks may inject before the user is warned. It cuts nothing."""
+"""The budget of one turn: how much hooks may inject before the person is warned. Nothing is cut for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 CHARACTERS = 4
-"""Characters of a token, roughly: the tokenizer of an agent's model is unknown."""
+"""Characters of a token, roughly: no tokenizer of an agent's model is known here."""
 
 _SETTING = "injection_budget in relay.toml"
 
 
 def tokens(text: str) -> int:
-    """Return the approximate number of tokens in `text`, rounded up."""
+    """Return about how many tokens `text` has, rounded up."""
     return -(-len(text) // CHARACTERS)
 
 
 class Budget:
-    """The tokens of one turn. limit: 0 for any number. warn: called once in a turn that exceeds it."""
+    """Counts what hooks inject in a turn. limit: tokens of one turn, 0 for any number."""
 
-    def __init__(self, limit: int, warn: Callable[[str], None]) -> None:
-        self.spent = 0
-        """Tokens of this turn."""
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._warn = warn
+        self._spent = 0
         self._warned = False
 
     @property
+    def spent(self) -> int:
+        """Tokens of this turn."""
+        return self._spent
+
+    @property
     def exceeded(self) -> bool:
-        return 0 < self._limit < self.spent
+        """True once more than the limit was injected in this turn."""
+        return 0 < self._limit < self._spent
 
     def new_turn(self) -> None:
-        """Begin a turn: a prompt was submitted that does not only continue one."""
-        self.spent = 0
+        """Begin anew: a prompt was submitted that begins a turn, and does not only go on with one."""
+        self._spent = 0
         self._warned = False
 
-    def spend(self, text: str, source: str) -> None:
-        """Count `text`, which the hook `source` injected."""
-        self.spent += tokens(text)
-        if self.exceeded and not self._warned:
-            self._warned = True
-            self._warn(
-                f"hooks have injected about {self.spent:,} tokens in this turn, more than {self._limit:,} "
-                f"({_SETTING}); the last was {source}. The agent gets them all the same."
-            )
+    def spend(self, text: str, source: str) -> str | None:
+        """Count `text`, which the hook `source` has injected; return a warning, once in a turn."""
+        self._spent += tokens(text)
+        if not self.exceeded or self._warned:
+            return None
+        self._warned = True
+        return (
+            f"hooks have injected about {self._spent:,} tokens in this turn, more than {self._limit:,} "
+            f"({_SETTING}); the last was {source}. The agent gets them all the same."
+        )

@@ -14,14 +14,13 @@ import codecs
 import re
 from collections.abc import Sequence
 
+from relay.state.view import INPUT_BORDER
+
 ESCAPE_TIMEOUT = 0.05
 """Seconds after which an ESC alone was the Esc key and not the start of a sequence (vim's ttimeoutlen)."""
 
 MAX_DRAFT = 4_096
 """Characters that are kept; a longer draft is as much a draft."""
-
-BORDER = " \t│┃|║▏▕>❯›»"
-"""Characters that input boxes draw around a text."""
 
 _INPUT = re.compile(r"[\s│┃|║▏▕]*[>❯›»]")  # how the row of an input begins
 _PASTE_END = "\x1b[201~"
@@ -95,13 +94,13 @@ class Draft:
         last = self._text.strip().rpartition("\n")[2].strip()
         if not last:
             return False
-        if unfinished.rstrip(BORDER).endswith(last):
+        if unfinished.rstrip(INPUT_BORDER).endswith(last):
             return True
-        texts = [text for row in rows if (text := row.strip(BORDER))]
+        texts = [text for row in rows if (text := row.strip(INPUT_BORDER))]
         if any(last.endswith(text) or (len(last) > 2 and last in text) for text in texts):
             return True
         box = next((row for row in reversed(rows) if _INPUT.match(row)), "")
-        return box.strip(BORDER).startswith(last)  # with a suggestion after it
+        return box.strip(INPUT_BORDER).startswith(last)  # with a suggestion after it
 
     def _keys(self, data: bytes, now: float, canonical: bool) -> None:
         if self._pending == "\x1b" and now - self.last_typed > ESCAPE_TIMEOUT:

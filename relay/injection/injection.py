@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from relay.messaging.message import Priority
+from relay.message import Priority
 
 Kind = Literal["message", "hook", "closing", "notice"]
 Route = Literal["", "typed", "native"]
@@ -48,6 +50,11 @@ class Injection:
     quiet: bool = False
     time: float = 0.0
     remark: str = ""
+
+
+def notice(text: str, *, wakes: bool = True) -> Injection:
+    """Return a text of relay's own for the agent."""
+    return Injection(secrets.token_hex(8), text, "relay", "notice", wakes, time=time.time())
 
 
 class Result(StrEnum):

@@ -40,7 +40,8 @@ from enum import Enum
 
 from relay.errors import MessageRefused
 from relay.injection.injection import Injection
-from relay.messaging.message import MAX_BODY
+from relay.message import MAX_BODY
+from relay.state.readiness import TerminalSnapshot
 from relay.text import count
 
 MAX_HOOK_BYTES = 10 * 1024
@@ -108,6 +109,13 @@ class Style(Enum):
     LINES = "lines"  # canonical mode: the kernel ends a line at each newline
     KEYS = "keys"  # raw mode without bracketed paste: a newline submits, a tab completes
     PASTE = "paste"  # bracketed paste (mode 2004): the text is one whole
+
+
+def style_of(sight: TerminalSnapshot) -> Style:
+    """Return how the program takes text."""
+    if sight.tty.canonical:
+        return Style.LINES
+    return Style.PASTE if sight.bracketed_paste else Style.KEYS
 
 
 def sanitise(text: str) -> str:

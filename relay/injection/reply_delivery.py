@@ -1,53 +1,77 @@
-"""The injections in the reply to an agent's own hook, from when they are taken to the end of the reply.
+"""The texts that ride on a reply to the agent's own hook, from when they are taken until their end is known.
 
-Backlog ─ take ─→ [message] [hooks' texts, as one] [message] ─ render ─→ a reply
+InjectionQueue ─ take ─→ [message] [hooks' texts, as one] [message] ─ render ─→ a reply
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from relay.injection import layout
-from relay.injection.backlog import Backlog
 from relay.injection.injection import Injection
-from relay.messaging.message import Priority
+from relay.injection.queue import InjectionQueue
+from relay.message import Priority
+from relay.state.view import AgentView
 
 _BETWEEN = "\n"  # the texts of one reply
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A text from `clean`; the texts of several hooks share one `mark`."""
+    """A text as layout.clean returns it; the texts of several hooks share one `mark`."""
 
     injection: Injection
     text: str
     mark: str
 
 
-class Ride:
-    """The injections in one reply at a time. on_mark: called with the end of each marked text in it."""
+class ReplyDelivery:
+    """What one reply carries at a time."""
 
-    def __init__(self, waiting: Backlog, directive: re.Pattern[str], on_mark: Callable[[str], None]) -> None:
-        self._waiting = waiting
+    def __init__(self, queue: InjectionQueue, view: AgentView, directive: re.Pattern[str]) -> None:
+        self._queue = queue
+        self._view = view
         self._directive = directive
-        self._on_mark = on_mark
         self._taken: list[_Taken] = []
+        self._taking = False
 
     def __len__(self) -> int:
         return len(self._taken)
 
+    def __bool__(self) -> bool:
+        """True while something rides or is about to: nothing else may be given."""
+        return bool(self._taken) or self._taking
+
     @property
     def injections(self) -> list[Injection]:
+        """What was taken and whose end is not known yet."""
         return [taken.injection for taken in self._taken]
 
-    def take(self, room: int, *, extends: bool, messages: bool) -> list[Injection]:
-        """Take the injections that fit, as `Injector.take` does."""
-        riding = [each for each in self._waiting if _rides(each) and (messages or each.kind != "message")]
+    async def take(self, room: int, *, extends: bool, messages: bool) -> list[Injection]:
+        """Take what waits, in its order, and fits in `room` bytes of UTF-8. The caller holds `beginning`.
+
+        extends: the reply has the agent go on with a turn that it would end. That is only done for a text
+        that is worth a turn, and not before an urgent one that no reply has room for, which is to be typed.
+        messages: they may ride on this reply; else only what is no message.
+
+        Each is to be reported with `end`; until then nothing that is behind it moves, so that nothing
+        overtakes.  What no reply has room for holds back its own priority only.  A closing prompt, and what
+        is of low priority, is only ever typed.
+        """
+        riding = [each for each in self._queue if _rides(each) and (messages or each.kind != "message")]
         if self._taken or (extends and not any(each.wakes for each in riding)):
             return []
+        self._taking = True
+        try:
+            await self._take(riding, room, extends=extends)
+        finally:
+            self._taking = False
+        return self.injections
+
+    async def _take(self, riding: Sequence[Injection], room: int, *, extends: bool) -> None:
         done, last = 0, list[_Taken]()  # bytes of the texts before the last one, which may still grow
         too_long = set[Priority]()
         for injection in riding:
@@ -62,23 +86,22 @@ class Ride:
                 too_long.add(injection.priority)
                 continue
             before, grown = (done, [*last, new]) if together else (done + _size(last), [new])
-            if before + _size(grown) > room or self._waiting.refused(injection):
+            if before + _size(grown) > room or self._queue.refused(injection):
                 break
-            if self._waiting.begin(injection):
+            if await self._queue.begin(injection, begins=False):
                 done, last = before, grown
                 self._taken.append(new)
                 if not together:
-                    self._on_mark(layout.closing_mark(mark))
-            elif self._waiting.refused(injection):
+                    self._view.given(layout.closing_mark(mark))
+            elif self._queue.refused(injection):
                 break
-        return self.injections
 
     def render(self, injections: Sequence[Injection]) -> str:
-        """Return the text of those of `injections` that are in the reply."""
+        """Return the text of those of `injections` that were taken."""
         return _render(taken for taken in self._taken if taken.injection in injections)
 
     def end(self, injection: Injection) -> bool:
-        """Take `injection` out of the reply; False if it was not in it."""
+        """Note that the end of `injection` is known; return False if it was not taken, or its end was known."""
         for place, taken in enumerate(self._taken):
             if taken.injection is injection:
                 del self._taken[place]
@@ -87,12 +110,12 @@ class Ride:
 
 
 def _rides(injection: Injection) -> bool:
-    """Return True if a reply to a hook may carry it."""
+    """True if a reply to a hook may carry it."""
     return injection.kind != "closing" and injection.priority is not Priority.LOW
 
 
 def _render(taken: Iterable[_Taken]) -> str:
-    """Return the texts as one; those of hooks with one mark share a frame."""
+    """Join them; those of hooks with one mark are one text."""
     return _BETWEEN.join(
         layout.enclose([(each.injection, each.text) for each in together], mark)
         for mark, together in groupby(taken, key=lambda each: each.mark)

@@ -15,13 +15,16 @@ Nothing here blocks, and every wait is bounded: a program that reads nothing lea
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from relay.injection.injection import Outcome, Proof, Result
+from relay.injection.injection import Injection, Outcome, Proof, Result
 from relay.injection.layout import Style, closing_mark
-from relay.state.port import Port
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.readiness import danger
+from relay.state.view import AgentView
 
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # xterm ctlseqs, "Bracketed Paste Mode"
 
@@ -41,7 +44,8 @@ SUBMIT_TIMEOUT = 0.5
 """Seconds for a submitted text to leave the input."""
 
 _STEP = 0.01  # seconds between looks while a text is being typed; the screen may lag behind the bytes
-_TAIL = 64 * 1024  # bytes of output that are searched for an echo
+_TAIL = 64 * 1024  # bytes of output in which an echo is looked for
+_DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +60,19 @@ class _Held:
 
 
 class Typist:
-    """Types one text at a time.
+    """Types one text at a time into `terminal`, of which `view` judges what it shows."""
 
-    asking: returns why Enter must not be pressed now, or None.
-    delay:  least seconds between a text and its Enter, in a program that draws its own input.
-    state:  returns the state by the profile's rules, *ready* only over an empty input; None: it has no rules.
-    """
-
-    def __init__(
-        self,
-        port: Port,
-        clock: Callable[[], float],
-        asking: Callable[[], str | None],
-        *,
-        delay: float,
-        state: Callable[[], str | None] | None = None,
-    ) -> None:
-        self._port = port
+    def __init__(self, terminal: AgentTerminal, view: AgentView, clock: Callable[[], float]) -> None:
+        self._terminal = terminal
+        self._view = view
         self._clock = clock
-        self._asking = asking
-        self._delay = delay
-        self._state = state
-        self._end = ""  # the end of the text that is being typed
+        self._delay = view.profile.submit.delay
+        self._began = clock()
+        self._end = ""  # how the text ends that is being typed
         self._prompted = False
         self._output = asyncio.Event()
         self._seen = bytearray()
+        self._doubtful: deque[tuple[str, tuple[Injection, ...]]] = deque(maxlen=_DOUBTFUL)  # with their end
 
     def output(self, data: bytes) -> None:
         """Note output of the agent."""
@@ -88,11 +80,19 @@ class Typist:
         del self._seen[:-_TAIL]
         self._output.set()
 
-    def prompted(self, prompt: str) -> None:
-        """Note the prompt that the agent reports as submitted."""
+    def doubt(self, mark: str, injections: tuple[Injection, ...]) -> None:
+        """Remember that these, typed as one text with `mark`, are uncertain: a hook may still confirm them."""
+        self._doubtful.append((closing_mark(mark), injections))
+
+    def prompted(self, prompt: str) -> list[tuple[Injection, ...]]:
+        """Note what the agent says was submitted to it; return what was uncertain and has arrived so."""
         if self._end and self._end in prompt:
             self._prompted = True
             self._output.set()
+        found = [each for each in self._doubtful if each[0] in prompt]
+        for each in found:
+            self._doubtful.remove(each)
+        return [injections for _, injections in found]
 
     @property
     def arrived(self) -> bool:
@@ -103,6 +103,7 @@ class Typist:
         """Type and submit `text`, which ends in closing_mark(mark). Return the outcome."""
         self._seen.clear()
         self._prompted = False
+        self._began = self._clock()
         self._end = closing_mark(mark)
         try:
             doubt = await (self._line(text) if style is Style.LINES else self._input(text, style, mark))
@@ -115,7 +116,7 @@ class Typist:
 
     async def _line(self, text: str) -> str | None:
         end = self._end.encode()
-        self._port.write(text.encode() + (b"\r" if self._port.tty().icrnl else b"\n"))
+        self._terminal.write(text.encode() + (b"\r" if self._terminal.tty().icrnl else b"\n"))
         if not await self._written():
             return "the program did not read what was typed"
         if not await self._until(lambda: end in self._seen, ECHO_TIMEOUT):
@@ -124,8 +125,8 @@ class Typist:
 
     async def _input(self, text: str, style: Style, mark: str) -> str | None:
         begin, end = (PASTE_BEGIN, PASTE_END) if style is Style.PASTE else (b"", b"")
-        empty, offset = self._port.unfinished(), self._port.output_offset()
-        self._port.write(begin + text.encode() + end)
+        empty, offset = self._terminal.unfinished(), self._terminal.output_offset()
+        self._terminal.write(begin + text.encode() + end)
         if not await self._written():
             return "the program did not read what was typed"
         written = self._clock()
@@ -134,42 +135,51 @@ class Typist:
             max(self._delay, ECHO_TIMEOUT),
         )
         for _ in range(2):
-            # Output that was not analysed yet may be a question, which Enter would answer.
-            if not await self._until(lambda: not self._port.output_pending(), PRINT_TIMEOUT):
+            # What has been printed but not looked at yet may be a question, which Enter would answer.
+            if not await self._until(lambda: not self._terminal.output_pending(), PRINT_TIMEOUT):
                 return "Enter was not pressed: the program prints without a pause"
             if self._prompted:
                 return None
             if reason := self._asking():
                 return f"Enter was not pressed: {reason}"
-            row, rows = self._port.unfinished(), self._port.screen_text()
+            row, rows = self._terminal.unfinished(), self._terminal.screen_text()
             # An input that shows nothing of its text can only be judged by the screen as a whole.
-            state = self._state() if self._state else None
-            held = _Held(mark, state, row if row != empty else None, rows, self._port.output_offset())
-            self._port.write(b"\r")
+            state = self._view.state() if self._view.ruled else None
+            held = _Held(mark, state, row if row != empty else None, rows, self._terminal.output_offset())
+            self._terminal.write(b"\r")
             if await self._until(partial(self._taken, held), SUBMIT_TIMEOUT):
                 return None
         return "the program did not show that it took what was typed"
 
+    def _asking(self) -> str | None:
+        """Why Enter must not be pressed over what was just typed: it would answer something, or run it."""
+        sight = self._view.look()
+        # What was said before was weighed against an input that was empty then.
+        since = self._clock() - self._began
+        news = tuple(evidence for evidence in sight.evidence if evidence.age <= since)
+        found = danger(replace(sight, evidence=news), self._view.profile)
+        return found.reason if found else None
+
     def _drawn(self, offset: int) -> bool:
-        """Return True if the program has drawn the text, or something instead, and has finished drawing."""
-        quiet = self._clock() - self._port.last_output() >= SETTLE
-        return quiet and not self._port.output_pending() and self._port.output_offset() > offset
+        """Whether the program has drawn the text, or something instead of it, and is done drawing."""
+        quiet = self._clock() - self._terminal.last_output() >= SETTLE
+        return quiet and not self._terminal.output_pending() and self._terminal.output_offset() > offset
 
     def _taken(self, held: _Held) -> bool:
-        """Return True if the input has changed since Enter was pressed, and no longer holds the text."""
-        if self._prompted or self._port.tty().canonical:
+        """Whether the input has changed since Enter was pressed, and no longer holds the text."""
+        if self._prompted or self._terminal.tty().canonical:
             return True
-        if self._port.output_offset() <= held.offset or self._port.output_pending():
+        if self._terminal.output_offset() <= held.offset or self._terminal.output_pending():
             return False
-        if self._state is not None and held.state != "working":
-            return self._state() in {"ready", "working", "failed"} - {held.state}
-        row = self._port.unfinished()
+        if self._view.ruled and held.state != "working":
+            return self._view.state() in {"ready", "working", "failed"} - {held.state}
+        row = self._terminal.unfinished()
         if held.row is None:
-            return not held.rows or self._port.screen_text() != held.rows
+            return not held.rows or self._terminal.screen_text() != held.rows
         return row != held.row and held.mark not in row
 
     async def _written(self) -> bool:
-        return await self._until(lambda: not self._port.unwritten(), WRITE_TIMEOUT)
+        return await self._until(lambda: not self._terminal.unwritten(), WRITE_TIMEOUT)
 
     async def _until(self, done: Callable[[], bool], timeout: float) -> bool:
         """Wait until `done`, evaluated after every output and every _STEP. Return False after `timeout`."""

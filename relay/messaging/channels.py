@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from relay import names
 from relay.errors import MessageRefused, NotAMember, UnknownRecipient
-from relay.messaging.ledger_database import Database
-from relay.messaging.message import State
+from relay.message import State
+from relay.messaging.ledger_database import LedgerDatabase
 from relay.messaging.outbox import advance
 from relay.transport.presence import MAX_CHANNELS
 
@@ -45,7 +45,7 @@ class Channel:
 class Channels:
     """Who is in which; a channel is given and returned without its `#`, in one spelling for each ledger."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def join(self, team: str, channel: str, name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from relay import names
 from relay.errors import InvalidName
-from relay.messaging.message import MAX_BODY, Message, Priority, State
+from relay.message import MAX_BODY, Message, Priority, State
 from relay.transport import topics
 
 VERSION = 1
@@ -40,7 +40,7 @@ class ForeignPayload(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class Envelope:
     """A message on its way, with what the receiver needs to keep the order of its stream.
 
     origin: the ledger that numbered it, with the priority where that is not normal: one stream of the pair.
@@ -74,7 +74,7 @@ class Receipt:
     role: str | None = None
 
 
-def encode(item: Parcel | Receipt) -> bytes:
+def encode(item: Envelope | Receipt) -> bytes:
     value: dict[str, Any]
     if isinstance(item, Receipt):
         value = {
@@ -112,7 +112,7 @@ def encode(item: Parcel | Receipt) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def decode(payload: bytes, topic: topics.Inbox) -> Parcel | Receipt:
+def decode(payload: bytes, topic: topics.InboxTopic) -> Envelope | Receipt:
     """The message or receipt in `payload`, which came in at `topic`. Raises ForeignPayload."""
     if len(payload) > MAX_PAYLOAD:
         raise ForeignPayload(f"{len(payload)} bytes")
@@ -143,7 +143,7 @@ def decode(payload: bytes, topic: topics.Inbox) -> Parcel | Receipt:
     raise ForeignPayload("an unknown kind")
 
 
-def _message(fields: _Fields, sender: str, to: str) -> Parcel:
+def _message(fields: _Fields, sender: str, to: str) -> Envelope:
     body = fields.text("body", MAX_BODY)
     try:
         priority = Priority(fields.optional("priority") or Priority.NORMAL)
@@ -166,7 +166,7 @@ def _message(fields: _Fields, sender: str, to: str) -> Parcel:
     if base > sequence:
         raise ForeignPayload("its base is above its sequence")
     ttl = None if fields.absent("ttl") else fields.number("ttl", _LATEST)
-    return Parcel(message, fields.text("origin"), sequence, base, ttl, fields.optional("home"))
+    return Envelope(message, fields.text("origin"), sequence, base, ttl, fields.optional("home"))
 
 
 class _Fields:

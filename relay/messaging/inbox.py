@@ -6,13 +6,13 @@ store ──→ waiting ──→ injecting ──→ settle        and for each
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from relay import names
 from relay.errors import LedgerError, MessageRefused
-from relay.messaging.envelope import Parcel, Receipt
-from relay.messaging.ledger_database import COLUMNS, Database, message_of
-from relay.messaging.message import Message, State
+from relay.message import Message, State
+from relay.messaging.envelope import Envelope, Receipt
+from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, message_of
 from relay.messaging.outbox import advance
 
 KEEP_DAYS = 30
@@ -27,14 +27,14 @@ class InboxFull(LedgerError):
 
 
 class Inbox:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
-    def store(self, team: str, parcel: Parcel, most: int = 0) -> list[Message]:
+    def store(self, team: str, envelope: Envelope, most: int = 0) -> list[Message]:
         """Commit an arrived message; return those whose turn it is because of it, in order.
 
         One that overtook another has no receipt before its turn has come, so that its sender goes on to
-        publish it, and with it what need not be waited for any more (`Parcel.base`).  A message that is
+        publish it, and with it what need not be waited for any more (`Envelope.base`).  A message that is
         known already is not stored again, but its receipt is sent again: the sender seems to lack it.  One
         that its sender has given up meanwhile is not taken, and one that may have been forgotten here
         (`prune`) is uncertain.  One for another home of its receiver's name is not taken: the broker brings
@@ -42,10 +42,10 @@ class Inbox:
 
         Raises InboxFull when `most` wait for the receiver: the message stays with its sender.
         """
-        if parcel.home not in {None, self._db.origin}:
+        if envelope.home not in {None, self._db.origin}:
             return []
-        message = parcel.message
-        expires = None if parcel.ttl is None else self._db.now() + parcel.ttl
+        message = envelope.message
+        expires = None if envelope.ttl is None else self._db.now() + envelope.ttl
         pair = (names.key(team), names.key(message.to), names.key(message.sender))
         same = "id = ? AND team = ? AND to_key = ? AND sender_key = ?"
         with self._db.transaction() as db:
@@ -55,14 +55,16 @@ class Inbox:
             forgotten = False
             if dropped is None:
                 if not _is_known(db, message.id, pair):
-                    turn = _turn(db, (*pair, parcel.origin))
-                    if parcel.sequence < turn:
+                    turn = _turn(db, (*pair, envelope.origin))
+                    if envelope.sequence < turn:
                         # Its sender let others go before it: it was given up, or confirmed by another home.
                         if message.time >= self._db.now() - _OLD:
                             return []
                         forgotten = True
                     # What others wait for is refused only if these have their turn already.
-                    if most and _is_full(db, pair[:2], most, all=parcel.sequence > max(turn, parcel.base)):
+                    if most and _is_full(
+                        db, pair[:2], most, all=envelope.sequence > max(turn, envelope.base)
+                    ):
                         raise InboxFull(
                             f"{most} messages wait for {message.to}; further ones stay with their senders."
                         )
@@ -73,7 +75,7 @@ class Inbox:
                     "ON CONFLICT DO UPDATE SET receipted = NULL",
                     (
                         *(message.id, pair[0], message.sender, pair[2], message.to, pair[1], message.body),
-                        *(message.time, message.thread, parcel.origin, parcel.sequence, message.reply_to),
+                        *(message.time, message.thread, envelope.origin, envelope.sequence, message.reply_to),
                         *(message.priority.rank, message.channel, message.depth, expires, self._db.now()),
                     ),
                 )
@@ -82,7 +84,7 @@ class Inbox:
                 where = (message.id, *pair)
                 db.execute(f"UPDATE inbox SET state = 'uncertain', detail = ? WHERE {same}", (detail, *where))
                 advance(db, same, where, State.UNCERTAIN, detail)
-            released = _release(db, (*pair, parcel.origin), parcel.base)
+            released = _release(db, (*pair, envelope.origin), envelope.base)
             for each in released:
                 advance(db, same, (each.id, *pair), State.STORED)
         return released
@@ -188,17 +190,23 @@ class Inbox:
             ).fetchall()
         return [name for (name,) in rows]
 
-    def recover(self, team: str, name: str) -> list[Message]:
-        """Mark as uncertain what a dead session of `name` was typing; it is never typed again by itself."""
+    def recover(self, team: str, name: str, in_hand: Collection[str] = ()) -> list[Message]:
+        """Mark as uncertain what a dead session of `name` was typing; it is never typed again by itself.
+
+        in_hand: the ids of those that a living one is giving to the agent.
+        """
         with self._db.reading() as db:
             rows = db.execute(
                 f"SELECT {COLUMNS} FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
                 "AND injecting",
                 (names.key(team), names.key(name)),
             ).fetchall()
-        for id, *_ in rows:
-            self.settle(team, name, id, State.UNCERTAIN, "the receiver ended while it was being typed")
-        return [message_of(row) for row in rows]
+        left = [message_of(row) for row in rows if row[0] not in in_hand]
+        for message in left:
+            self.settle(
+                team, name, message.id, State.UNCERTAIN, "the receiver ended while it was being typed"
+            )
+        return left
 
     def receipts(self, team: str, name: str, limit: int) -> list[Receipt]:
         """Up to `limit` receipts of `name` that the broker has not taken yet, oldest first."""

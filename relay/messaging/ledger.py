@@ -15,12 +15,12 @@ from pathlib import Path
 
 from relay import names
 from relay.errors import LedgerError
+from relay.message import Message, OutgoingMessage, State
 from relay.messaging.channels import Channels
 from relay.messaging.envelope import is_id
 from relay.messaging.inbox import KEEP_DAYS, Inbox
-from relay.messaging.ledger_database import COLUMNS, Database, message_of
-from relay.messaging.message import Message, State
-from relay.messaging.name_registry import Registry
+from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, message_of
+from relay.messaging.name_registry import NameRegistry
 from relay.messaging.outbox import Outbox, advance, unblock
 from relay.messaging.runaway import Limits
 
@@ -28,52 +28,26 @@ _KEEP = KEEP_DAYS * 86400.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """A message as `relay messages` shows it."""
 
     message: Message
     team: str
 
 
-class Ledger:
+class Ledger(LedgerDatabase):
     """One connection to a home's ledger; use it from one thread.
 
     registry: who was ever in a team. channels: who hears which. outbox, inbox: the two ends of a message.
     The methods are the person's.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] | None = None) -> None:
-        self._db = Database(path, clock)
-        self.registry = Registry(self._db)
-        self.channels = Channels(self._db)
-        self.outbox = Outbox(self._db)
-        self.inbox = Inbox(self._db)
-
-    @property
-    def origin(self) -> str:
-        """The id of this ledger, and so of its home."""
-        return self._db.origin
-
-    def close(self) -> None:
-        self._db.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def now(self) -> float:
-        """Seconds since the epoch by the ledger's clock (relay/messaging/ledger_clock.py)."""
-        return self._db.now()
-
-    def check(self) -> None:
-        """Raise LedgerGone if the file was moved away, deleted, or replaced by another."""
-        self._db.check()
-
-    def version(self) -> int:
-        """A number that changes whenever another process has written."""
-        return self._db.version()
+    def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(path, clock)
+        self.registry = NameRegistry(self)
+        self.channels = Channels(self)
+        self.outbox = Outbox(self)
+        self.inbox = Inbox(self)
 
     def messages(
         self,
@@ -83,7 +57,7 @@ class Ledger:
         sender: str | None = None,
         between: str | None = None,
         limit: int | None = None,
-    ) -> list[Entry]:
+    ) -> list[LedgerEntry]:
         """The latest `limit` messages of this home, oldest first; one for each message.
 
         between: only those that this agent sent or is sent.
@@ -98,32 +72,32 @@ class Ledger:
             conditions.append("(to_key = ? OR sender_key = ?)")
             values += [names.key(between)] * 2
         where = " AND ".join(conditions)
-        with self._db.reading() as db:
+        with self.reading() as db:
             rows = db.execute(
                 f"SELECT * FROM (SELECT {COLUMNS}, team, place AS nr FROM outbox WHERE {where} UNION ALL "
                 f"SELECT {COLUMNS}, team, arrival FROM inbox WHERE {where} "
                 "AND id NOT IN (SELECT id FROM outbox)) ORDER BY time DESC, nr DESC LIMIT ?",
                 (*values, *values, -1 if limit is None else limit),
             ).fetchall()
-        return [Entry(message_of(message), team) for *message, team, _ in reversed(rows)]
+        return [LedgerEntry(message_of(message), team) for *message, team, _ in reversed(rows)]
 
-    def lookup(self, ids: Iterable[str]) -> list[Entry]:
+    def lookup(self, ids: Iterable[str]) -> list[LedgerEntry]:
         """The messages with these ids that this home sent."""
-        with self._db.reading() as db:
+        with self.reading() as db:
             rows = [
                 row
                 for id in ids
                 for row in db.execute(f"SELECT {COLUMNS}, team FROM outbox WHERE id = ?", (id,))
             ]
-        return [Entry(message_of(message), team) for *message, team in rows]
+        return [LedgerEntry(message_of(message), team) for *message, team in rows]
 
-    def find(self, prefix: str) -> Entry:
+    def find(self, prefix: str) -> LedgerEntry:
         """The message whose id begins with `prefix`; LedgerError if it is none or several."""
         if not is_id(prefix):
             raise LedgerError(f"{prefix[:40]!a} is not the beginning of an id. `relay messages` shows them.")
         # A range, and not LIKE, which would read every row. Nothing in an id is greater than "z".
         begins = "id >= ?1 AND id < ?1 || '{'"
-        with self._db.reading() as db:
+        with self.reading() as db:
             rows = db.execute(
                 f"SELECT {COLUMNS}, team FROM outbox WHERE {begins} UNION ALL "
                 f"SELECT {COLUMNS}, team FROM inbox WHERE {begins} "
@@ -134,7 +108,7 @@ class Ledger:
             what = "several messages have ids that begin" if rows else "no message has an id that begins"
             raise LedgerError(f"{what} with {prefix!a}. `relay messages` lists them.")
         *found, team = rows[0]
-        return Entry(message_of(found), team)
+        return LedgerEntry(message_of(found), team)
 
     def retry(self, id: str, to: str | None = None, *, limits: Limits | None = None) -> Message:
         """Send message `id` again: what is on its way at once, what is settled anew, in a new place.
@@ -147,7 +121,7 @@ class Ledger:
         """
         entry = self.find(id)
         message = entry.message
-        with self._db.reading() as db:
+        with self.reading() as db:
             ours = db.execute("SELECT 1 FROM outbox WHERE id = ?", (message.id,)).fetchone()
         if ours is None:
             raise LedgerError(
@@ -163,20 +137,20 @@ class Ledger:
                 "If it never will be, `relay drop` gives it up, and then it can be sent again."
             )
         elif not message.state.final:
-            with self._db.transaction() as db:
-                db.execute("UPDATE outbox SET due = ? WHERE id = ?", (self._db.now(), message.id))
+            with self.transaction() as db:
+                db.execute("UPDATE outbox SET due = ? WHERE id = ?", (self.now(), message.id))
             return message
-        (again,) = self.outbox.send(
-            entry.team,
-            message.sender,
-            [to or message.to],
+        receiver = to or message.to
+        outgoing = OutgoingMessage(
+            receiver,
             message.body,
             message.thread,
-            reply_to=message.reply_to,
-            priority=message.priority,
-            channel=message.channel,
+            message.reply_to,
+            message.priority,
             depth=message.depth if limits else 0,
-            limits=limits,
+        )
+        (again,) = self.outbox.send(
+            entry.team, message.sender, [receiver], outgoing, channel=message.channel, limits=limits
         )
         if not message.state.final:
             try:
@@ -185,7 +159,7 @@ class Ledger:
                 self.drop(again.id)
                 raise
         detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
-        with self._db.transaction() as db:
+        with self.transaction() as db:
             db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (detail, message.id))
         return again
 
@@ -197,7 +171,7 @@ class Ledger:
         Returns it as it was. One that the broker or another home has may still be typed there, and its state
         then says so. LedgerError, and nothing is changed, when it is being typed.
         """
-        with self._db.transaction() as db:
+        with self.transaction() as db:
             message = self.find(id).message
             detail = f"dropped by {by}"
             if message.state.final or _read_here(message):
@@ -222,13 +196,13 @@ class Ledger:
                         f"; it had arrived at {message.to}, on another host, and may still be typed there"
                     )
                 advance(db, "id = ?", (message.id,), State.EXPIRED, detail)
-                unblock(db, [message.id], self._db.now())
+                unblock(db, [message.id], self.now())
         return message
 
     def held(self, *, team: str | None = None, sender: str | None = None, to: str | None = None) -> list[str]:
         """The ids of what the runaway guard holds, in the order in which it was sent."""
         keys = [each and names.key(each) for each in (team, sender, to)]
-        with self._db.reading() as db:
+        with self.reading() as db:
             rows = db.execute(
                 "SELECT id FROM outbox WHERE state = 'held' AND team = ifnull(?, team) "
                 "AND sender_key = ifnull(?, sender_key) AND to_key = ifnull(?, to_key) ORDER BY place",
@@ -242,10 +216,10 @@ class Ledger:
         Not what was accepted so long ago: its end may be news, even if that came with a jump of the clock.
         And nothing whose end its sender was not told.
         """
-        now = self._db.now()
+        now = self.now()
         states = ", ".join(f"'{state}'" for state in State if state.final)
         final = f"(state IN ({states}) OR (state = 'stored' AND to_key = '{names.key(names.PERSON)}'))"
-        with self._db.transaction() as db:
+        with self.transaction() as db:
             for table, known in (("outbox", ""), ("inbox", "AND receipted IS state")):
                 db.execute(f"DELETE FROM {table} WHERE {final} AND settled < ? {known}", (now - _KEEP,))
                 db.execute(

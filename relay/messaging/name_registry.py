@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from relay import names
-from relay.messaging.ledger_database import Database
+from relay.messaging.ledger_database import LedgerDatabase
 
 RECENT = 60.0
 """Seconds: the ledger need not know more exactly when somebody was there."""
 
 
-class Registry:
-    def __init__(self, db: Database) -> None:
+class NameRegistry:
+    def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def register(self, team: str, name: str, seen: float | None = None) -> None:

@@ -17,10 +17,10 @@ from dataclasses import replace
 
 from relay import names
 from relay.errors import MessageRefused
+from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging import runaway
-from relay.messaging.envelope import Parcel, Receipt
-from relay.messaging.ledger_database import COLUMNS, Database, message_of
-from relay.messaging.message import Message, Priority, State
+from relay.messaging.envelope import Envelope, Receipt
+from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, message_of
 from relay.messaging.runaway import Guard, Limits
 
 WINDOW = 256
@@ -47,7 +47,7 @@ _MANY = 10_000  # how many rows are changed in one transaction, at most
 
 
 class Outbox:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def send(
@@ -55,39 +55,34 @@ class Outbox:
         team: str,
         sender: str,
         recipients: Iterable[str],
-        body: str,
-        thread: str | None = None,
+        outgoing: OutgoingMessage,
         *,
-        reply_to: str | None = None,
-        priority: Priority = Priority.NORMAL,
         channel: str | None = None,
-        depth: int = 0,
-        ttl: float = runaway.WEEK,
         fanout: bool = False,
         limits: Limits | None = None,
     ) -> list[Message]:
-        """Commit one message to each of `recipients`, to be published at once.
+        """Commit `outgoing` to each of `recipients`, to be published at once.
 
         One for the person needs no journey: the person of this home reads it in the ledger.
 
-        ttl:     seconds after which it is given up, if it has not arrived; 0: never.
-        fanout:  it is one broadcast to all of them.
+        channel: the channel to which it goes. fanout: it is one broadcast to all of them.
         limits:  what the runaway guard allows; None: anything. What exceeds them is held.
 
         Raises MessageRefused, and commits nothing, when too much of the sender's waits.
         """
         now = self._db.now()
+        ttl = runaway.WEEK if outgoing.ttl is None else outgoing.ttl
         draft = Message(
             id="",
             sender=sender,
             to="",
-            body=body,
+            body=outgoing.body,
             time=time.time(),
-            thread=thread,
-            reply_to=reply_to,
-            priority=priority,
+            thread=outgoing.thread,
+            reply_to=outgoing.reply_to,
+            priority=outgoing.priority,
             channel=channel,
-            depth=depth,
+            depth=outgoing.depth,
             expires=now + ttl if ttl else None,
         )
         batch = secrets.token_hex(8) if fanout else None
@@ -96,7 +91,9 @@ class Outbox:
             guard = None
             if limits is not None:
                 _check_room(db, names.key(team), names.key(sender), limits)
-                guard = Guard(db, names.key(team), names.key(sender), now, limits, depth=depth, fanout=fanout)
+                guard = Guard(
+                    db, names.key(team), names.key(sender), now, limits, depth=outgoing.depth, fanout=fanout
+                )
             for to in recipients:
                 message = replace(draft, id=secrets.token_hex(8), to=to)
                 pair = (names.key(team), names.key(sender), names.key(to))
@@ -104,7 +101,7 @@ class Outbox:
                     message = replace(message, state=State.HELD, detail=why)
                 elif names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
                     message = replace(message, state=State.STORED, expires=None)
-                sequence = _next(db, (*pair, priority.rank)) if message.state is State.QUEUED else 0
+                sequence = _next(db, (*pair, message.priority.rank)) if message.state is State.QUEUED else 0
                 _insert(db, pair, message, sequence, accepted=now, fanout=batch)
                 messages.append(message)
         return messages
@@ -117,7 +114,7 @@ class Outbox:
         limit: int,
         home: Callable[[str], str | None] = lambda receiver: None,
         size: int = sys.maxsize,
-    ) -> list[Parcel]:
+    ) -> list[Envelope]:
         """Up to `limit` messages of `sender` that are due, in order; they are due again after `delay`.
 
         Of each stream no more than WINDOW are under way; the others are due when these are confirmed.
@@ -141,7 +138,7 @@ class Outbox:
                 "ORDER BY priority, place LIMIT ?",
                 (*who, now, limit),
             ).fetchall()
-            parcels = []
+            envelopes = []
             for *fields, to_key, sequence, attempts, may_have_it, place in rows:
                 if size <= 0:
                     break
@@ -158,8 +155,8 @@ class Outbox:
                 origin = self._db.origin
                 if message.priority is not Priority.NORMAL:
                     origin += f"/{message.priority}"
-                parcels.append(Parcel(message, origin, sequence, base, ttl, target))
-        return parcels
+                envelopes.append(Envelope(message, origin, sequence, base, ttl, target))
+        return envelopes
 
     def park(self, team: str, sender: str, present: Callable[[str], bool]) -> None:
         """Let what is due for receivers that are not `present` wait, unpublished, until they appear."""
@@ -270,7 +267,7 @@ class Outbox:
                 base = _slide(db, tuple(stream), now)
                 if receipt.state is State.STORED and base is not None and base > sequence:
                     # What was tried before and is now the first of its stream may be held back at the
-                    # receiver by those that it need not wait for any more (`Parcel.base`): tell it now.
+                    # receiver by those that it need not wait for any more (`Envelope.base`): tell it now.
                     db.execute(
                         "UPDATE outbox SET due = ? WHERE attempts > 1 AND state = 'sent' AND sequence = ? "
                         f"AND {_STREAM}",

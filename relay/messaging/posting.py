@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from relay import names
 from relay.errors import MessageRefused, UnknownRecipient
+from relay.message import MAX_BODY, Message, OutgoingMessage
 from relay.messaging.envelope import MAX_SHORT, is_id
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import MAX_BODY, Message, Priority
 from relay.messaging.runaway import Limits
 
 EVERYBODY = "*"
@@ -21,41 +22,29 @@ LATELY = 24 * 3600.0
 
 
 def post(
-    ledger: Ledger,
-    team: str,
-    sender: str,
-    to: str,
-    body: str,
-    thread: str | None = None,
-    *,
-    reply_to: str | None = None,
-    priority: Priority = Priority.NORMAL,
-    ttl: float | None = None,
-    depth: int = 0,
-    limits: Limits | None = None,
+    ledger: Ledger, team: str, sender: str, outgoing: OutgoingMessage, limits: Limits | None = None
 ) -> list[Message]:
-    """Commit a message from `sender` to `to`: an agent, the person, `#channel`, or `*` (all seen lately).
+    """Commit `outgoing` from `sender`, as one message for each receiver, and return these.
 
-    ttl:    seconds after which it is given up, if it has not arrived (default: what `limits` say).
     limits: what the runaway guard lets an agent send (default: Limits()); a person may send anything.
 
-    Returns one message per receiver, names spelled as they spell them.  Raises UnknownRecipient (with a
-    suggestion), InvalidName, MessageRefused and LedgerError; nothing was committed then.
+    Names are spelled as their owners spell them.  Raise UnknownRecipient (with a suggestion), InvalidName,
+    MessageRefused and LedgerError; nothing was committed then.
     """
-    _check(body)
-    thread, reply_to = thread or None, reply_to or None
-    _check_extras(thread, reply_to, ttl)
     limits = limits or Limits()
+    outgoing = replace(
+        outgoing,
+        thread=outgoing.thread or None,
+        reply_to=outgoing.reply_to or None,
+        ttl=limits.ttl if outgoing.ttl is None else outgoing.ttl,
+    )
+    _check(outgoing)
+    to = outgoing.to
     send = partial(
         ledger.outbox.send,
         team,
         sender,
-        body=body,
-        thread=thread,
-        reply_to=reply_to,
-        priority=priority,
-        depth=depth,
-        ttl=limits.ttl if ttl is None else ttl,
+        outgoing=outgoing,
         limits=None if names.same(sender, names.PERSON) else limits,
     )
     if names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
@@ -87,8 +76,20 @@ def post(
     raise UnknownRecipient(f"nobody in team {team!a} is called {to!a}. {advice}", suggestion)
 
 
-def _check_extras(thread: str | None, reply_to: str | None, ttl: float | None) -> None:
+def _check(outgoing: OutgoingMessage) -> None:
     """What no receiver would take is refused here, or it would be sent again and again."""
+    if not outgoing.body.strip():
+        raise MessageRefused("the message is empty; write what should be said after the receiver's name.")
+    try:
+        size = len(outgoing.body.encode())
+    except UnicodeEncodeError:
+        raise MessageRefused("the message holds bytes that are not UTF-8; convert it first.") from None
+    if size > MAX_BODY:
+        raise MessageRefused(
+            f"the message has {size} bytes, and {MAX_BODY} are allowed. "
+            "Write it to a file and send that file's path, or send it in parts."
+        )
+    thread, reply_to, ttl = outgoing.thread, outgoing.reply_to, outgoing.ttl
     if thread is not None and (not thread.isprintable() or len(thread.encode(errors="replace")) > MAX_SHORT):
         raise MessageRefused(
             f"a thread is one line of text, of at most {MAX_SHORT} bytes; choose a shorter word."
@@ -97,17 +98,3 @@ def _check_extras(thread: str | None, reply_to: str | None, ttl: float | None) -
         raise MessageRefused(f"{reply_to[:40]!a} is not a message's id. `relay messages` shows them.")
     if ttl is not None and not 0 <= ttl <= MAX_TTL:
         raise MessageRefused(f"a message expires after 0 (never) to {MAX_TTL:g} seconds, not {ttl:g}.")
-
-
-def _check(body: str) -> None:
-    if not body.strip():
-        raise MessageRefused("the message is empty; write what should be said after the receiver's name.")
-    try:
-        size = len(body.encode())
-    except UnicodeEncodeError:
-        raise MessageRefused("the message holds bytes that are not UTF-8; convert it first.") from None
-    if size > MAX_BODY:
-        raise MessageRefused(
-            f"the message has {size} bytes, and {MAX_BODY} are allowed. "
-            "Write it to a file and send that file's path, or send it in parts."
-        )

@@ -1,6 +1,6 @@
 """Publishes what one sender has in the outbox, in order, until its receivers have it.
 
-    ledger.claim → a batch on its way → the broker's acknowledgement → ledger.sent
+    outbox.claim → a batch on its way → the broker's acknowledgement → outbox.sent
          ▲                                                                 │
          └────────── due again: no receipt in time, the receiver appeared ─┘
 
@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import random
 
-from relay.messaging.envelope import encode
+from relay.messaging.envelope import Envelope, encode
 from relay.messaging.ledger import Ledger
+from relay.storage.sqlite import Writer
 from relay.transport import topics
-from relay.transport.mqtt import IN_FLIGHT, Transport
+from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from relay.transport.presence import Roster
 
 FIRST_RETRY = 5.0
@@ -31,23 +32,22 @@ _LOOK_AGAIN = 15.0  # seconds; another process of the home may have changed the 
 
 
 def retry_delay(attempt: int) -> float:
-    """Seconds to wait after `attempt` publishes: doubling, bounded, with jitter."""
+    """Return the seconds to wait after `attempt` publishes: doubling, bounded, with jitter."""
     delay: float = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt - 1, 10))
     return delay * random.uniform(0.8, 1.2)
 
 
 class Publisher:
-    """For one sender over one transport.
+    """Publishes for one sender.
 
     roster:  who is there; what went out to a receiver that is not waits until it appears.
-    mailbox: whether the broker is to keep messages for receivers that are away; else they stay in the outbox.
+    mailbox: whether the broker keeps messages for receivers that are away; else they stay in the outbox.
     """
 
     def __init__(
-        self, ledger: Ledger, transport: Transport, team: str, sender: str, roster: Roster, *, mailbox: bool
+        self, ledger: Writer[Ledger], team: str, sender: str, roster: Roster, *, mailbox: bool
     ) -> None:
         self._ledger = ledger
-        self._transport = transport
         self._team = team
         self._sender = sender
         self._roster = roster
@@ -55,50 +55,61 @@ class Publisher:
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """There may be something due."""
+        """Look for what is due; jobs that were handed to the ledger before count."""
         self._wake.set()
 
-    async def run(self) -> None:
-        """Publish for ever. Raises ConnectionLost and LedgerError."""
-        self._ledger.outbox.resume(self._team, self._sender)
+    async def run(self, transport: MqttTransport) -> None:
+        """Publish over `transport` for ever. Raise ConnectionLost and LedgerError."""
+        await self._ledger.run(lambda ledger: ledger.outbox.resume(self._team, self._sender))
         while True:
             self._wake.clear()
-            if not await self.publish_due():
+            if not await self.publish_due(transport):
                 await self._until_due()
 
-    async def publish_due(self) -> bool:
-        """Publish one batch; whether there was anything."""
-        if not self._mailbox:
-            self._ledger.outbox.park(self._team, self._sender, self._roster.online)
-        parcels = self._ledger.outbox.claim(
-            self._team, self._sender, self._delay, IN_FLIGHT, self._roster.home, BATCH_BYTES
-        )
+    async def publish_due(self, transport: MqttTransport) -> bool:
+        """Publish one batch; True if there was anything."""
+        envelopes = await self._claim()
         ends = await asyncio.gather(
             *(
-                self._transport.publish(
-                    topics.inbox(self._team, parcel.message.to, self._sender), encode(parcel)
+                transport.publish(
+                    topics.inbox(self._team, envelope.message.to, self._sender), encode(envelope)
                 )
-                for parcel in parcels
+                for envelope in envelopes
             ),
             return_exceptions=True,
         )
         # Also where the connection was lost on the way: what was taken need not go out again at once.
-        taken = [parcel.message.id for parcel, end in zip(parcels, ends, strict=True) if end is None]
+        taken = [envelope.message.id for envelope, end in zip(envelopes, ends, strict=True) if end is None]
         if taken:
-            self._ledger.outbox.sent(taken)
+            await self._ledger.run(lambda ledger: ledger.outbox.sent(taken))
         for end in ends:
             if end is not None:
                 raise end
-        return bool(parcels)
+        return bool(envelopes)
 
-    def _delay(self, receiver: str, attempt: int) -> float | None:
-        return retry_delay(attempt) if self._roster.online(receiver) else None
+    def _claim(self) -> asyncio.Future[list[Envelope]]:
+        # Who is there as of now: a receiver that moves while the job waits must be noted in the ledger
+        # (Outbox.appeared) before anything is published to where it is then.
+        there = self._roster.now()
+
+        def delay(receiver: str, attempt: int) -> float | None:
+            return retry_delay(attempt) if there.online(receiver) else None
+
+        def claim(ledger: Ledger) -> list[Envelope]:
+            if not self._mailbox:
+                ledger.outbox.park(self._team, self._sender, there.online)
+            return ledger.outbox.claim(self._team, self._sender, delay, IN_FLIGHT, there.home, BATCH_BYTES)
+
+        return self._ledger.run(claim)
 
     async def _until_due(self) -> None:
-        due = self._ledger.outbox.next_due(self._team, self._sender)
+        due = await self._ledger.run(lambda ledger: ledger.outbox.next_due(self._team, self._sender))
         seconds = _LOOK_AGAIN if due is None else min(_LOOK_AGAIN, due)
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
-            self._ledger.outbox.reopen(self._team, self._sender, self._roster.online)
+            there = self._roster.now()
+            await self._ledger.run(
+                lambda ledger: ledger.outbox.reopen(self._team, self._sender, there.online)
+            )

@@ -11,6 +11,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from relay.settings import Settings
+
 WINDOW = 60.0
 """Seconds over which messages and broadcasts are counted."""
 
@@ -33,6 +35,17 @@ class Limits:
     broadcasts: int = 30
     queue: int = 20_000
     ttl: float = WEEK
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Return the limits that relay.toml sets."""
+        return cls(
+            rate=settings.runaway_rate,
+            depth=settings.runaway_depth,
+            broadcasts=settings.runaway_broadcasts,
+            queue=settings.queue_limit,
+            ttl=settings.expire_seconds,
+        )
 
 
 class Guard:

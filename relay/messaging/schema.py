@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 from pathlib import Path
 
 from relay.errors import LedgerError
+from relay.storage.sqlite import Schema, WrongVersion
 
-VERSION = 3
-"""PRAGMA user_version of a ledger with these tables."""
-
-_TABLES = """
-CREATE TABLE meta (origin TEXT NOT NULL,
+_TABLES = """CREATE TABLE meta (origin TEXT NOT NULL,
     boot TEXT NOT NULL DEFAULT '', offset REAL NOT NULL DEFAULT 0, latest REAL NOT NULL DEFAULT 0);
 CREATE TABLE registry (
     team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, seen REAL NOT NULL,
@@ -72,8 +68,7 @@ CREATE TABLE releases (
     PRIMARY KEY (team, sender_key, to_key)) WITHOUT ROWID;
 """
 
-_INDEXES = """
-CREATE INDEX inbox_begun ON inbox (team) WHERE state = 'stored' AND injecting;
+_INDEXES = """CREATE INDEX inbox_begun ON inbox (team) WHERE state = 'stored' AND injecting;
 CREATE INDEX inbox_id ON inbox (id);
 CREATE INDEX inbox_place ON inbox (place);
 CREATE INDEX inbox_sequence ON inbox (team, to_key, sender_key, origin, sequence);
@@ -89,7 +84,6 @@ CREATE INDEX outbox_rate ON outbox (team, sender_key, to_key, accepted);
 CREATE INDEX outbox_turn ON outbox (team, sender_key, priority, place) WHERE state IN ('queued', 'sent');
 CREATE INDEX outbox_untold ON outbox (team, sender_key) WHERE told IS NOT state;
 """
-"""Made anew whenever the tables change."""
 
 _STEPS = {
     1: [
@@ -130,42 +124,20 @@ _STEPS = {
         "DROP TABLE sequences",
     ],
 }
-"""What makes tables of one version those of the next."""
+
+SCHEMA = Schema(
+    version=3,
+    tables=[*_TABLES.split(";\n")[:-1], "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))"],
+    indexes=_INDEXES.split(";\n")[:-1],
+    steps=_STEPS,
+)
+"""The ledger's tables. A later layout gets the next version, and a step that leads there."""
 
 
-def version(db: sqlite3.Connection) -> int:
-    """The version of the tables in `db`; 0: there are none."""
-    (found,) = db.execute("PRAGMA user_version").fetchone()
-    return int(found)
-
-
-def create(db: sqlite3.Connection) -> None:
-    """Make the tables, within the caller's transaction."""
-    _run(db, _TABLES + _INDEXES)
-    db.execute("INSERT INTO meta (origin) VALUES (?)", (secrets.token_hex(8),))
-    db.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def migrate(db: sqlite3.Connection) -> None:
-    """Bring older tables to VERSION, within the caller's transaction; what they hold stays."""
-    named = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
-    for (index,) in db.execute(named).fetchall():
-        db.execute(f"DROP INDEX {index}")
-    for step in range(version(db), VERSION):
-        for statement in _STEPS[step]:
-            db.execute(statement)
-    _run(db, _INDEXES)
-    db.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _run(db: sqlite3.Connection, statements: str) -> None:
-    """Not `executescript`, which would commit."""
-    for statement in statements.split(";\n"):
-        db.execute(statement)
-
-
-def explain(path: Path, error: sqlite3.Error) -> LedgerError:
-    """What went wrong with the ledger at `path`, and what to do."""
+def explain(path: Path, error: Exception) -> LedgerError:
+    """Return what `error` of the ledger at `path` means for the user, and what to do."""
+    if isinstance(error, WrongVersion):
+        return LedgerError(f"{path} was written by another version of relay. Upgrade relay, or move it away.")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     advice = {
         sqlite3.SQLITE_FULL: "the disk is full, and nothing more is accepted. Make room; "

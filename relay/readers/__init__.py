@@ -1,1 +1,1 @@
-"""Readers: what the agent said, as logical lines, each exactly once."""
+"""Readers: the words of an agent as logical lines, each exactly once."""

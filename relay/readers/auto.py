@@ -1,8 +1,8 @@
 """The reader of a session: lines while the program just prints, the screen once it draws.
 
 Every program begins as one that prints lines.  The first sequence that leaves the line (a vertical or
-absolute movement, the alternate screen, a scroll region) hands over to the screen reader for good: what
-stands on the screen then has been said, but for the line that the cursor stands on.
+absolute movement, the alternate screen, a scroll region) hands over to the screen reader for good: all lines
+on the screen have been returned by then, but for the one with the cursor.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from relay.agents.profile import CodeStyle, EchoStyle
+from relay.place import PlaceCounter
 from relay.readers.controls import cut, leaves_line, seven_bit
 from relay.readers.drawing import Drawing
 from relay.readers.echo import Echo
@@ -17,18 +18,18 @@ from relay.readers.flood import visible_part
 from relay.readers.line import Line
 from relay.readers.lines import LinesReader
 from relay.readers.screen import ScreenReader
-from relay.terminal.ghostty import open_screen
-from relay.terminal.screen import Screen, ScreenUnavailable
+from relay.terminal.libghostty import ScreenUnavailable
+from relay.terminal.screen import VirtualScreen
 
 Kind = Literal["auto", "lines", "screen"]
 
 
 class AutoReader:
-    """A `relay.readers.line.Reader` that owns the virtual screen.
+    """Bytes in, lines out. Not thread-safe. `now` is seconds on any clock that never goes back.
 
-    screen:      the virtual screen, always fed; None where it cannot be had, and `unavailable` says why.
+    screen:      the virtual screen, always fed; None where there is none, and `unavailable` says why.
     kind:        "lines" and "screen" pin the reader ("screen" needs the screen; without it, lines).
-    marker:      what begins a directive.
+    marker:      begins a directive.
     echo_style, code_style: how the agent draws what was typed into it, and code.
     """
 
@@ -45,53 +46,67 @@ class AutoReader:
         self._marker = marker
         self._drawing = Drawing(echo_style or EchoStyle(), code_style or CodeStyle())
         self._echo = Echo(marker.decode("utf-8", "replace"))
-        self._held = b""
+        self._places = PlaceCounter()
+        self._offset = 0  # bytes of the output so far
+        self._held = b""  # an unfinished character or sequence at their end
         self.unavailable: str | None = None
-        self.screen: Screen | None = None
+        self.screen: VirtualScreen | None = None
         try:
-            self.screen = open_screen(columns, rows)
+            self.screen = VirtualScreen(columns, rows)
         except ScreenUnavailable as error:
             self.unavailable = str(error)
         self._switches = kind == "auto" and self.screen is not None
-        self._lines = LinesReader(columns, marker=marker, echo=self._echo)
+        self._lines = LinesReader(columns, marker, self._echo, self._places)
         self._drawn: ScreenReader | None = None
         if kind == "screen" and self.screen is not None:
-            self._drawn = ScreenReader(self.screen, self._echo, marker=marker, drawing=self._drawing)
+            self._drawn = self._screen_reader(self.screen)
 
     @property
     def kind(self) -> Literal["lines", "screen"]:
-        """Which reader is at work now."""
+        """The reader at work now."""
         return "lines" if self._drawn is None else "screen"
 
     @property
     def failed(self) -> str | None:
-        """Why nothing is read any more, or None."""
+        """The reason why nothing is read any more, or None."""
         return self.screen.failed if self.screen is not None and self._drawn is not None else None
-
-    def feed(self, data: bytes, now: float) -> list[Line]:
-        data = self._held + data
-        end = cut(data)
-        data, self._held = data[:end], data[end:]
-        return self._take(seven_bit(data), now)
-
-    def tick(self, now: float) -> list[Line]:
-        return self._reader.tick(now)
-
-    def typed(self, data: bytes, now: float, *, echo: bool) -> None:
-        self._echo.typed(data, now, echo=echo)
-
-    def waiting(self, now: float) -> list[Line]:
-        return self._reader.waiting(now)
-
-    def gap(self, now: float) -> list[Line]:
-        self._held = b""
-        return self._reader.gap(now)
 
     @property
     def settling(self) -> bool:
+        """True while `tick` may return lines though nothing is fed: it must go on being called."""
         return self._reader.settling
 
+    def feed(self, data: bytes, now: float) -> list[Line]:
+        """Take output of the program, cut anywhere; return the lines that it completed."""
+        self._offset += len(data)
+        data = self._held + data
+        end = cut(data)
+        data, self._held = data[:end], data[end:]
+        return self._take(seven_bit(data), self._offset - len(data) - len(self._held), now)
+
+    def tick(self, now: float) -> list[Line]:
+        """Return the lines that have settled by the passing of time alone."""
+        return self._reader.tick(now)
+
+    def typed(self, data: bytes, now: float, *, echo: bool) -> None:
+        """Note keys written to the program's terminal, by the user or by relay, before their echo is fed.
+
+        echo: the terminal or the program will draw them (False: ECHO off in canonical mode).
+        """
+        self._echo.typed(data, now, echo=echo)
+
+    def waiting(self, now: float) -> list[Line]:
+        """Take an unfinished line for finished, as the program waits for input; return it, if any."""
+        return self._reader.waiting(now)
+
+    def gap(self, size: int, now: float) -> list[Line]:
+        """Note that `size` bytes of output were lost between what was fed before and what follows."""
+        self._held = b""
+        self._offset += size
+        return self._reader.gap(self._offset, now)
+
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
+        """Note a new size of the terminal between what was fed before and what follows."""
         self._lines.resize(columns, rows, now)
         if self._drawn is not None:
             return self._drawn.resize(columns, rows, now)
@@ -100,11 +115,12 @@ class AutoReader:
         return []
 
     def close(self, now: float) -> list[Line]:
+        """Return what is left at the end of the output."""
         held, self._held = self._held, b""
-        return self._take(held, now) + self._reader.close(now)
+        return self._take(held, self._offset - len(held), now) + self._reader.close(now)
 
     def unfinished(self) -> str:
-        """The text of the logical line that the cursor stands on: a prompt, a question, a half line."""
+        """Return the logical line that the cursor stands on: a prompt, a question, a half line."""
         if self.screen is None or self.screen.failed is not None:
             return self._lines.unfinished()
         rows = self.screen.rows()
@@ -119,19 +135,25 @@ class AutoReader:
     def _reader(self) -> LinesReader | ScreenReader:
         return self._lines if self._drawn is None else self._drawn
 
-    def _take(self, data: bytes, now: float) -> list[Line]:
+    def _screen_reader(self, screen: VirtualScreen) -> ScreenReader:
+        return ScreenReader(screen, self._marker, self._drawing, self._echo, self._places)
+
+    def _take(self, data: bytes, start: int, now: float) -> list[Line]:
+        """Read `data`, which begins at the offset `start` of the output."""
+        end = self._offset - len(self._held)
         if self._drawn is not None:
-            return self._drawn.feed(data, now)
+            return self._drawn.feed(data, end, now)
         at = leaves_line(data) if self._switches else -1
         if at < 0:
             self._show(data)
-            return self._lines.feed(data, now)
+            return self._lines.feed(data, end, now)
         self._show(data[:at])
-        lines = self._lines.feed(data[:at], now)
+        middle = min(start + at, end)
+        lines = self._lines.feed(data[:at], middle, now)
         assert self.screen is not None
-        self._drawn = ScreenReader(self.screen, self._echo, marker=self._marker, drawing=self._drawing)
-        self._drawn.begin(self._lines.unfinished(), self._lines.settled, now)
-        return lines + self._drawn.feed(data[at:], now)
+        self._drawn = self._screen_reader(self.screen)
+        self._drawn.begin(self._lines.unfinished(), self._lines.settled, middle, now)
+        return lines + self._drawn.feed(data[at:], end, now)
 
     def _show(self, data: bytes) -> None:
         if self.screen is not None:

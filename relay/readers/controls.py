@@ -1,13 +1,13 @@
-"""Control sequences: what they look like, which ones leave the line, and what is left of a line without them.
+"""Control sequences: their syntax, which ones leave the line, and the text of a line without them.
 
-The syntax is ECMA-48's (section 5.4 for CSI, 5.6 for strings), with BEL as a second end of OSC (xterm).
+The syntax is ECMA-48's (5.4 for CSI, 5.6 for strings), with BEL as a second end of OSC (xterm).
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from functools import lru_cache
+
+from relay.text import width
 
 # A string ends at BEL or ST; CAN, SUB and any other escape abort it.
 _STRING = r"[\]P^_X][^\x07\x18\x1a\x1b]*(?:\x07|\x1b\\|[\x18\x1a]|(?=\x1b)|\Z)"
@@ -41,12 +41,12 @@ _C1 = re.compile(rb"\xc2([\x80-\x9f])|(?<![\x80-\xff])([\x80-\x9f])")
 
 
 def only_colours(data: bytes) -> bool:
-    """Whether no escape in `data` is anything but a change of colour (SGR)."""
+    """Return True if every escape sequence in `data` is a change of colour (SGR)."""
     return b"\x1b" not in data or _NO_COLOUR.search(data) is None
 
 
 def leaves_line(data: bytes) -> int:
-    """The offset of the first sequence in `data` after which text stands on another line, or -1."""
+    """Return the offset of the first sequence in `data` after which text is on another line, or -1."""
     if only_colours(data):
         return -1
     found = _LEAVES_LINE.search(data)
@@ -54,13 +54,13 @@ def leaves_line(data: bytes) -> int:
 
 
 def cut(data: bytes) -> int:
-    """The offset at which `data` ends in an unfinished character or short sequence, or its length."""
+    """Return the offset of the unfinished character or short sequence that ends `data`, or its length."""
     found = _CUT.search(data, max(0, len(data) - 72))
     return found.start() if found else len(data)
 
 
 def seven_bit(data: bytes) -> bytes:
-    """`data` with C1 controls, raw or as UTF-8, replaced by their two-byte forms (ECMA-48 section 5.3).
+    """Return `data` with C1 controls, raw or as UTF-8, replaced by their two-byte forms (ECMA-48, 5.3).
 
     `data` begins between characters.
     """
@@ -70,14 +70,14 @@ def seven_bit(data: bytes) -> bytes:
 
 
 def ends_in_string(raw: bytes) -> bool:
-    """Whether an OSC, DCS, SOS, PM or APC string is open at the end of `raw`."""
+    """Return True if an OSC, DCS, SOS, PM or APC string is open at the end of `raw`."""
     return b"\x1b" in raw and _OPEN_STRING.search(raw) is not None
 
 
 def plain(raw: bytes, columns: int) -> list[str]:
-    """The text that `raw`, a line without its newline, leaves on a terminal of `columns` columns.
+    """Return the text that `raw`, a line without its newline, leaves on a terminal of `columns` columns.
 
-    One text, unless the line moves the cursor away from itself: then one for each place.
+    There is one text, unless the line moves the cursor away from itself: then one for each place.
     """
     if _CONTROL_BYTE.search(raw) is None:
         return [raw.decode("utf-8", "replace")]
@@ -87,21 +87,11 @@ def plain(raw: bytes, columns: int) -> list[str]:
     return [_CONTROL.sub("", _SEQUENCE.sub("", text))]
 
 
-@lru_cache(maxsize=8192)
-def width(character: str) -> int:
-    """Columns that a terminal gives to `character`: 0, 1 or 2 (UAX #11)."""
-    if character < "\u0300":
-        return 1
-    if unicodedata.east_asian_width(character) in "WF":
-        return 2
-    return 0 if unicodedata.category(character) in ("Mn", "Me", "Cf") else 1
-
-
 class _Cells:
     """The cells of one logical line, and a cursor that moves within it.
 
-    The line is as long as it needs to be; `columns` only says where its rows begin, because a carriage
-    return goes to the beginning of the row.
+    The line may have any length; `columns` only decides where its rows begin, because a carriage return goes
+    to the beginning of the row.
     """
 
     def __init__(self, columns: int) -> None:
@@ -153,7 +143,7 @@ class _Cells:
         self._last = character
 
     def _blank_halves(self, start: int, end: int) -> None:
-        """Overwriting one half of a wide character blanks the other."""
+        """Blank the other half of each wide character of which one half is overwritten."""
         if start < len(self._cells) and self._cells[start] == "" and start:
             self._cells[start - 1] = " "
         if end < len(self._cells) and self._cells[end] == "":

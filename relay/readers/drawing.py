@@ -1,8 +1,8 @@
-"""How an agent draws what are not its own words: the echo of what was typed, what a tool printed, and code.
+"""Recognizes rows that are not the agent's own words by how it draws them: echoes, tool output, and code.
 
-The pattern file of the agent says so, in colours and in signs at the beginning of a row.  Where the sign is a
-corner, as before what a tool printed, the rows right below that are indented to the text behind it belong to
-it.  (Of other signs that cannot be said: codex keeps the last prompt at the top of a page that scrolls.)
+The pattern file of the agent names colours, and signs at the beginning of a row.  Where the sign is a corner,
+as before tool output, the rows right below that are indented to the text behind it belong to it.  (For other
+signs that does not hold: codex keeps the last prompt at the top of a page that scrolls.)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relay.agents.profile import ANY_COLOUR, CodeStyle, EchoStyle
-from relay.terminal.screen import Colours, Row, Screen
+from relay.terminal.screen import Colours, Row, VirtualScreen
 
 _CORNERS = "⎿└╰↳"
 
@@ -23,15 +23,15 @@ class Drawing:
     code: CodeStyle = field(default_factory=CodeStyle)
 
     def is_echo(self, row: Row) -> bool:
-        """Whether `row` is not the agent's words, by its colours or a sign of its own."""
+        """Return True if `row` is not the agent's words, by its colours or its sign."""
         return self.has_sign(row.text) or _drawn_in(self.echo, row.colours)
 
     def is_code(self, row: Row) -> bool:
-        """Whether `row` is drawn as a line of code."""
+        """Return True if `row` is drawn as a line of code."""
         return _drawn_in(self.code, row.colours) or any(line.search(row.text) for line in self.code.lines)
 
-    def text_columns(self, screen: Screen) -> int:
-        """The columns of a full-screen program that are left of a panel at the right, drawn as echoes are."""
+    def text_columns(self, screen: VirtualScreen) -> int:
+        """Return the columns of a full-screen program left of a panel drawn in the colours of echoes."""
         columns, bottom = screen.columns, screen.height - 1
         panel = screen.colours(columns - 1, 0).background if self.echo.backgrounds else None
         if not _one_of(self.echo.backgrounds, panel):
@@ -45,10 +45,11 @@ class Drawing:
         return x if whole and x * 2 > columns else columns
 
     def has_sign(self, text: str) -> bool:
+        """Return True if `text` begins with one of the signs of an echo."""
         return any(line.search(text) for line in self.echo.lines)
 
     def hanging(self, text: str) -> int:
-        """The indent from which on the rows below `text`, which is not blank, belong to its sign, or 0."""
+        """Return the indent from which rows below `text`, which is not blank, belong to its sign; 0: none."""
         body = text.lstrip()
         if body[0] not in _CORNERS or not self.has_sign(text):
             return 0

@@ -1,9 +1,8 @@
-"""Telling what was typed from what the agent said.
+"""Tells the echo of typed text from the agent's words.
 
-A terminal draws what is typed into it.  Each typed line is expected once in the output, as the whole line
-or after a prompt; the line that meets the expectation is the echo and is dropped, and with it the
-expectation, so that `cat`, which then says the same line, is heard.  An expectation that nothing meets
-expires.
+A terminal draws the text typed into it.  Each typed line is expected once in the output, as a whole line or
+after a prompt.  The line that meets the expectation is the echo; it is dropped together with the expectation,
+so that the same line, printed next by `cat`, counts.  Expectations expire.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 _MAX_EXPECTED = 4096
-"""Typed lines that may wait for their echo: more than a paste of a thousand lines."""
+"""Typed lines that may wait for their echo; pastes of a thousand lines exist."""
 
 # What a terminal sends (xterm ctlseqs): mouse reports, answers that are strings, function keys, text.
 _KEY = re.compile(
@@ -33,15 +32,19 @@ class _Typed:
 class Echo:
     """The typed lines whose echo has not been seen yet.
 
-    marker:  what begins a directive; a line that begins as one is no prompt with typed text after it.
-    seconds: how long an echo may take.
+    marker:  begins a directive; a line that begins with one is no prompt with typed text after it.
+    seconds: an echo takes at most so long.
     """
 
     def __init__(self, marker: str = "@", seconds: float = 5.0) -> None:
-        self.seconds = seconds
+        self._seconds = seconds
         self._expected: deque[_Typed] = deque(maxlen=_MAX_EXPECTED)
         self._draft = ""
         self._directive = re.compile(rf"\W*?{re.escape(marker)}[A-Za-z][\w-]*:\S")
+
+    def allow(self, seconds: float) -> None:
+        """Let the echo of text typed from now on take up to `seconds`."""
+        self._seconds = seconds
 
     @property
     def expecting(self) -> bool:
@@ -49,17 +52,17 @@ class Echo:
 
     @property
     def draft(self) -> str:
-        """What was typed since the last Enter, without blanks."""
+        """The text typed since the last Enter, without blanks."""
         return squeeze(self._draft)
 
     def typed(self, data: bytes, now: float, *, echo: bool) -> None:
-        """Note keys or a paste. Editing keys that move the cursor are not followed."""
+        """Note keys or a paste; keys that move the cursor are ignored. echo: they will be drawn."""
         for match in _KEY.finditer(data.decode("utf-8", "replace")):
             key = match[0]
             if key in "\r\n":
                 text = squeeze(self._draft)
                 if text and echo:
-                    self._expected.append(_Typed(text, now + self.seconds))
+                    self._expected.append(_Typed(text, now + self._seconds))
                 self._draft = ""
             elif key in "\x7f\x08":
                 self._draft = self._draft[:-1]
@@ -70,8 +73,8 @@ class Echo:
             elif key == "\t" or (key[0] >= " " and key != "\x7f"):
                 self._draft += key if echo else ""
 
-    def heard(self, text: str, now: float) -> bool:
-        """Whether `text` is the echo of a typed line, which is then no longer expected."""
+    def consume(self, text: str, now: float) -> bool:
+        """Return True if `text` is the echo of a typed line, and expect that line no longer."""
         while self._expected and self._expected[0].deadline < now:
             self._expected.popleft()
         if not self._expected:
@@ -79,14 +82,14 @@ class Echo:
         line = squeeze(text)
         for index, typed in enumerate(self._expected):
             if line.endswith(typed.text) and self._after_prompt(text, line, typed.text):
-                # Echoes come in the order of typing: what was typed before this one had none.
+                # Echoes come in the order of typing: lines typed before this one had none.
                 for _ in range(index + 1):
                     self._expected.popleft()
                 return True
         return False
 
     def continues(self, above: str, text: str) -> bool:
-        """Whether `text`, below `above`, is the next piece of a typed line that the program has wrapped."""
+        """Return True if `text`, below `above`, is the next piece of a typed line that was wrapped."""
         upper, part = squeeze(above), squeeze(text)
         for typed in self._expected:
             at = typed.text.find(part, 1)
@@ -95,7 +98,7 @@ class Echo:
         return False
 
     def before_draft(self, text: str) -> str:
-        """`text` without what was typed since the last Enter, if that is its end."""
+        """Return `text` without the draft (typed since the last Enter) at its end."""
         draft = self.draft
         if not draft or not squeeze(text).endswith(draft):
             return text
@@ -106,7 +109,7 @@ class Echo:
         return text[:at]
 
     def drafted(self, text: str) -> bool:
-        """Whether `text` shows, after a prompt's sign at most, what was typed since the last Enter."""
+        """Return True if `text` is the draft (typed since the last Enter), perhaps after a prompt sign."""
         if not self._draft:
             return False
         line, draft = squeeze(text), self.draft
@@ -125,5 +128,5 @@ class Echo:
 
 
 def squeeze(text: str) -> str:
-    """`text` without blanks: how a line looks the same wherever it was wrapped."""
+    """Return `text` without blanks, which is the same wherever the text was wrapped."""
     return "".join(text.split())

@@ -1,6 +1,6 @@
-"""A flood of output: what of it can matter, and what can be left out.
+"""Floods of output: finding the parts that can matter and leaving out the rest.
 
-A program that speaks to people or agents writes little at a time; one that pours out a file fills the buffer.
+A program that talks to people or agents writes little at a time; one that pours out a file fills the buffer.
 Emulating a terminal for all of that would take longer than printing it.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 
 from relay.readers.controls import only_colours
-from relay.terminal.screen import Screen
+from relay.terminal.screen import VirtualScreen
 
 _COLOUR = re.compile(rb"\x1b\[[0-9;:]*m")
 _COLOURS = rb"(?:\x1b\[[0-9;:]*m)*"
 
 FLOOD = 16 * 1024
-"""Bytes in one feed from which on it is a flood; a read of a pseudo-terminal rarely exceeds 4 KB."""
+"""Bytes in one feed that make it a flood; a read of a pseudo-terminal rarely exceeds 4 KB."""
 
 
 def hit(marker: bytes) -> bytes:
-    """Regular expression of what can matter in a flood of plain text: directives and code fences."""
+    """Return the regular expression of all that matters in a flood of plain text: directives, code fences."""
     return directive(marker) + rb"|" + FENCES
 
 
@@ -27,22 +27,22 @@ FENCES = rb"```|~~~"
 
 
 def directive(marker: bytes) -> bytes:
-    """Regular expression of how a directive begins."""
+    """Return the regular expression of the beginning of a directive."""
     return re.escape(marker) + rb"[A-Za-z][A-Za-z0-9_-]*:\S"
 
 
 def coloured(marker: bytes) -> bytes:
-    """The same where changes of colour may stand anywhere in it."""
+    """Return the same with changes of colour anywhere in it."""
     return re.escape(marker) + _COLOURS + rb"[A-Za-z](?:[A-Za-z0-9_-]|" + _COLOUR.pattern + rb")*:"
 
 
 def fenced(data: bytes) -> bool:
-    """Whether a code fence may begin or end in `data` (a search for one byte is six times as fast)."""
+    """Return False if no code fence is in `data`. (The search for one byte is six times as fast.)"""
     return (b"`" in data and b"```" in data) or (b"~" in data and b"~~~" in data)
 
 
-def visible_part(data: bytes, screen: Screen) -> bytes:
-    """The part of `data` that decides what `screen` shows: in a flood of plain text, the tail."""
+def visible_part(data: bytes, screen: VirtualScreen) -> bytes:
+    """Return the part of `data` that decides what `screen` shows: in a flood of plain text, the tail."""
     if len(data) < FLOOD or b"\x0e" in data or b"\x0f" in data or not screen.ground or not only_colours(data):
         return data
     at = len(data)

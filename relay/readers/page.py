@@ -1,8 +1,8 @@
-"""What is known of a screen's lines, and which of them are the same as before.
+"""The lines of one screen from look to look: which are the same as before, and which are new.
 
-A line is known by its place: between the lines that stood above and below it at the last look.  So a repaint
-changes nothing, a line said twice stands in two places, and a page that was cleared and printed again is
-recognised by the order of its lines.
+A line is identified by its place: between the lines that stood above and below it at the last look.  So a
+repaint changes nothing, a line that is repeated stands in two places, and a page that was cleared and printed
+again is recognized by the order of its lines.
 """
 
 from __future__ import annotations
@@ -13,47 +13,47 @@ from collections.abc import Sequence, Set
 from difflib import SequenceMatcher
 from itertools import accumulate
 
-from relay.readers.wrap import Logical
+from relay.readers.wrap import LogicalLine
 
 _HISTORY = 1000
-"""Lines remembered above the screen; more than a page that any agent prints again."""
+"""Lines remembered above the screen, more than any agent prints again."""
 
 _HIDDEN = 200
-"""Lines remembered in a place where something else stands now."""
+"""Lines remembered in places that are covered by others now."""
 
 _DIFF_LIMIT = 400
 """Lines on either side up to which places are compared in full."""
 
 _OVERLAP = 16
-"""Characters by which the rest of a line is recognised whose first rows are no longer drawn."""
+"""Characters by which the rest of a line is recognized whose first rows are no longer drawn."""
 
 _NEAR = 3000
 """Characters of a page that a reprint may leave out before a line without a directive."""
 
 
-class Entry:
+class PageLine:
     """A logical line in its place.
 
-    spoken:  what has been said of it (without blanks), or None.
-    born:    when something first stood there; changed: when its text last changed (seconds).
-    visible: whether it stands on the screen; its rows there are `first` to `last`.
+    emitted: the text that was emitted for it (without blanks), or None.
+    born:    the time at which something first stood there; changed: of its last change (seconds).
+    visible: it is on the screen, in the rows from `first` to `last`.
     echo:    it is, or was with this text, drawn as what are not the agent's words; code: as code.
     """
 
     __slots__ = (
-        *("blanks", "born", "changed", "code", "echo", "first", "key", "last"),
-        *("spoken", "text", "visible"),
+        *("blanks", "born", "changed", "code", "echo", "emitted", "first", "key"),
+        *("last", "text", "visible"),
     )
 
-    def __init__(self, line: Logical, now: float) -> None:
-        self.spoken: str | None = None
+    def __init__(self, line: LogicalLine, now: float, emitted: str | None = None) -> None:
+        self.emitted = emitted
         self.born = self.changed = now
         self.visible = True
         self.key = ""
         self.echo = self.code = False
         self.update(line, now)
 
-    def update(self, line: Logical, now: float) -> None:
+    def update(self, line: LogicalLine, now: float) -> None:
         if line.key != self.key:
             self.changed = now
             self.echo = self.code = False
@@ -63,47 +63,62 @@ class Entry:
         self.visible = True
 
     @property
-    def unsaid(self) -> bool:
-        """Whether it shows more than, or something other than, what was said of it."""
-        return self.spoken is None or not self.spoken.startswith(self.key)
+    def pending(self) -> bool:
+        """True if it shows more than, or something other than, its emitted text."""
+        return self.emitted is None or not self.emitted.startswith(self.key)
+
+    def emit(self) -> None:
+        """Take its text for emitted."""
+        self.emitted = self.key
+
+    def hide(self) -> None:
+        """Note that something else stands in its place."""
+        self.visible = False
+
+    def move_up(self, rows: int) -> None:
+        self.first -= rows
+        self.last -= rows
 
 
 class Page:
     """The lines of one screen (primary or alternate), with those that scrolled off it or are covered.
 
-    scrolls_back: whether the program can show again what scrolled off (the alternate screen).
+    scrolls_back: the program can show again lines that scrolled off (the alternate screen).
     """
 
     def __init__(self, *, scrolls_back: bool) -> None:
         self._scrolls_back = scrolls_back
-        self._lines: list[Entry] = []
+        self._lines: list[PageLine] = []
         self._history: deque[str] = deque(maxlen=_HISTORY)
         self._reprint: _Reprint | None = None
 
     @property
-    def visible(self) -> list[Entry]:
-        return [entry for entry in self._lines if entry.visible]
+    def visible(self) -> list[PageLine]:
+        """The lines on the screen, top to bottom."""
+        return [known for known in self._lines if known.visible]
 
     def expect_reprint(self, now: float) -> None:
-        """The program may print again what it has said (after a resize, a clear, a change of screens)."""
-        self._reprint = _Reprint([*self._history, *(e.spoken for e in self._lines if e.spoken)], now)
+        """Expect emitted lines to be printed again (after a resize, a clear, a change of screens)."""
+        self._reprint = _Reprint(
+            [*self._history, *(each.emitted for each in self._lines if each.emitted)], now
+        )
 
     def wipe(self, now: float) -> None:
-        """The screen is cleared, or turned to another page; it may be printed again."""
+        """Take the screen for cleared, or turned to another page; it may be printed again."""
         self.expect_reprint(now)
-        for entry in self._lines:
-            if entry.spoken:
-                self._history.append(entry.spoken)
+        for known in self._lines:
+            if known.emitted:
+                self._history.append(known.emitted)
         self._lines = []
 
-    def look(self, lines: Sequence[Logical], now: float, *, scrolls: bool) -> list[Entry]:
-        """Take the screen as it is now; return the entries that scrolled away within it, in their order.
+    def look(self, lines: Sequence[LogicalLine], now: float, *, scrolls: bool) -> list[PageLine]:
+        """Take the screen as it is now; return the lines that scrolled away within it, in their order.
 
-        scrolls: whether lines can have left the screen otherwise than off its top (a scroll region).
+        scrolls: lines may have left the screen elsewhere than off its top (a scroll region).
         """
         if self._scrolls_back:
             lines = self._with_rows_above(lines)
-        old = [index for index, entry in enumerate(self._lines) if entry.visible]
+        old = [index for index, known in enumerate(self._lines) if known.visible]
         pairs = self._align([self._lines[index].key for index in old], lines)
         if old and not pairs:
             self.wipe(now)
@@ -113,8 +128,8 @@ class Page:
         if self._reprint is not None and not old:
             self._reprint.restart()
         # Between two lines that stayed lie those that went and those that came.
-        gone: list[Entry] = []
-        result: list[Entry] = []
+        gone: list[PageLine] = []
+        result: list[PageLine] = []
         last_came = max(set(range(len(lines))).difference(j for _, j in pairs), default=-1)
         at = next_line = 0
         for index, j in [*((old[i], j) for i, j in pairs), (len(self._lines), len(lines))]:
@@ -131,8 +146,8 @@ class Page:
         self._forget_hidden()
         return gone
 
-    def _with_rows_above(self, lines: Sequence[Logical]) -> Sequence[Logical]:
-        """`lines`, the topmost whole though its first rows, seen at the last look, are no longer drawn.
+    def _with_rows_above(self, lines: Sequence[LogicalLine]) -> Sequence[LogicalLine]:
+        """Return `lines`, the topmost whole though its first rows, seen at the last look, are not drawn now.
 
         (The topmost below an echo, which some agents keep in the first row of a page that scrolls.)
         """
@@ -140,41 +155,40 @@ class Page:
         key = lines[top].key if top >= 0 else ""
         if len(key) < _OVERLAP:
             return lines
-        for entry in self._lines:
-            at = entry.key.find(key[:_OVERLAP], 1) if entry.visible else -1
-            if at > 0 and key.startswith(entry.key[at : at + len(key)]):
-                whole = lines[top].below(entry.text, at, echo=entry.echo, code=entry.code)
+        for known in self._lines:
+            at = known.key.find(key[:_OVERLAP], 1) if known.visible else -1
+            if at > 0 and key.startswith(known.key[at : at + len(key)]):
+                whole = lines[top].below(known.text, at, echo=known.echo, code=known.code)
                 return [*lines[:top], whole, *lines[top + 1 :]]
         return lines
 
-    def scroll_off(self, rows: int) -> tuple[list[Entry], int]:
-        """Take away the lines that end within the first `rows` rows: they have scrolled off for good.
+    def scroll_off(self, rows: int) -> tuple[list[PageLine], int]:
+        """Remove the lines that end within the first `rows` rows: they have scrolled off for good.
 
-        Return them, and the number of rows that they took; the rows below are counted from there on.
+        Return them and the number of their rows; the rows below are counted from there on.
         """
         count = 0
-        for number, entry in enumerate(self._lines, start=1):
-            if entry.visible:
-                if entry.last >= rows:
+        for number, known in enumerate(self._lines, start=1):
+            if known.visible:
+                if known.last >= rows:
                     break
                 count = number
-        off = [entry for entry in self._lines[:count] if entry.visible]
-        for entry in self._lines[:count]:
-            self._remember(entry)
+        off = [known for known in self._lines[:count] if known.visible]
+        for known in self._lines[:count]:
+            self._remember(known)
         del self._lines[:count]
-        taken = min((entry.first - entry.blanks for entry in self._lines if entry.visible), default=rows)
+        taken = min((known.first - known.blanks for known in self._lines if known.visible), default=rows)
         taken = min(taken, rows)
-        for entry in self._lines:
-            entry.first -= taken
-            entry.last -= taken
+        for known in self._lines:
+            known.move_up(taken)
         return off, taken
 
-    def _remember(self, entry: Entry) -> None:
-        if entry.key:
-            self._history.append(entry.spoken or entry.key)
+    def _remember(self, known: PageLine) -> None:
+        if known.key:
+            self._history.append(known.emitted or known.key)
 
-    def _align(self, old: list[str], lines: Sequence[Logical]) -> list[tuple[int, int]]:
-        """Which old line (by index) is which new one, in order."""
+    def _align(self, old: list[str], lines: Sequence[LogicalLine]) -> list[tuple[int, int]]:
+        """Return the pairs (old line, new line), by index and in order, that are the same."""
         new = [line.key for line in lines]
         head = 0
         while head < min(len(old), len(new)) and old[head] == new[head]:
@@ -191,28 +205,28 @@ class Page:
 
     def _gap(
         self,
-        before: list[Entry],
-        came: Sequence[Logical],
+        before: list[PageLine],
+        came: Sequence[LogicalLine],
         moved: int,
-        gone: list[Entry] | None,
+        gone: list[PageLine] | None,
         now: float,
-    ) -> list[Entry]:
-        """What stands where `before` stood, above a line that stayed and moved by `moved` rows.
+    ) -> list[PageLine]:
+        """Return the lines in the place of `before`, above a line that stayed and moved by `moved` rows.
 
-        Appends to `gone`, if lines can have scrolled away there, those that have.
+        Append those that scrolled away to `gone`; it is None where none can have.
         """
-        result: list[Entry] = []
+        result: list[PageLine] = []
         again = self._scrolled_back(came) if moved > 0 else frozenset()
         at = 0
         for number, line in enumerate(came):
             k = self._same_place(before, at, line)
             if k is None:
-                entry = Entry(line, now)
+                emitted = None
                 if number in again:
-                    entry.spoken = line.key
+                    emitted = line.key
                 elif self._reprint is not None:
-                    entry.spoken = self._reprint.find(line.key, now)
-                result.append(entry)
+                    emitted = self._reprint.find(line.key, now)
+                result.append(PageLine(line, now, emitted))
                 continue
             result += self._leave(before[at:k], gone)
             before[k].update(line, now)
@@ -220,8 +234,8 @@ class Page:
             at = k + 1
         return result + self._leave(before[at:], gone)
 
-    def _scrolled_back(self, came: Sequence[Logical]) -> Set[int]:
-        """Which of the lines that came, the last ones, are those that were last to scroll off the top."""
+    def _scrolled_back(self, came: Sequence[LogicalLine]) -> Set[int]:
+        """Return which of the lines that came, from the last one up, were the last to scroll off the top."""
         again: set[int] = set()
         number = len(came) - 1
         while self._scrolls_back and number >= 0 and self._history and came[number].key == self._history[-1]:
@@ -230,58 +244,58 @@ class Page:
             number -= 1
         return again
 
-    def _same_place(self, before: list[Entry], at: int, line: Logical) -> int | None:
-        """The index of the entry that `line` shows, whole or half painted, grown or changed a little."""
+    def _same_place(self, before: list[PageLine], at: int, line: LogicalLine) -> int | None:
+        """Return the index of the one that `line` shows, whole or half painted, grown or changed a little."""
         for k in range(at, len(before)):
             if before[k].key == line.key:
                 return k
         for k in range(at, len(before)):
-            entry = before[k]
-            if not entry.visible:
-                if entry.spoken and entry.spoken.startswith(line.key):
+            known = before[k]
+            if not known.visible:
+                if known.emitted and known.emitted.startswith(line.key):
                     return k
-            elif _alike(entry.key, line.key):
+            elif _alike(known.key, line.key):
                 return k
         return None
 
-    def _leave(self, entries: list[Entry], gone: list[Entry] | None) -> list[Entry]:
-        """Hide `entries`; return those worth remembering in their place."""
+    def _leave(self, lines: list[PageLine], gone: list[PageLine] | None) -> list[PageLine]:
+        """Hide `lines`; return those to be remembered in their place."""
         kept = []
-        for entry in entries:
-            if entry.visible and gone is not None:
-                gone.append(entry)
-                self._remember(entry)
+        for known in lines:
+            if known.visible and gone is not None:
+                gone.append(known)
+                self._remember(known)
                 continue
-            entry.visible = False
-            if entry.spoken:
-                kept.append(entry)
+            known.hide()
+            if known.emitted:
+                kept.append(known)
         return kept
 
     def _forget_hidden(self) -> None:
-        hidden = sum(1 for entry in self._lines if not entry.visible)
+        hidden = sum(1 for known in self._lines if not known.visible)
         if hidden > _HIDDEN:
             keep = []
-            for entry in self._lines:
-                if not entry.visible and hidden > _HIDDEN:
+            for known in self._lines:
+                if not known.visible and hidden > _HIDDEN:
                     hidden -= 1
-                    self._remember(entry)
+                    self._remember(known)
                 else:
-                    keep.append(entry)
+                    keep.append(known)
             self._lines = keep
 
 
 class _Reprint:
-    """A page being printed again: its lines, in one string without blanks, and how far it has come.
+    """A page that is being printed again: its lines in one string without blanks, and how far it has come.
 
-    One string, because the same text may be wrapped otherwise now.
+    They are one string because the same text may be wrapped differently now.
     """
 
     _PAUSE = 1.0
     """Seconds of silence that end a reprint; agents redraw at once."""
 
-    def __init__(self, said: list[str], now: float) -> None:
-        self._text = "".join(said)
-        self._starts = [0, *accumulate(map(len, said))]
+    def __init__(self, emitted: list[str], now: float) -> None:
+        self._text = "".join(emitted)
+        self._starts = [0, *accumulate(map(len, emitted))]
         self._at = 0
         self._deadline = now + self._PAUSE
 
@@ -289,11 +303,11 @@ class _Reprint:
         return now > self._deadline
 
     def restart(self) -> None:
-        """The page is blank: what is printed on it begins at the top."""
+        """Begin at the top: the page is blank."""
         self._at = 0
 
     def find(self, key: str, now: float) -> str | None:
-        """What was said of the next line of the page, if `key` is it, or its beginning, or its next row."""
+        """Return the emitted text of the page's next line, if `key` is it, its beginning or its next row."""
         at = self._at
         if not self._text.startswith(key, at):
             near = at + _NEAR if len(key) < 20 else len(self._text)
@@ -305,7 +319,7 @@ class _Reprint:
         return self._text[at : self._starts[bisect_left(self._starts, self._at)]]
 
     def _start(self, key: str, at: int, near: int) -> int:
-        """Where, from `at` to `near`, a line begins that begins with `key`, or -1."""
+        """Return where between `at` and `near` a line begins with `key`, or -1."""
         while 0 <= (at := self._text.find(key, at)) <= near:
             if self._starts[bisect_left(self._starts, at)] == at:
                 return at
@@ -314,7 +328,7 @@ class _Reprint:
 
 
 def _alike(a: str, b: str) -> bool:
-    """Whether `b` is what `a` has become: grown, cut, or with a counter turned."""
+    """Return True if `a` may have become `b`: grown, cut, or with a counter advanced."""
     shorter, longer = sorted((a, b), key=len)
     if longer.startswith(shorter):
         return True

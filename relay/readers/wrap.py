@@ -1,46 +1,46 @@
-"""Logical lines from the rows of a screen: soft wraps by the terminal's flag, hard wraps by their shape.
+"""Joins the rows of a screen to logical lines: soft wraps by the terminal's flag, hard wraps by their shape.
 
 Agents wrap their text themselves, at or near the margin, and indent the continuation like a new paragraph.
-What tells the two apart is whether the row above was full: its next word would not have fitted.
+The row above tells the two apart: where it is full, its next word would not have fitted.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
-from relay.readers.controls import width
 from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.echo import squeeze
 from relay.terminal.screen import Row
+from relay.text import width
 
 MARGIN = 2
-"""Columns that agents leave free at the right, at most: claude, codex and aider 0, pi 1, qwen 2."""
+"""Columns that agents leave free at the right at most: claude, codex and aider 0, pi 1, qwen 2."""
 
 FULL_SCREEN_MARGIN = 3
 """The same on the alternate screen: codex 0, opencode 3."""
 
-# What begins something new: list items, headings, quotes, fences, prompts, and boxes drawn with lines.
+# Begins something new: a list item, heading, quote, fence, prompt, or a box drawn with lines.
 _NEW = re.compile(r"(?:[-*+•●◦▪‣⏺✦✧✻>❯›$#|]|\d+[.)])(?:\s|\Z)|#{1,6}\s|```|~~~|[\u2500-\u259f]")
 _BULLETS = re.compile(r"\s*(?:[-*+•●◦▪‣⏺✦✧]\s+|\d+[.)]\s+)*")
 _RULED = re.compile(r"[\u2500-\u259f]\Z")
-
 
 _MAX_ROWS = 64
 """Rows of one hard-wrapped line; more is a table or a log."""
 
 _LIVE_ROWS = 6
-"""Rows that a program which prints draws anew while its text grows, at most (aider's mdstream.py)."""
+"""Rows at most that a printing program redraws while its text grows (aider's mdstream.py)."""
 
 
-@dataclass(slots=True)
-class Logical:
-    """One logical line: its text, the same without blanks, its first and last row, empty rows before it.
+class LogicalLine(NamedTuple):
+    """One logical line as it is drawn.
 
-    echo: not the agent's own words, by the way it is drawn; code: drawn as code.
-    again: it was drawn before, in part, in rows above it, which are no lines of their own.
+    key:         its text without blanks.
+    first, last: its rows. blanks: the empty rows before it.
+    echo:        by the way it is drawn, not the agent's own words; code: drawn as code.
+    again:       a part of it was drawn before in rows above it, which are no lines of their own.
     """
 
     text: str
@@ -52,15 +52,15 @@ class Logical:
     code: bool = False
     again: bool = False
 
-    def below(self, above: str, size: int, *, echo: bool, code: bool) -> Logical:
-        """This line as the rest of one that began as `above` does, with `size` characters not blank."""
+    def below(self, above: str, size: int, *, echo: bool, code: bool) -> LogicalLine:
+        """Return this line as the rest of one that began with `size` non-blank characters of `above`."""
         end = 0
         while size:
             size -= not above[end].isspace()
             end += 1
         gap = " " if above[end].isspace() else ""
         text = above[:end] + gap + self.text.lstrip()
-        return replace(self, text=text, key=squeeze(text), echo=echo, code=code)
+        return self._replace(text=text, key=squeeze(text), echo=echo, code=code)
 
 
 def logical_lines(
@@ -69,16 +69,16 @@ def logical_lines(
     marker: str,
     drawing: Drawing = PLAIN,
     margin: int = MARGIN,
-) -> list[Logical]:
-    """The logical lines of `rows`, top to bottom; empty rows are counted, not listed.
+) -> list[LogicalLine]:
+    """Return the logical lines of `rows`, top to bottom; empty rows are counted, not listed.
 
-    margin: columns that the program leaves free at the right, at most, where it breaks a line.
+    margin: columns that the program leaves free at the right at most where it breaks a line.
     """
     return _Rows(rows, columns, margin, re.compile(rf"{re.escape(marker)}[A-Za-z][\w-]*:\S"), drawing).lines()
 
 
 class _Rows:
-    """The rows of one look; `begins` is how a directive begins."""
+    """The rows of one look. begins: matches the beginning of a directive."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class _Rows:
         self._begins = begins
         self._drawing = drawing
 
-    def lines(self) -> list[Logical]:
+    def lines(self) -> list[LogicalLine]:
         rows = self._rows
         styled = self._drawing != PLAIN
-        lines: list[Logical] = []
+        lines: list[LogicalLine] = []
         blanks = 0
         echo = code = False
         behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
@@ -119,16 +119,16 @@ class _Rows:
                 code = not echo and self._drawing.is_code(rows[first])
             if at < len(rows) and rows[at].text and columns_of(text) * 2 > self._columns:
                 text, at = self._hard(at, text, first)
-            lines.append(Logical(text, squeeze(text), first, at - 1, blanks, echo, code, again))
+            lines.append(LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code, again))
             blanks = 0
         return lines
 
     def _whole(self, at: int) -> int:
-        """The row in which the text of the row `at` begins again, whole, where this is its torn beginning.
+        """Return the row in which the text of the row `at`, its torn beginning, begins again as a whole.
 
         Rich, with which aider draws, fills each row with blanks, and now and then prints the text without
-        having erased what it drew of it before: that ends in a row that soft-wraps into the same text, of
-        which it may erase the end then.
+        having erased its earlier drawing: that ends in a row that soft-wraps into the same text, whose end it
+        may erase then.
         """
         rows = self._rows
         last = at
@@ -149,7 +149,7 @@ class _Rows:
         return last + 1 if erased or grown else at
 
     def _soft(self, at: int) -> tuple[str, int]:
-        """The text of the row `at` with the rows it soft-wraps into, and the index after them."""
+        """Return the text of the row `at` with the rows it soft-wraps into, and the index after them."""
         rows = self._rows
         pieces = [rows[at].text]
         while rows[at].wrapped and at + 1 < len(rows) and rows[at + 1].text:  # else the rest was erased
@@ -163,7 +163,7 @@ class _Rows:
         return "".join(pieces), at + 1
 
     def _hard(self, at: int, text: str, first: int) -> tuple[str, int]:
-        """`text`, in the rows from `first` to before `at`, with what was hard-wrapped below it."""
+        """Return `text`, from the rows `first` to `at`, with its hard-wrapped rest, and the next index."""
         rows = self._rows
         above = rows[first].text if first == at - 1 else text
         bullets = _BULLETS.match(text)
@@ -186,7 +186,7 @@ class _Rows:
         return text, at
 
     def _tight(self, above: str, below: str) -> bool:
-        """Whether nothing stood between the rows: both sides are wide, or one word is longer than a row."""
+        """Return True if no blank joins the rows: both sides are wide, or one word is longer than a row."""
         body = below.lstrip()
         if " " not in above.strip() or (width(above[-1]) == 2 and width(body[0]) == 2):
             return True
@@ -194,7 +194,7 @@ class _Rows:
         return columns_of(above) == self._columns and columns_of(word) > self._columns
 
     def _continues(self, above: str, below: str, indents: tuple[int, int]) -> bool:
-        """Whether the row `below` can be the hard-wrapped rest of the row `above`."""
+        """Return True if the row `below` can be the hard-wrapped rest of the row `above`."""
         body = below.lstrip()
         taken = columns_of(above)
         indent = len(below) - len(body)
@@ -203,18 +203,18 @@ class _Rows:
         if indent not in indents or _NEW.match(body) or _RULED.search(above):
             return False
         word = body.split(" ", 1)[0]
-        # Text without blanks between its words may break anywhere.
+        # Wide characters break anywhere.
         needed = 1 if width(body[0]) == 2 else 1 + columns_of(word)
         return taken * 2 > self._columns and taken + needed > self._limit
 
 
 def columns_of(text: str) -> int:
-    """The columns that `text` takes on a terminal."""
+    """Return the columns that `text` takes on a terminal."""
     return len(text) if text.isascii() else sum(map(width, text))
 
 
 def clip(row: Row, columns: int) -> Row:
-    """What stands in the first `columns` columns of `row`."""
+    """Return the first `columns` columns of `row`."""
     text = row.text[:columns]
     while columns_of(text) > columns:
         text = text[:-1]

@@ -1,8 +1,4 @@
-"""Recordings of terminals: read, written, kept and thrown away.
+"""Recordings of terminals: the asciicast format, secrets covered on the way to the disk, the stored files.
 
-Recorder (relay.session) → Veil → Writer → NAME-TIME-ID.cast, .events.jsonl → Store → read → relay replay
+Recorder (relay.session) → StreamRedactor → PartWriter → NAME-TIME-ID.cast, .events.jsonl → store → Cast
 """
-
-from relay.recording.reader import Happening, Recording, read
-
-__all__ = ["Happening", "Recording", "read"]

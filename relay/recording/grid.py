@@ -1,11 +1,11 @@
-"""What a terminal's output draws: rows of cells, each with the character of the output that drew it last.
+"""The grid of a terminal: rows of cells, each with the place in the output of the character that drew it.
 
     output → controls, sequences, text → rows of cells ─ settle → Passage: text, and where it came from
 
-Programs paint words by columns, and only the cells that have changed: what a person reads is in the rows, not
-in the order of the output.  Text that is about to be overwritten, erased or scrolled away is kept as it
-stood, once, so that nothing is drawn which nobody looks at.  Colours are passed over; so are margins at the
-left and right, tab stops, and the character sets that only draw lines.
+Programs paint words by columns, and only the cells that have changed: people read the rows, not the order of
+the output.  Text that is about to be overwritten, erased or scrolled away is kept as it stood, once, so that
+nothing drawn goes unread.  Colours are ignored, and so are margins at the left and right, tab stops, and the
+character sets that only draw lines.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
+from relay.text import width
+
 SEQUENCE = 4096
-"""Characters of a control sequence that is not over; a longer one is taken for text."""
+"""Characters of an unfinished control sequence; a longer one is taken for text."""
 
 HISTORY = 100
-"""Rows above the screen that are remembered: what is drawn next may go on from them."""
+"""Rows above the screen that are remembered: the next text may continue them."""
 
 NOWHERE = -1
-"""Of a blank that nothing drew."""
+"""The place of a blank that nothing drew."""
 
 SHARE, BURST = 4, 1 << 16
-"""Characters that may be kept for each character of the output, and without any: a program that overwrites
-itself all the time costs time in proportion to its output."""
+"""Characters that may be kept per character of the output, and in advance: a program that overwrites itself
+all the time costs time in proportion to its output."""
 
 _TOKEN = re.compile(
     r"\x1b\[(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"  # CSI (ECMA-48, 5.4)
@@ -43,40 +44,83 @@ _ALTERNATE = frozenset({"?47", "?1047", "?1049"})
 
 
 class Passage(NamedTuple):
-    """Rows that stand one under the other, or stood.
+    """Rows that stand, or stood, one under the other.
 
-    origins: for each character of the text where in the output it is, or NOWHERE.
+    origins: for each character of the text its place in the output, or NOWHERE.
     """
 
     text: str
     origins: list[int]
 
 
-class Row:
-    """cells, origins: without what is blank at the end. goes_on: it is full and wraps into the next one.
+class GridRow:
+    """One row, without the blanks at its end.
 
-    changed: something was drawn since the last look. last: where in the output what was drawn last ends.
+    cells, origins: the characters, and the place of each in the output.
+    goes_on: it is full and wraps into the next one.
+    changed: something was drawn since the last look.
     """
 
-    __slots__ = ("cells", "changed", "goes_on", "last", "origins")
+    __slots__ = ("cells", "changed", "goes_on", "origins")
 
     def __init__(self) -> None:
         self.cells: list[str] = []
         self.origins = array("q")  # a fifth of what a list takes
         self.goes_on = False
         self.changed = False
-        self.last = 0
 
     @property
     def text(self) -> str:
         return "".join(self.cells)
 
 
-class Grid:
-    """A terminal of `columns` x `height`, which begins blank.
+class _KeptPassages:
+    """The passages of a grid that nobody has taken yet.
 
-    read:    characters of the output that were read; a control sequence that is not over is read later.
-    strings: (start, end, content's start) of the OSC and DCS sequences, which hold text, too.
+    settled:   the place in the output up to which the grid is in passages.
+    allowance: characters that may still be kept.
+    """
+
+    def __init__(self) -> None:
+        self.settled = 0
+        self.allowance = BURST
+        self._passages: list[Passage] = []
+
+    def allow(self, size: int) -> None:
+        """Let `size` more characters be kept."""
+        self.allowance = min(self.allowance, BURST) + size
+
+    def keep(self, rows: list[GridRow]) -> None:
+        text: list[str] = []
+        origins: list[int] = []
+        for row in rows:
+            line = row.text
+            if row.goes_on:
+                text.append(line)
+                origins += row.origins
+            else:
+                line = line.rstrip()
+                text += (line, "\n")
+                origins += row.origins[: len(line)]
+                origins.append(NOWHERE)
+        self.allowance -= len(origins)
+        self._passages.append(Passage("".join(text), origins))
+
+    def settle(self, place: int) -> None:
+        """Note that the grid is in passages up to `place`."""
+        self.settled = place
+
+    def take(self) -> list[Passage]:
+        taken, self._passages = self._passages, []
+        self.allowance = BURST
+        return taken
+
+
+class Grid:
+    """A terminal of `columns` x `height`, blank at first.
+
+    read:    characters of the output that were read; an unfinished control sequence is read later.
+    strings: (start, end, start of the content) of the OSC and DCS sequences, which hold text, too.
     """
 
     def __init__(self, columns: int, height: int) -> None:
@@ -85,21 +129,17 @@ class Grid:
         self.read = 0
         self.strings: list[tuple[int, int, int]] = []
         self._rest = ""
-        self._rows = [Row() for _ in range(self.height)]  # those above the screen first
-        self._primary: list[Row] | None = None  # while the alternate screen is shown
+        self._rows = [GridRow() for _ in range(self.height)]  # those above the screen first
+        self._primary: list[GridRow] | None = None  # while the alternate screen is shown
         self._x = self._y = 0
         self._saved = (0, 0)
         self._margins = (0, self.height - 1)
-        self._looked = 0  # up to where in the output it is in passages
-        self._passages: list[Passage] = []
-        self._allowance = BURST
-
-    # What it is told.
+        self._kept = _KeptPassages()
 
     def feed(self, output: str) -> None:
         """Draw the next part of the output."""
         source, base = self._rest + output, self.read
-        self._allowance = min(self._allowance + SHARE * len(output), BURST + SHARE * len(output))
+        self._kept.allow(SHARE * len(output))
         position = 0
         for match in _TOKEN.finditer(source):
             start = match.start()
@@ -128,18 +168,16 @@ class Grid:
         self.read = base + end
 
     def resize(self, columns: int, height: int) -> None:
-        """What is drawn stays as it is: programs draw anew."""
+        """Change the size; the text stays as it is, because programs draw anew."""
         self.settle()
         self.columns, self.height = max(columns, 1), max(height, 1)
         self._margins = (0, self.height - 1)
         while len(self._rows) < self.height:
-            self._rows.append(Row())
+            self._rows.append(GridRow())
         self._move(self._x, self._y)
 
-    # What it shows.
-
     def settle(self) -> None:
-        """Keep the rows that have changed since the last time, as they stand, with what is beside them."""
+        """Keep the rows that have changed since the last time, as they stand, with the rows beside them."""
         rows, here = self._rows, 0
         while here < len(rows):
             if not rows[here].changed:
@@ -149,25 +187,23 @@ class Grid:
             while here < len(rows) and (rows[here].changed or (here and rows[here - 1].goes_on)):
                 rows[here].changed = False
                 here += 1
-            self._keep(rows[first : here + 1])
-        self._looked = self.read
+            self._kept.keep(rows[first : here + 1])
+        self._kept.settle(self.read)
         if (above := len(rows) - self.height - HISTORY) > 0:
             del rows[:above]
 
     def passages(self) -> list[Passage]:
-        """What was kept since the last call."""
+        """Return the passages kept since the last call, with what stands on the screen now."""
         self.settle()
-        taken, self._passages = self._passages, []
-        self._allowance = BURST
-        return taken
+        return self._kept.take()
 
     @property
-    def rows(self) -> Sequence[Row]:
-        """Those of the screen, and above them some that scrolled off."""
+    def rows(self) -> Sequence[GridRow]:
+        """The rows of the screen, and above them some that scrolled off."""
         return self._rows
 
     def before_cursor(self, most: int) -> tuple[str, Sequence[int]]:
-        """The text at the left of the cursor and its origins, with the rows that wrap into it."""
+        """Return the text left of the cursor and its origins, with the rows that wrap into it."""
         here = self._top + self._y
         row = self._rows[here]
         cells, origins = row.cells[: self._x], row.origins[: self._x]
@@ -179,37 +215,19 @@ class Grid:
         return "".join(cells), origins
 
     def _context(self, here: int) -> int:
-        """The first of the rows that are looked at with the one at `here`."""
+        """Return the first of the rows that are kept together with the one at `here`."""
         rows = self._rows
         first = max(here - 1, 0)
         while first and (rows[first - 1].goes_on or _KEY_ROW.fullmatch(rows[first].text)):
             first -= 1
         return first
 
-    def _keep(self, rows: list[Row]) -> None:
-        text: list[str] = []
-        origins: list[int] = []
-        for row in rows:
-            line = row.text
-            if row.goes_on:
-                text.append(line)
-                origins += row.origins
-            else:
-                line = line.rstrip()
-                text += (line, "\n")
-                origins += row.origins[: len(line)]
-                origins.append(NOWHERE)
-        self._allowance -= len(origins)
-        self._passages.append(Passage("".join(text), origins))
-
-    def _lose(self, row: Row, start: int = 0, end: int | None = None) -> None:
-        """Those cells go away: keep what nobody has looked at."""
-        if row.changed and self._allowance > 0:
+    def _lose(self, row: GridRow, start: int = 0, end: int | None = None) -> None:
+        """Keep cells that are about to go away and have not been kept."""
+        if row.changed and self._kept.allowance > 0:
             cells = row.origins[start:end]
-            if cells and max(cells) >= self._looked:
+            if cells and max(cells) >= self._kept.settled:
                 self.settle()
-
-    # Drawing.
 
     @property
     def _top(self) -> int:
@@ -232,7 +250,7 @@ class Grid:
             count = min(self.columns - x, total - done)
             row = self._rows[self._top + self._y]
             if x < len(row.cells):
-                self.read = at + done  # what is kept now does not have this text
+                self.read = at + done  # a passage that is kept now is without this text
                 self._lose(row, x, x + count)
             elif x > len(row.cells):
                 missing = x - len(row.cells)
@@ -241,7 +259,6 @@ class Grid:
             row.cells[x : x + count] = cells[done : done + count]
             row.origins[x : x + count] = array("q", origins[done : done + count])
             row.changed = True
-            row.last = at + len(text)
             if x + count < self.columns:
                 row.goes_on = False
             self._x += count
@@ -337,19 +354,19 @@ class Grid:
             self._y = min(self._y + 1, self.height - 1)
 
     def _scroll(self) -> None:
-        """Up by one row between the margins; what goes off at the top of the screen stays above it."""
+        """Scroll up by one row between the margins; rows that leave the top of the screen stay above it."""
         top, bottom = self._margins
         if top:
             self._lose(self._rows[self._top + top])
             del self._rows[self._top + top]
-            self._rows.insert(len(self._rows) - self.height + 1 + bottom, Row())
+            self._rows.insert(len(self._rows) - self.height + 1 + bottom, GridRow())
         else:
-            self._rows.insert(self._top + bottom + 1, Row())
+            self._rows.insert(self._top + bottom + 1, GridRow())
             if len(self._rows) > self.height + 2 * HISTORY:
                 self._trim()
 
     def _trim(self) -> None:
-        if self._allowance > 0 and any(row.changed for row in self._rows[:HISTORY]):
+        if self._kept.allowance > 0 and any(row.changed for row in self._rows[:HISTORY]):
             self.settle()
         else:
             del self._rows[: self._top - HISTORY]
@@ -360,7 +377,7 @@ class Grid:
             self._lose(self._rows[self._top + bottom])
             top = self._top
             del self._rows[top + bottom]
-            self._rows.insert(top + y, Row())
+            self._rows.insert(top + y, GridRow())
 
     def _delete(self, y: int, count: int) -> None:
         bottom = self._margins[1]
@@ -368,13 +385,13 @@ class Grid:
             self._lose(self._rows[self._top + y])
             top = self._top
             del self._rows[top + y]
-            self._rows.insert(top + bottom, Row())
+            self._rows.insert(top + bottom, GridRow())
 
     def _clear(self, first: int, last: int) -> None:
         for y in range(first, last):
             if (row := self._rows[self._top + y]).cells:
                 self._lose(row)
-                self._rows[self._top + y] = Row()
+                self._rows[self._top + y] = GridRow()
 
     def _erase_screen(self, how: int) -> None:
         if how == 0:
@@ -396,10 +413,10 @@ class Grid:
             self._blank(row, 0, self._x + 1)
         elif how == 2:
             self._lose(row)
-            self._rows[self._top + self._y] = Row()
+            self._rows[self._top + self._y] = GridRow()
 
     def _shift(self, final: str, count: int) -> None:
-        """ECH, ICH, DCH: erase, insert, delete characters at the cursor."""
+        """Erase (ECH), insert (ICH) or delete (DCH) characters at the cursor."""
         row = self._rows[self._top + self._y]
         x, count = self._x, min(count, self.columns)
         if final == "X":
@@ -414,7 +431,7 @@ class Grid:
             row.origins[x:x] = array("q", [NOWHERE]) * count
             del row.cells[self.columns :], row.origins[self.columns :]
 
-    def _blank(self, row: Row, start: int, end: int) -> None:
+    def _blank(self, row: GridRow, start: int, end: int) -> None:
         self._lose(row, start, end)
         count = len(row.cells[start:end])
         row.cells[start : start + count] = " " * count
@@ -425,35 +442,25 @@ class Grid:
             return
         self.settle()
         if self._primary is None:
-            self._primary, self._rows = self._rows, [Row() for _ in range(self.height)]
+            self._primary, self._rows = self._rows, [GridRow() for _ in range(self.height)]
         else:
             self._rows, self._primary = self._primary, None
             while len(self._rows) < self.height:
-                self._rows.append(Row())
+                self._rows.append(GridRow())
 
 
 def _wide(text: str, at: int) -> tuple[Sequence[str], Sequence[int]]:
-    """Cells and origins of text of which some characters take two cells, or none."""
-    widths = {character: _width(character) for character in set(text)}
+    """Return the cells and origins of text in which characters may take two cells, or none."""
+    widths = {character: width(character) for character in set(text)}
     if set(widths.values()) == {1}:
         return text, range(at, at + len(text))
     cells: list[str] = []
     origins: list[int] = []
     for position, character in enumerate(text, start=at):
-        width = widths[character]
-        if width:
+        if widths[character]:
             cells.append(character)
             origins.append(position)
-        if width == 2:
+        if widths[character] == 2:
             cells.append(" ")
             origins.append(NOWHERE)
     return cells, origins
-
-
-@lru_cache(maxsize=1024)
-def _width(character: str) -> int:
-    import unicodedata  # for output that is not ASCII
-
-    if unicodedata.east_asian_width(character) in "WF":
-        return 2
-    return 0 if unicodedata.category(character) in ("Mn", "Me", "Cf") else 1

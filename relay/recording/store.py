@@ -1,30 +1,30 @@
-"""The recordings of a home: where they are, what their names say, which of them must go.
+"""The stored recordings of a home: their names and folders, finding them, deleting old ones.
 
     HOME/state/recordings/TEAM/
         NAME-YYYYmmddTHHMMSS-SESSION.cast            the first part of a session's recording
-        NAME-YYYYmmddTHHMMSS-SESSION.2.cast          goes on where that became too large
+        NAME-YYYYmmddTHHMMSS-SESSION.2.cast          the next one, begun where that became too large
         NAME-YYYYmmddTHHMMSS-SESSION[.N].events.jsonl      beside each: the journal's entries
 
-The time is that of the session's beginning, UTC; SESSION the first eight characters of its id.
+The time is when the session began, in UTC; SESSION is the first eight characters of its id.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
+
+from relay.errors import RecordingError
+from relay.names import same, suggest
+from relay.storage.locks import is_held
 
 CAST, EVENTS = ".cast", ".events.jsonl"
 
 SESSION = 8
-"""Characters of a session's id in the name of its recordings."""
+"""Characters of a session's id in the names of its files."""
 
 _DAY = 86_400
 _TIME = "%Y%m%dT%H%M%S"
@@ -34,8 +34,12 @@ _NAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """One recorded part of a session. began: seconds since the epoch, of the session; part: from 1 on."""
+class StoredPart:
+    """One file of a session's recording, by its name alone.
+
+    session: the first characters of the session's id; part: from 1 on.
+    began:   when the session began, in seconds since the epoch.
+    """
 
     path: Path
     team: str
@@ -46,7 +50,7 @@ class Stored:
 
     @property
     def events(self) -> Path:
-        """The journal's entries beside it; it may not exist."""
+        """The file with the journal's entries beside it, which may not exist."""
         return events_of(self.path)
 
     @property
@@ -57,45 +61,55 @@ class Stored:
     @property
     def in_use(self) -> bool:
         """Whether a living session writes it."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+        return is_held(self.path)
 
     def remove(self) -> None:
-        """Delete both files; what is gone already is no matter."""
+        """Delete both files, as far as they exist."""
         for path in (self.events, self.path):
             with suppress(OSError):
                 path.unlink()
 
 
+@dataclass(frozen=True, slots=True)
+class SessionRecording:
+    """The recording of one session: its parts, at least one; the first ones may have been deleted."""
+
+    parts: tuple[StoredPart, ...]
+
+    @property
+    def first(self) -> StoredPart:
+        """The first part there is, which names the session."""
+        return self.parts[0]
+
+    @property
+    def paths(self) -> list[Path]:
+        return [part.path for part in self.parts]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def in_use(self) -> bool:
+        """True while a living session writes it."""
+        return any(part.in_use for part in self.parts)
+
+
 def path_of(folder: Path, team: str, name: str, session: str, began: float, part: int = 1) -> Path:
-    """Where part `part` of a recording lies; `folder` is Home.recordings, `began` seconds since the epoch."""
+    """Return the path of a part; `folder` is Home.recordings, `began` seconds since the epoch."""
     when = datetime.fromtimestamp(began, UTC).strftime(_TIME)
     number = "" if part == 1 else f".{part}"
     return folder / team / f"{name}-{when}-{session[:SESSION]}{number}{CAST}"
 
 
 def events_of(cast: Path) -> Path:
-    """The file of the journal's entries beside the recording `cast`."""
+    """Return the path of the journal's entries beside the recording `cast`."""
     return cast.with_name(cast.name.removesuffix(CAST) + EVENTS)
 
 
-def recordings(folder: Path) -> list[Stored]:
-    """All parts in `folder` (Home.recordings), oldest first; none if it does not exist."""
-    found = (parsed for path in folder.glob(f"*/*{CAST}") if (parsed := parse(path)) is not None)
-    return sorted(found, key=lambda each: (each.began, each.part, each.path))
-
-
-def parse(path: Path) -> Stored | None:
-    """What the name of a recording says, None if it is not one of relay's."""
+def parse(path: Path) -> StoredPart | None:
+    """Return the part that `path` names, None if relay gives no such name."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
@@ -103,40 +117,62 @@ def parse(path: Path) -> Stored | None:
         began = datetime.strptime(match["time"], _TIME).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
-    return Stored(path, path.parent.name, match["name"], match["session"], began, int(match["part"] or 1))
+    return StoredPart(path, path.parent.name, match["name"], match["session"], began, int(match["part"] or 1))
+
+
+def recordings(folder: Path, name: str | None = None, team: str | None = None) -> list[SessionRecording]:
+    """Return the recordings in `folder` (Home.recordings), newest last; of one agent or team where given."""
+    sessions: dict[tuple[str, str, str, float], list[StoredPart]] = {}
+    found = (parsed for path in folder.glob(f"*/*{CAST}") if (parsed := parse(path)) is not None)
+    for part in sorted(found, key=lambda each: (each.began, each.part, each.path)):
+        if (name is None or same(part.name, name)) and (team is None or same(part.team, team)):
+            sessions.setdefault((part.team, part.name, part.session, part.began), []).append(part)
+    return [SessionRecording(tuple(parts)) for parts in sessions.values()]
+
+
+def find(folder: Path, name: str, team: str | None = None, session: str | None = None) -> SessionRecording:
+    """Return the newest recording of an agent, or that of the session whose id begins with `session`.
+
+    Raise RecordingError where there is none.
+    """
+    own = recordings(folder, name, team)
+    found = [each for each in own if session is None or session.startswith(each.first.session)] or [
+        each for each in own if session is not None and each.first.session.startswith(session)
+    ]
+    if found:
+        return found[-1]
+    if own:
+        known = ", ".join(each.first.session for each in own[-5:])
+        raise RecordingError(
+            f"there is no recording of {own[-1].first.name} of the session {session!a}. "
+            f"`relay replay` lists them: {known}."
+        )
+    meant = suggest(name, {each.first.name for each in recordings(folder, None, team)})
+    hint = f"Did you mean {meant!a}? " if meant else ""
+    raise RecordingError(
+        f"there is no recording of {name!a}{'' if team is None else f' in the team {team!a}'}. {hint}"
+        "`relay replay` lists the recordings; the setting record says whether sessions are recorded."
+    )
 
 
 def sweep(folder: Path, *, days: float, total: int, now: float | None = None) -> int:
-    """Delete what is older than `days`, then the oldest until all take at most `total` bytes; how many parts.
+    """Delete parts older than `days`, then the oldest until all take at most `total` bytes; return how many.
 
-    A part's age is that of its last change.  The parts of a session that runs all stay.
+    The age of a part is that of its last change.  Recordings that are in use stay whole.
     """
     now = time.time() if now is None else now
     found = recordings(folder)
-    sessions: dict[tuple[str, str], list[Stored]] = {}
-    for part in found:
-        sessions.setdefault((part.team, part.session), []).append(part)
-
-    @cache
-    def runs(session: tuple[str, str]) -> bool:
-        return any(part.in_use for part in sessions[session])
-
-    size = sum(part.size for part in found)
+    size = sum(each.size for each in found)
     removed = 0
-    for part in found:
-        old = now - _changed(part.path) > days * _DAY
-        if (old or size > total) and not runs((part.team, part.session)):
-            size -= part.size
-            part.remove()
-            removed += 1
+    for recording in found:
+        for part in recording.parts:
+            if now - _changed(part.path) > days * _DAY or size > total:
+                if recording.in_use:
+                    break
+                size -= part.size
+                part.remove()
+                removed += 1
     return removed
-
-
-def latest(folder: Path, team: str, name: str) -> Iterator[Stored]:
-    """The parts of the newest recording of `name` in `team`, first to last; none if there is none."""
-    own = [p for p in recordings(folder) if (p.team, p.name.casefold()) == (team, name.casefold())]
-    if own:
-        yield from sorted((p for p in own if p.session == own[-1].session), key=lambda each: each.part)
 
 
 def _size(path: Path) -> int:

@@ -1,30 +1,30 @@
-"""Takes the secrets out of a terminal's output before it is written, and keeps the screen's geometry.
+"""Covers the secrets in a terminal's output before it is written, and keeps the geometry of the screen.
 
-    output, sizes, markers → Grid: what one reads → Redactor → `*` over the characters that drew it → events
+    output, sizes, markers → Grid: the text on the screen → Redactor → `*` over the characters that drew it
 
 A secret comes in pieces: in two reads, with colours or jumps of the cursor in between, typed slowly, wrapped
-over two rows.  So it is looked for in the rows of the screen, and what may still become one is held back: the
-word at the cursor, and for some seconds a value that is being drawn elsewhere.  A value that was found once
-is covered wherever it comes again.
+over two rows.  So it is searched for in the rows of the screen, and text that may still become one is held
+back: the word at the cursor, and for some seconds a value that is being drawn elsewhere.  A value that was
+found once is covered wherever it comes again.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
+from relay.recording.asciicast import CastEvent
 from relay.recording.grid import NOWHERE, Grid, Passage
 from relay.redaction import Redactor
 
 WORD = 512
-"""Characters of the word at the cursor that are held back."""
+"""Characters of the word at the cursor that are held back at most."""
 
 MAX_HOLD = 1 << 16
 """Characters of output that are held back at most."""
 
 NAME = 64
-"""Characters before a value that say what it is."""
+"""Characters before a value among which its name is searched."""
 
 GROWTH = 2.0
 """Seconds for which a value that ends a row is held back: an agent's answer comes in small pieces."""
@@ -33,7 +33,7 @@ FRAME = 8
 """Columns at the right that a program may leave empty, for a frame, where it wraps a line itself."""
 
 _CLIPBOARD = "52;"
-"""OSC 52 puts something on the clipboard, in base64: nobody would find a secret in it, so it is left out."""
+"""OSC 52 writes to the clipboard in base64: no secret would be found in it, so it is left out."""
 
 _COVERED = re.compile(r"[^\s\x00-\x1f\x7f]")
 _EDGE = "│┃|"
@@ -52,79 +52,72 @@ _OPEN = re.compile(
     r"\S{0,512}\Z"
     r"|PRIVATE KEY-----\s{1,8}[A-Za-z0-9+/=]{0,15}\Z"
 )
-"""A row that ends in what may become a secret."""
+"""Matches a row that ends in text that may become a secret."""
 
 _BEGUN = re.compile(rf"([^\s=:\"'`]{{4,{WORD}}})[\"'`]?[ \t{_EDGE}]*\n")
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{24,128}")
 
 
-class Event(NamedTuple):
-    """One event of a recording. at: seconds since its beginning; kind, data: as in an asciicast."""
-
-    at: float
-    kind: str
-    data: str
-
-
-class Veil:
+class StreamRedactor:
     """Events in, events out, in the same order and with the same times. columns, rows: of the terminal."""
 
     def __init__(self, redactor: Redactor, columns: int, rows: int = 24) -> None:
         self._redactor = redactor
         self._grid = Grid(columns, rows)
-        self._events: list[Event] = []
-        self._given = 0  # characters of the output that were let go
-        self._put = 0  # and those that came
-        self._covers: list[tuple[int, int, str]] = []  # of what is held back, by its place in the output
-        self._passages: list[Passage] = []  # of which something is held back
-        self._open: list[tuple[int, float]] = []  # values that are being drawn: where, and when
+        self._events: list[CastEvent] = []
+        self._released = 0  # characters of the output that `take` has returned
+        self._received = 0  # and those that `put` has taken
+        self._covers: list[tuple[int, int, str]] = []  # of output that is held back, by its place
+        self._passages: list[Passage] = []  # of which characters are held back
+        self._open: list[tuple[int, float]] = []  # values that are being drawn: their place and time
 
     @property
     def held(self) -> int:
         """Characters of output that are held back."""
-        return self._put - self._given
+        return self._received - self._released
 
-    def put(self, event: Event) -> None:
-        """Hold `event` back until `take`."""
+    def put(self, event: CastEvent) -> None:
+        """Take `event`, and hold it back until `take`."""
         if event.kind == "o":
-            self._put += len(event.data)
+            self._received += len(event.data)
             self._grid.feed(event.data)
         elif event.kind == "r":
-            columns, _, rows = event.data.partition("x")
-            self._grid.resize(int(columns), int(rows))
+            self._grid.resize(*event.size)
         self._events.append(event)
 
-    def take(self, now: float, *, all: bool = False) -> list[Event]:
-        """The events that may be written at `now` (seconds, as in an event). all: nothing is held back."""
+    def take(self, now: float, *, all: bool = False) -> list[CastEvent]:
+        """Return the events that may be written at `now` (seconds, as in events). all: hold nothing back."""
         passages = self._grid.passages()
         raw = "".join(event.data for event in self._events if event.kind == "o")
         places, news = self._secrets(passages)
         self._passages += passages
         self._open += self._opened(passages)
         if news:
-            places += self._secrets(self._passages)[0]  # it may be in what came before
+            places += self._secrets(self._passages)[0]  # it may have come before
             places += self._begun()
-        self._covers += [(first, last, "*") for first, last in _runs(places) if last > self._given]
+        self._covers += [(first, last, "*") for first, last in _runs(places) if last > self._released]
         self._covers += self._hidden(raw)
-        end = self._put if all else max(self._settled(now), self._put - MAX_HOLD)
-        shown = _cover(raw, [(first - self._given, last - self._given, c) for first, last, c in self._covers])
-        ready = self._let_go(shown, end - self._given)
-        self._given = max(end, self._given)
-        self._covers = [cover for cover in self._covers if cover[1] > self._given]
-        self._passages = [each for each in self._passages if max(each.origins) >= self._given]
+        end = self._received if all else max(self._settled(now), self._received - MAX_HOLD)
+        shown = _cover(
+            raw, [(first - self._released, last - self._released, c) for first, last, c in self._covers]
+        )
+        ready = self._release(shown, end - self._released)
+        self._released = max(end, self._released)
+        self._covers = [cover for cover in self._covers if cover[1] > self._released]
+        self._passages = [each for each in self._passages if max(each.origins) >= self._released]
         return ready
 
     def skip(self) -> None:
-        """Forget the events that are held back, and what was drawn: what comes next draws all anew."""
+        """Forget the events that are held back and the screen, which the next output draws anew."""
         self._events.clear()
         self._covers.clear()
         self._passages.clear()
         self._open.clear()
-        self._given = self._put = 0
+        self._released = self._received = 0
         self._grid = Grid(self._grid.columns, self._grid.height)
 
     def _secrets(self, passages: Iterable[Passage]) -> tuple[list[int], bool]:
-        """Where in the output the characters of secrets are; and whether the redactor has learnt any."""
+        """Return the places of the characters of secrets, and True if the redactor learned any secret."""
         places: list[int] = []
         news = False
         for passage in passages:
@@ -137,7 +130,7 @@ class Veil:
         return places, news
 
     def _begun(self) -> list[int]:
-        """Where values that are known now were drawn as far as they had come, at the ends of rows."""
+        """Return the places of beginnings of known values at the ends of rows."""
         places: list[int] = []
         for text, origins in self._passages:
             for match in _BEGUN.finditer(text):
@@ -146,52 +139,52 @@ class Veil:
         return places
 
     def _hidden(self, raw: str) -> Iterator[tuple[int, int, str]]:
-        """What is to be covered in titles, links and other strings, of which nothing is drawn."""
-        given = self._given
+        """Yield the covers of secrets in titles, links and other strings, of which nothing is drawn."""
+        released = self._released
         for start, end, content in self._grid.strings:
-            if raw.startswith(_CLIPBOARD, content - given):
+            if raw.startswith(_CLIPBOARD, content - released):
                 yield start, end, "\0"
             else:
-                for secret in self._redactor.find(raw[content - given : end - given]):
+                for secret in self._redactor.find(raw[content - released : end - released]):
                     yield content + secret.start, content + secret.end, "*"
         self._grid.strings.clear()
 
     def _settled(self, now: float) -> int:
-        """Up to where in the output it is known by now what is a secret."""
+        """Return the place in the output before which no secret can begin any more."""
         text, origins = self._grid.before_cursor(WORD)
         keep = self._first(origins[_last_word(text) :], self._grid.read)
         self._open = [each for each in self._open if now - each[1] < GROWTH]
         return self._first((place for place, _ in self._open), keep)
 
     def _opened(self, passages: Iterable[Passage]) -> Iterator[tuple[int, float]]:
-        """What may become a secret at the ends of rows: where in the output it begins, when it was drawn."""
+        """Yield the place and time of each text at the end of a row that may become a secret."""
         for text, origins in passages:
             position = 0
             for row in text.split("\n"):
                 line = row.rstrip()
                 word, end = position + _last_word(line), position + len(line)
                 if line and _OPEN.search(text, max(word - NAME, 0), end):
-                    yield self._first(origins[word:end], self._put), self._time(max(origins[word:end]))
+                    yield self._first(origins[word:end], self._received), self._time(max(origins[word:end]))
                 position += len(row) + 1
 
     def _first(self, origins: Iterable[int], otherwise: int) -> int:
-        """The first of the places in the output that are held back, if it is before `otherwise`."""
-        return min((place for place in origins if place >= self._given), default=otherwise)
+        """Return the first of the places that is held back, if it is before `otherwise`."""
+        return min((place for place in origins if place >= self._released), default=otherwise)
 
     def _time(self, place: int) -> float:
-        """When the character at that place in the output came."""
-        position = self._given
+        """Return when the character at `place` in the output came."""
+        position = self._released
         for event in self._events:
             if event.kind == "o":
                 position += len(event.data)
                 if position > place:
-                    return event.at
+                    return event.time
         return 0.0
 
-    def _let_go(self, shown: str, end: int) -> list[Event]:
-        """Split what is held at `end` of its output, of which `shown` is what may be seen."""
-        ready: list[Event] = []
-        held: list[Event] = []
+    def _release(self, shown: str, end: int) -> list[CastEvent]:
+        """Split the events at `end` of the held output, which reads `shown` with its covers."""
+        ready: list[CastEvent] = []
+        held: list[CastEvent] = []
         position = 0
         for event in self._events:
             if event.kind != "o":
@@ -208,9 +201,9 @@ class Veil:
 
 
 def _unwrapped(passage: Passage, columns: int) -> Iterator[Passage]:
-    """The passage with those rows joined that a program seems to have wrapped itself.
+    """Yield the passage with those rows joined that a program seems to have wrapped itself.
 
-    Within a word, where a row is full; and between two words, where the second had no room.
+    It wraps within a word where a row is full, and between two words where the second had no room.
     """
     text, origins = passage
     within: list[tuple[int, int]] = []
@@ -242,13 +235,13 @@ def _unwrapped(passage: Passage, columns: int) -> Iterator[Passage]:
 
 
 def _last_word(text: str) -> int:
-    """Where the last word of `text` begins; its length where it ends in a blank."""
+    """Return where the last word of `text` begins; its length where it ends in a blank."""
     match = _WORD.search(text, max(len(text) - WORD, 0))
     return len(text) if match is None else match.start()
 
 
 def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The places, in order, as runs (first, last + 1) of places that follow one another."""
+    """Yield the places as runs (first, last + 1) of consecutive ones, in order."""
     first = last = NOWHERE
     for place in sorted({place for place in places if place != NOWHERE}):
         if place != last:
@@ -261,6 +254,7 @@ def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _cover(raw: str, covers: Iterable[tuple[int, int, str]]) -> str:
+    """Return `raw` with each (start, end, character) covered; colours and blanks stay under `*`."""
     parts: list[str] = []
     position = 0
     for start, end, character in sorted(covers):

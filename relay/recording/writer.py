@@ -1,80 +1,42 @@
-"""Writes one part of a recording: an asciicast (version 2), and the journal's entries beside it.
-
-    {"version": 2, "width": 80, "height": 24, "timestamp": 1760000000, "title": "Alice: claude", ...}
-    [0.25, "o", "hello\\r\\n"]       output       [1.5, "r", "100x30"]   a new size
-    [2.0, "m", "12 MB left out"]    a marker     never "i": what the person types is not recorded
+"""Writes one part of a recording to the disk: an asciicast, and the journal's entries beside it.
 
     {"time": 1760000001.5, "event": "notice", ..., "at": 1.5}    .events.jsonl: "at" is the recording's time
 
-The files hold whole lines at any time, unless the process dies in the middle of a write: the reader passes
-over the last line then.  While it is written, the asciicast is locked (flock(2)), so that nobody deletes it.
+The files hold whole lines at any time, unless the process dies in the middle of a write; readers leave out
+the last line then.  While the asciicast is written it is locked (flock(2)), so that nobody deletes it.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from relay.home import private_directory
+from relay.recording.asciicast import CastEvent, Header, json_line
 from relay.recording.store import events_of
+from relay.storage.locks import wait_lock
 
-IDLE_LIMIT = 3.0
-"""Seconds to which players shorten a pause (idle_time_limit): agents think, and wait for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a recording says of itself. timestamp: seconds since the epoch; env: what a player may show."""
-
-    columns: int
-    rows: int
-    timestamp: float
-    title: str
-    command: str
-    env: Mapping[str, str] = field(default_factory=dict)
-    team: str = ""
-    name: str = ""
-    session: str = ""
-    part: int = 1
-
-    def line(self) -> bytes:
-        about = {"team": self.team, "name": self.name, "session": self.session, "part": self.part}
-        return _line(
-            {
-                "version": 2,
-                "width": self.columns,
-                "height": self.rows,
-                "timestamp": int(self.timestamp),
-                "idle_time_limit": IDLE_LIMIT,
-                "title": self.title,
-                "command": self.command,
-                "env": dict(self.env),
-                "relay": about,  # players pass over keys that they do not know
-            }
-        )
+_LOOKED_AT = 0.2  # seconds for which others who look whether a part is in use may keep its lock
 
 
-class Writer:
-    """The two files of one part; both are made at once (0600). Raises OSError, HomeError where that fails.
+class PartWriter:
+    """Writes the two files of one part, which it creates at once (0600).
 
-    size: bytes of the asciicast, with what is still to be written.
+    Raise OSError or HomeError where that fails.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
         private_directory(path.parent.parent)
         private_directory(path.parent)
-        self.path = path
-        self._cast = _File(path)
+        self._cast = _LineFile(path)
         try:
-            self._events = _File(events_of(path))
-            fcntl.flock(self._cast.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._events = _LineFile(events_of(path))
+            if not wait_lock(self._cast.fd, _LOOKED_AT):
+                raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), os.fspath(path))
             self._cast.add(header.line())
             self._cast.flush()
         except OSError:
@@ -86,18 +48,19 @@ class Writer:
 
     @property
     def size(self) -> int:
+        """Bytes of the asciicast, with those not yet written."""
         return self._cast.size
 
-    def event(self, at: float, kind: str, data: str) -> None:
-        """Keep one event for the next `flush`. at: seconds since the beginning."""
-        self._cast.add(_line([round(at, 6), kind, data]))
+    def event(self, event: CastEvent) -> None:
+        """Keep one event for the next `flush`."""
+        self._cast.add(event.line())
 
     def entry(self, at: float, entry: Mapping[str, Any]) -> None:
-        """Keep one entry of the journal for the next `flush`."""
-        self._events.add(_line({**entry, "at": round(at, 3)}))
+        """Keep one entry of the journal for the next `flush`. at: seconds of the recording."""
+        self._events.add(json_line({**entry, "at": round(at, 3)}))
 
     def flush(self) -> None:
-        """Write what was kept; OSError where the disk takes it not, and then it is kept no longer."""
+        """Write the kept lines; raise OSError if that fails, and drop them then."""
         self._cast.flush()
         self._events.flush()
 
@@ -108,8 +71,8 @@ class Writer:
                 file.close()
 
 
-class _File:
-    """A file that holds whole lines, or none of the last ones."""
+class _LineFile:
+    """A file that ends with a whole line even if the disk takes only half of a write."""
 
     def __init__(self, path: Path) -> None:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -131,14 +94,14 @@ class _File:
             return
         data = b"".join(self._lines)
         self._lines, self._waiting = [], 0
-        if os.fstat(self.fd).st_nlink == 0:  # deleted under us: what we write nobody would find
+        if os.fstat(self.fd).st_nlink == 0:  # deleted: nobody would find what we write
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(self._path))
         try:
             if os.write(self.fd, data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(self._path))
         except OSError:
             with suppress(OSError):
-                os.ftruncate(self.fd, self._written)  # no half line stays in the middle of a file
+                os.ftruncate(self.fd, self._written)  # no half line in the middle of a file
             raise
         self._written += len(data)
 
@@ -146,12 +109,3 @@ class _File:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-
-def _line(value: object) -> bytes:
-    """One line of JSON. Lone surrogates, which UTF-8 has no bytes for, are escaped as JSON does it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)
-    try:
-        return text.encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(", ", ": "), default=str).encode() + b"\n"

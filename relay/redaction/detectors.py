@@ -1,44 +1,20 @@
-"""The formats of secrets: those of detect-secrets that hold in logs, and our own beside them.
+"""The formats of secrets as data: what each looks like, and where its vendor documents it.
 
-Left out of the library's: the entropy plugins (commits, UUIDs and digests are no secrets), addresses and the
-account ids of Twilio; Keyword, BasicAuth, Npm, OpenAI, Jwt, IBM's, Cloudant's and SoftLayer's, whose
-expressions take quadratic time on hostile lines, and which ours stand in for; Artifactory, which finds
-"APDescription"; PrivateKey, which finds the header and not the key.
+    text → anchors_in: may there be one at all? → the expressions of those formats → spans
 
-Our expressions begin at a literal and repeat at most so many times, so that their time is linear.  A key that
-was cut off, by the end of a line or of a preview, is found by its beginning.
+The text may be hostile: every expression begins at a literal and repeats a bounded number of times, so that
+its time is linear.  A key that was cut off, by the end of a line or of a preview, is found by its beginning.
+Left out on purpose: high entropy alone (commits, UUIDs and digests are no secrets), addresses, account ids.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from types import ModuleType
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
 
-from relay.redaction.anchors import ANCHORS
 from relay.redaction.likely import is_drawn, is_likely, is_written_out
-
-_stand_in = None if "requests" in sys.modules else ModuleType("requests")
-if _stand_in is not None:
-    # The library imports it (10 MB, 50 ms) to ask services whether a secret is in force, which we never do.
-    # importlib.util.LazyLoader is no help: Python 3.11's own import statement makes such a module load.
-    sys.modules["requests"] = _stand_in
-try:
-    from detect_secrets.plugins.aws import AWSKeyDetector
-    from detect_secrets.plugins.azure_storage_key import AzureStorageKeyDetector
-    from detect_secrets.plugins.base import RegexBasedDetector
-    from detect_secrets.plugins.discord import DiscordBotTokenDetector
-    from detect_secrets.plugins.gitlab_token import GitLabTokenDetector
-    from detect_secrets.plugins.mailchimp import MailchimpDetector
-    from detect_secrets.plugins.sendgrid import SendGridDetector
-    from detect_secrets.plugins.slack import SlackDetector
-    from detect_secrets.plugins.square_oauth import SquareOAuthDetector
-    from detect_secrets.plugins.stripe import StripeDetector
-finally:
-    if sys.modules.get("requests") is _stand_in:
-        sys.modules.pop("requests", None)
 
 Span = tuple[int, int]
 
@@ -51,58 +27,53 @@ MAX_KEY = 16_384
 MAX_ROW = 512
 """Characters of one row of it, with a frame."""
 
-MIN_GROUP = 16
-"""Characters of a group of the library's expressions that is the secret; a shorter one is its prefix."""
-
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 """Where a word begins, also after a line feed as JSON and code write it."""
 
 _MORE = re.compile(rf"[A-Za-z0-9_\-+/=]{{0,{MAX_TOKEN}}}")
 
 
-class Detector(RegexBasedDetector):
-    """A kind of secret, found by expressions: their group is the secret, or all that they match.
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format of secrets.
 
-    check: what the secret has to be besides. open: what follows without a break belongs to it.
+    kind:        the name in the mark that replaces the secret, such as "github-token".
+    anchors:     lower-case literals, one of which is in every text with such a secret.
+    expressions: the first group is the secret, or the whole match where there is none.
+    check:       return True if a match may be a secret.
+    open:        what follows without a break belongs to the secret.
+    inside:      the anchors are part of a run of key characters; they stand anywhere otherwise.
     """
 
-    secret_type = "Secret"  # the library wants one; DETECTORS says of which kind it is
-    denylist: Sequence[re.Pattern[str]] = ()
-
-    def __init__(self, *expressions: str, check: Callable[[str], bool] = bool, open: bool = True) -> None:
-        self.denylist = tuple(re.compile(expression) for expression in expressions)
-        self.check = check
-        self.open = open
-
-
-def _prefixed(*prefixes: str, of: str = r"A-Za-z0-9_\-", least: int = 10, word: bool = True) -> Detector:
-    """Keys that begin with one of `prefixes` (expressions), of which `least` characters follow at least.
-
-    word: they are no keys in the middle of a word.
-    """
-    expression = rf"{_START if word else ''}(?:{'|'.join(prefixes)})[{of}]{{{least},{MAX_TOKEN}}}"
-    return Detector(expression, check=is_drawn)
+    kind: str
+    anchors: tuple[str, ...]
+    expressions: tuple[str, ...]
+    check: Callable[[str], bool] = bool
+    open: bool = True
+    inside: bool = True
 
 
-def _assigned(keyword: str, least: int) -> tuple[Detector, Detector]:
+def _keys(
+    kind: str, *prefixes: str, of: str = r"A-Za-z0-9_\-", least: int = 10, start: str = _START
+) -> Format:
+    """Keys that begin with one of the literal `prefixes`, followed by at least `least` characters `of`."""
+    beginning = "|".join(map(re.escape, prefixes))
+    expression = rf"{start}(?:{beginning})[{of}]{{{least},{MAX_TOKEN}}}"
+    return Format(kind, tuple(prefix.lower() for prefix in prefixes), (expression,), is_drawn)
+
+
+def _assigned(kind: str, anchors: tuple[str, ...], keyword: str, least: int) -> tuple[Format, Format]:
     """`keyword = value` in code, settings, environments, JSON and commands; `least` characters of value."""
     # Neither tokens: 1234 nor token_count = 1234, but DB_PASSWORD_PROD = ...
     name = rf"(?i:{keyword})(?!(?i:s\b|[-_]?(?:{_NO_SECRET})\b))[A-Za-z0-9_\-]{{0,20}}"
     is_ = r"\\?[\"']?\]?[ \t]{0,4}(?:=>|:=|[:=](?![:=]))[ \t]{0,4}"
     option = rf"--[A-Za-z\-]{{0,20}}?(?i:{keyword})[= ][ ]{{0,3}}"
     bare = r"[^\s\"'`,;&\\]"
+    quoted = rf"{name}{is_}[brf@]?\\?[\"'`]([^\s\"'`\\]{{4,512}})"
+    plain = (rf"{name}{is_}({bare}{{4,512}})", rf"{option}({bare}{{4,512}})")
     return (
-        Detector(
-            rf"{name}{is_}[brf@]?\\?[\"'`]([^\s\"'`\\]{{4,512}})",
-            check=partial(is_likely, least=min(least, 8), quoted=True),
-            open=False,
-        ),
-        Detector(
-            rf"{name}{is_}({bare}{{4,512}})",
-            rf"{option}({bare}{{4,512}})",
-            check=partial(is_likely, least=least),
-            open=False,
-        ),
+        Format(kind, anchors, (quoted,), partial(is_likely, least=min(least, 8), quoted=True), False, False),
+        Format(kind, anchors, plain, partial(is_likely, least=least), False, False),
     )
 
 
@@ -116,109 +87,145 @@ _SECRET = (
     "|(?:api|access|auth|private|account|service|encryption|signing|master|storage)[-_]?key"
 )
 
-DETECTORS: dict[str, tuple[RegexBasedDetector, ...]] = {
-    "aws-key": (AWSKeyDetector(),),
-    "azure-key": (AzureStorageKeyDetector(),),
-    "discord-token": (DiscordBotTokenDetector(),),
-    "gitlab-token": (GitLabTokenDetector(), _prefixed("glpat-", "gldt-", "glft-", "glsoat-", "glrt-")),
-    "mailchimp-key": (MailchimpDetector(),),
-    "sendgrid-key": (SendGridDetector(),),
-    "slack-token": (SlackDetector(), _prefixed("xox[abceoprs]-")),
-    "square-token": (SquareOAuthDetector(),),
-    "stripe-key": (StripeDetector(), _prefixed("[sr]k_live_")),
-    "anthropic-key": (_prefixed("sk-ant-"),),
-    "openai-key": (
-        _prefixed("sk-(?:proj|svcacct|admin|or-v1)-"),
-        _prefixed("sk-", of="A-Za-z0-9", least=20),
+FORMATS = (
+    # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html: a prefix of four characters
+    # and 16 more. A3T is in no documentation, but in keys.
+    Format(
+        "aws-key",
+        ("akia", "asia", "abia", "acca", "a3t"),
+        (rf"{_START}(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{{16}}",),
     ),
-    "github-token": (_prefixed("gh[pousr]_", "github_pat_", word=False),),
-    "google-key": (_prefixed("AIza", "GOCSPX-", r"ya29\."),),
-    "huggingface-token": (_prefixed("hf_", of="A-Za-z0-9"),),
-    "npm-token": (_prefixed("npm_", of="A-Za-z0-9"),),
-    "pypi-token": (_prefixed("pypi-Ag"),),
-    "service-token": (
-        _prefixed(
-            *(
-                "xapp-",
-                "xoxe[.-]",
-                "[sr]k_test_",
-                "whsec_",
-                "gl(?:cbt|ptt|agent|oas)-",
-                "dckr_pat_",
-                "dop_v1_",
-            ),
-            *(
-                "shp(?:at|ss)_",
-                "figd_",
-                "lin_api_",
-                "AKCp",
-                "gsk_",
-                "xai-",
-                "nvapi-",
-                "pplx-",
-                r"hvs\.",
-                "tskey-",
-            ),
-            *("sbp_", "sntrys_", "glc_", "ntn_", "AGE-SECRET-KEY-"),
-            least=16,
-        ),
+    # The secret key is 40 characters of base64, which alone could be anything: it is quoted, after a name.
+    Format(
+        "aws-key",
+        ("aws",),
+        (r"(?i:aws[^\n]{0,20}?(?:key|token|pass|pwd?)[^\n]{0,20}?)[\"']([A-Za-z0-9/+]{40})[\"']",),
+        inside=False,
     ),
-    "telegram-token": (Detector(r"(?<!\d)\d{8,10}:A[A-Za-z0-9_\-]{34}"),),
-    "json-web-token": (
-        Detector(
-            _START + r"eyJ[A-Za-z0-9_\-]{8,2048}\.[A-Za-z0-9_\-=]{8,4096}(?:\.[\w\-=]{0,2048}){0,3}",
-        ),
+    # https://learn.microsoft.com/azure/storage/common/storage-account-keys-manage: 512 bits in base64.
+    Format("azure-key", ("accountkey=",), (r"AccountKey=[A-Za-z0-9+/]{86}==",)),
+    # https://discord.com/developers/docs/reference#authentication: the bot's id (digits in base64 begin with
+    # M, N or O), a time, a signature.  It has no prefix, so something has to speak of Discord.
+    Format(
+        "discord-token",
+        ("discord",),
+        (rf"{_START}[MNO][A-Za-z0-9_\-]{{22,26}}\.[A-Za-z0-9_\-]{{6}}\.[A-Za-z0-9_\-]{{27,64}}",),
+        inside=False,
     ),
-    "authorization": (
-        Detector(r"(?i:bearer)[ \t]{1,4}([A-Za-z0-9._~+/=\-]{16,2048})", check=is_drawn),
-        Detector(
+    # https://docs.gitlab.com/security/tokens/#token-prefixes
+    _keys("gitlab-token", "glpat-", "gldt-", "glft-", "glsoat-", "glrt-", "glimt-", "GR1348941"),
+    # https://mailchimp.com/developer/marketing/docs/fundamentals/: 128 bits in hex, and a data center.
+    Format("mailchimp-key", ("-us",), (rf"{_START}[0-9a-f]{{32}}-us[0-9]{{1,2}}",)),
+    # https://www.twilio.com/docs/sendgrid/ui/account-and-settings/api-keys: 69 characters in three parts.
+    Format("sendgrid-key", ("sg.",), (rf"{_START}SG\.[A-Za-z0-9_\-]{{22}}\.[A-Za-z0-9_\-]{{43}}",)),
+    # https://api.slack.com/authentication/token-types, https://api.slack.com/messaging/webhooks
+    _keys("slack-token", "xoxa-", "xoxb-", "xoxc-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-"),
+    Format(
+        "slack-token", ("hooks.slack.com",), (r"https://hooks\.slack\.com/services/[A-Za-z0-9_/]{20,128}",)
+    ),
+    # https://developer.squareup.com/docs/build-basics/access-tokens: an application's secret.
+    _keys("square-token", "sq0csp-"),
+    # https://docs.stripe.com/keys
+    _keys("stripe-key", "sk_live_", "rk_live_"),
+    _keys("anthropic-key", "sk-ant-"),
+    _keys("openai-key", "sk-proj-", "sk-svcacct-", "sk-admin-", "sk-or-v1-"),
+    _keys("openai-key", "sk-", of="A-Za-z0-9", least=20),
+    # https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/; also
+    # in the middle of a word.
+    _keys("github-token", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", start=""),
+    _keys("google-key", "AIza", "GOCSPX-", "ya29."),
+    _keys("huggingface-token", "hf_", of="A-Za-z0-9"),
+    _keys("npm-token", "npm_", of="A-Za-z0-9"),
+    # https://pypi.org/help/#apitoken; a macaroon begins with the byte 2, in base64 with Ag.
+    _keys("pypi-token", "pypi-Ag"),
+    _keys(
+        "service-token",
+        *("xapp-", "xoxe.", "xoxe-"),  # Slack
+        *("sk_test_", "rk_test_", "whsec_"),  # Stripe
+        *("glcbt-", "glptt-", "glagent-", "gloas-"),  # GitLab
+        *("dckr_pat_", "dop_v1_", "shpat_", "shpss_"),  # Docker, DigitalOcean, Shopify
+        *("figd_", "lin_api_", "AKCp", "gsk_", "xai-"),  # Figma, Linear, Artifactory, Groq, xAI
+        *("nvapi-", "pplx-", "hvs.", "tskey-", "sbp_"),  # NVIDIA, Perplexity, Vault, Tailscale, Supabase
+        *("sntrys_", "glc_", "ntn_", "AGE-SECRET-KEY-"),  # Sentry, Grafana Cloud, Notion, age
+        least=16,
+    ),
+    # https://core.telegram.org/bots/api#authorizing-your-bot
+    Format("telegram-token", (":a",), (r"(?<!\d)\d{8,10}:A[A-Za-z0-9_\-]{34}",)),
+    # RFC 7519: base64 of a JSON object, which begins with {"
+    Format(
+        "json-web-token",
+        ("eyj",),
+        (rf"{_START}eyJ[A-Za-z0-9_\-]{{8,2048}}\.[A-Za-z0-9_\-=]{{8,4096}}(?:\.[\w\-=]{{0,2048}}){{0,3}}",),
+    ),
+    # RFC 6750
+    Format(
+        "authorization",
+        ("bearer",),
+        (r"(?i:bearer)[ \t]{1,4}([A-Za-z0-9._~+/=\-]{16,2048})",),
+        is_drawn,
+        inside=False,
+    ),
+    # RFC 9110, section 11.6.2, and headers that vendors use in its place
+    Format(
+        "authorization",
+        ("authorization", "api-key", "auth-token"),
+        (
             r"(?i:authorization|x-api-key|api-key|auth-token)[\"']?[ ]{0,2}[:=][ ]{0,2}[\"']?"
             r"(?:(?i:basic|token|digest|apikey|key)[ ]{1,2})?([A-Za-z0-9._~+/=\-]{12,2048})",
-            check=partial(is_likely, least=12),
         ),
+        partial(is_likely, least=12),
+        inside=False,
     ),
-    "url-password": (
-        Detector(r"://[^\s/:@\"'<>]{0,128}:([^\s/@\"'<>]{1,256})@[\w\[]", check=is_written_out, open=False),
+    # RFC 3986, section 3.2.1
+    Format(
+        "url-password",
+        ("://",),
+        (r"://[^\s/:@\"'<>]{0,128}:([^\s/@\"'<>]{1,256})@[\w\[]",),
+        is_written_out,
+        open=False,
+        inside=False,
     ),
-    "password": _assigned(_PASSWORD, 6),
-    "secret": _assigned(_SECRET, 12),
-    "token": _assigned("token", 16),
+    *_assigned("password", ("pass", "pwd"), _PASSWORD, 6),
+    *_assigned("secret", ("secret", "key", "credential"), _SECRET, 12),
+    *_assigned("token", ("token",), "token", 16),
+)
+"""All formats but that of private keys, which `private_keys` finds."""
+
+_BESIDE = frozenset(anchor for each in FORMATS if not each.inside for anchor in each.anchors) | {
+    "private key"
 }
-"""Kinds of secrets, and what finds them; a private key is found by `private_keys`."""
+_INSIDE = frozenset(anchor for each in FORMATS if each.inside for anchor in each.anchors) - _BESIDE
+_RUN = re.compile(r"[a-z0-9_\-.:=/]{13,}")
+
+
+def anchors_in(text: str) -> frozenset[str]:
+    """Return the anchors in `text`. Ordinary text has few runs that are long enough to be a key."""
+    low = text.lower()
+    found = [anchor for anchor in _BESIDE if anchor in low]
+    if runs := _RUN.findall(low):
+        joined = " ".join(runs)
+        found += [anchor for anchor in _INSIDE if anchor in joined]
+    return frozenset(found)
 
 
 def scan(text: str, start: int, end: int, anchors: frozenset[str]) -> Iterator[tuple[int, int, str]]:
-    """(start, end, kind) of the secrets in text[start:end], in which are `anchors`."""
-    for kind, detectors in DETECTORS.items():
-        if anchors.isdisjoint(ANCHORS[kind]):
+    """Yield (start, end, kind) of the secrets in text[start:end], in which `anchors` were found."""
+    for format in FORMATS:
+        if anchors.isdisjoint(format.anchors):
             continue
-        for detector in detectors:
-            for first, last in _spans(detector, text, start, end):
-                yield first, last, kind
+        for expression in format.expressions:
+            for match in _compiled(expression).finditer(text, start, end):
+                first, last = match.span(match.lastindex or 0)
+                if not format.check(text[first:last]):
+                    continue
+                if format.open and (more := _MORE.match(text, last)) is not None:
+                    last = more.end()
+                yield first, last, format.kind
 
 
-def _spans(detector: RegexBasedDetector, text: str, start: int, end: int) -> Iterator[Span]:
-    ours = detector if isinstance(detector, Detector) else None
-    for expression in detector.denylist:
-        for match in expression.finditer(text, start, end):
-            first, last = _secret(match, any_group=ours is not None)
-            if ours is None:
-                if first and text[first - 1].isalnum():
-                    continue  # the middle of something else, such as "...GATTACCA..."
-            elif not ours.check(text[first:last]):
-                continue
-            if ours is None or ours.open:
-                more = _MORE.match(text, last)
-                last = last if more is None else more.end()
-            yield first, last
-
-
-def _secret(match: re.Match[str], *, any_group: bool) -> Span:
-    for group in range(1, (match.re.groups or 0) + 1):
-        first, last = match.span(group)
-        if last - first >= (1 if any_group else MIN_GROUP):
-            return first, last
-    return match.span()
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)  # takes up to a millisecond, and most formats are never met
 
 
 _HEADER = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
@@ -226,19 +233,19 @@ _FOOTER = "-----END "
 _LAST_LINE = re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _BETWEEN = r"(?:\s|\\[nr]|[\"'|>│+]|\d{1,5}(?=[ \t→|│:])[ \t→|│:]){0,12}"
 """Between two rows of a key: frames, quotes, the marks of a comparison, the numbers of rows."""
-_BODY = re.compile(
+_BODY = (
     r"[ \t|│]*\n[ \t|│>]{0,12}[A-Za-z0-9+/=]{1,15}[ \t|│]*(?:\n|\Z)"  # its first row, as far as it is drawn
     rf"|(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}"
     rf"(?:{_BETWEEN}[A-Za-z0-9+/=]{{1,15}}(?=[ \t|│]*(?:\n|\Z)))?){{1,400}}"
 )
 
 
-_ROW = re.compile(rf"{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}[ \t\r|│]*")
-_SHORT_ROW = re.compile(rf"{_BETWEEN}[A-Za-z0-9+/=]{{1,128}}[ \t\r|│]*")
+_ROW = rf"{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}[ \t\r|│]*"
+_SHORT_ROW = rf"{_BETWEEN}[A-Za-z0-9+/=]{{1,128}}[ \t\r|│]*"
 
 
 def private_keys(text: str) -> Iterator[Span]:
-    """What is between the first and the last line of each private key; one of the two may be missing."""
+    """Yield the spans between the first and last lines of private keys; one of the two may be missing."""
     position = 0
     footer = -1
     yield from _ends(text)
@@ -249,20 +256,20 @@ def private_keys(text: str) -> Iterator[Span]:
         if footer - first <= MAX_KEY:
             position = footer
             yield first, footer
-        elif (body := _BODY.match(text, first)) is not None:
+        elif (body := _compiled(_BODY).match(text, first)) is not None:
             position = body.end()
             yield first, position
 
 
 def _ends(text: str) -> Iterator[Span]:
-    """The rows before each last line of a private key, of which the first rows may not be there."""
+    """Yield the rows before each last line of a private key, whose first rows may be missing."""
     for match in _LAST_LINE.finditer(text):
         end = start = text.rfind("\n", max(match.start() - MAX_ROW, 0), match.start())
         while start > 0:
             before = text.rfind("\n", max(start - MAX_ROW, 0), start)
             expression = _SHORT_ROW if start == end else _ROW
-            if expression.fullmatch(text, before + 1, start) is None or end - before > MAX_KEY:
+            if _compiled(expression).fullmatch(text, before + 1, start) is None or end - before > MAX_KEY:
                 break
             start = before
-        if start < end and _ROW.fullmatch(text, start + 1, text.find("\n", start + 1)):
+        if start < end and _compiled(_ROW).fullmatch(text, start + 1, text.find("\n", start + 1)):
             yield start + 1, end

@@ -1,7 +1,4 @@
-"""What a secret's value looks like, where its place alone does not tell.
-
-Most of what stands behind `password =` in code and logs are names, types, numbers and examples.
-"""
+"""Tell the value of a secret from the names, types, numbers and examples behind `password =` in code."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ _PLACEHOLDER = re.compile(
     r"[<$%{\[(*&#]|@[A-Za-z{]"  # <token>, ${TOKEN}, %s, {{ token }}, [secret: ...], *pointer
     r"|(?:your|my|some|the|an?|new|old|fake|dummy|sample)[-_ ]"
     r"|(?:example|change_?me|placeholder|redacted|hidden|masked|null|none|undefined|(.)\1*)\Z"
-    r"|(?:https?|file)://|[.~]{0,2}/|[A-Za-z]:\\",  # what says where it is
+    r"|(?:https?|file)://|[.~]{0,2}/|[A-Za-z]:\\",  # a location
     re.IGNORECASE,
 )
 _CODE = re.compile(
@@ -26,19 +23,19 @@ _NUMBER = re.compile(r"[\d.,:_+/-]+[a-zA-Z%]{0,3}\Z")  # 1234, 12.5k, 10:30, 202
 
 
 def is_drawn(value: str) -> bool:
-    """Whether it may have been drawn at random: it has a digit and a letter, or changes its case."""
+    """Return True if `value` may be random: it holds a digit, or both upper and lower case."""
     return any(map(str.isdigit, value)) or not (value.islower() or value.isupper())
 
 
 def is_written_out(value: str) -> bool:
-    """Whether it is no example's: `$PASS`, `<password>`, `PASSWORD`, `****`."""
+    """Return True unless `value` is a placeholder: `$PASS`, `<password>`, `PASSWORD`, `****`."""
     return _PLACEHOLDER.match(value) is None and _EXAMPLE.match(value) is None
 
 
 def is_likely(value: str, least: int, *, quoted: bool = False) -> bool:
-    """Whether it looks like a secret of at least `least` characters: letters, and something besides.
+    """Return True if `value` looks like a secret of at least `least` characters: letters and something else.
 
-    quoted: it stood in quotes, where code has no names of its own.
+    quoted: the value stood in quotes, so it is no name in code.
     """
     if len(value) < least or _PLACEHOLDER.match(value) or _NUMBER.match(value) or _PATH.match(value):
         return False

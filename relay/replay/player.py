@@ -1,44 +1,44 @@
-"""The player: where in a recording we are, how fast it goes on, and what each key does.
+"""The player: its place in a recording, its speed, and what each key does.
 
-The clock is its caller's: `advance` is told how many seconds have passed, and `due` says in how many there
-is something new to see.  A pause longer than `idle` seconds is played as one of `idle`.
+The caller has the clock: `advance` takes the seconds that have passed, and `due` says in how many there is
+something new to see.  A pause longer than `idle` seconds is played as one of `idle`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from relay.recording import Happening
-from relay.replay.search import Hit, hits
-from relay.replay.seekable_screen import Film
-from relay.replay.tape import Tape
+from relay.recording.asciicast import Cast, CastEvent
+from relay.replay.search import Hit, Search
+from relay.replay.seekable_screen import SeekableScreen
 from relay.replay.timeline import Moment, Timeline
 from relay.text import count, one_line
 
 JUMP = 5.0
-"""Seconds that the arrow keys go."""
+"""Seconds that the arrow keys skip."""
 
 SLOWEST, FASTEST = 1 / 64, 1024.0
-"""The speeds that the keys + and - lead to."""
+"""The limits of the speed that the keys + and - set."""
 
 AT_ONCE = 1 << 20
-"""Bytes played in one go: at a high speed keys are looked at in between."""
+"""Bytes played in one go: at a high speed keys are read in between."""
 
 _MOMENT = 1e-4  # seconds within which two times are the same
 
 
 class Player:
-    """Plays one film.
+    """Plays one recording.
 
-    position: seconds of the recording.
-    typing:   the text to search for as far as it is typed, None while none is.
-    message:  what the person is told in the status line until the next key.
-    quit:     the person has had enough.
+    seekable: its screen at the current time.
+    paused:   time stands still.
+    message:  for the user, in the status line until the next key.
+    quit:     the user wants to leave.
+    search:   the text that is searched for.
     """
 
     def __init__(
         self,
-        tape: Tape,
+        cast: Cast,
         timeline: Timeline,
         *,
         speed: float = 1.0,
@@ -46,49 +46,48 @@ class Player:
         at: float = 0.0,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`stopped` is asked during a search whether to give up."""
-        self.film = Film(tape)
-        self.tape = tape
+        """Begin at `at` seconds. `stopped` is asked during a search whether to give up."""
+        self.seekable = SeekableScreen(cast)
         self.timeline = timeline
         self.speed = speed
         self.idle = idle
         self.paused = False
-        self.typing: str | None = None
         self.message = ""
         self.quit = False
-        self._stopped = stopped
-        self._waited = 0.0  # seconds played since the last event, or since the place we went to
-        self._from = 0.0  # that event's time, or that place
-        self._found: list[Hit] = []
-        self._text = ""
+        self.search = Search(cast, stopped)
+        self._seconds = max(cast.seconds, timeline.seconds)
+        self._waited = 0.0  # seconds played since the last event, or since the time that was gone to
+        self._from = 0.0  # that time
         if at > 0:
             self.go(at)
 
     @property
     def position(self) -> float:
+        """Seconds of the recording."""
         return self._from + self._waited
 
     @property
     def seconds(self) -> float:
-        """Of the last output or of the last event, whichever is later."""
-        return max(self.tape.seconds, self.timeline.seconds)
+        """The time of the last event or moment, whichever is later."""
+        return self._seconds
 
     @property
     def ended(self) -> bool:
-        return self.film.upcoming is None
+        """True once all events were played."""
+        return self.seekable.upcoming is None
 
     @property
     def due(self) -> float | None:
         """Seconds until the next event is due; None while nothing goes on."""
-        if self.paused or self.film.upcoming is None:
+        if self.paused or self.seekable.upcoming is None:
             return None
-        return max(0.0, (self._gap(self.film.upcoming) - self._waited) / self.speed)
+        return max(0.0, (self._gap(self.seekable.upcoming) - self._waited) / self.speed)
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` of the person's time pass."""
+        """Let `seconds` of the user's time pass."""
         left = seconds * self.speed
         played = 0
-        while not self.paused and (upcoming := self.film.upcoming) is not None and played < AT_ONCE:
+        while not self.paused and (upcoming := self.seekable.upcoming) is not None and played < AT_ONCE:
             wait = self._gap(upcoming) - self._waited
             if left < wait:
                 self._waited += left
@@ -100,29 +99,28 @@ class Player:
         """Go to `time`, at most to the end."""
         self._from = min(max(0.0, time), self.seconds)
         self._waited = 0.0
-        self.film.seek(self._from)
+        self.seekable.seek(self._from)
 
     def press(self, key: str) -> None:
-        """Do what a key asks for."""
+        """Act on a key."""
         self.message = ""
-        if self.typing is not None:
-            self._type(self.typing, key)
+        if self.search.typing is not None:
+            if (text := self.search.type(key)) is not None:
+                self._search(text)
         elif (action := _KEYS.get(key)) is not None:
             action(self)
 
     def close(self) -> None:
-        self.film.close()
+        self.seekable.close()
 
     def _gap(self, upcoming: float) -> float:
         return min(upcoming - self._from, self.idle)
 
-    def _step(self) -> Happening | None:
-        event = self.film.step()
+    def _step(self) -> CastEvent | None:
+        event = self.seekable.step()
         if event is not None:
             self._from, self._waited = max(event.time, self._from), 0.0
         return event
-
-    # What the keys do.
 
     def _pause(self) -> None:
         self.paused = not self.paused
@@ -158,49 +156,30 @@ class Player:
             self.message = moment.label
 
     def _begin_search(self) -> None:
-        self.typing = ""
+        self.search.begin()
 
     def _quit(self) -> None:
         self.quit = True
 
-    # Searching.
-
-    def _type(self, text: str, key: str) -> None:
-        if key in {"escape", "interrupt"} or (key == "backspace" and not text):
-            self.typing = None
-        elif key == "backspace":
-            self.typing = text[:-1]
-        elif key == "enter":
-            self.typing = None
-            self._search(text)
-        elif len(key) == 1:
-            self.typing = text + key
-
     def _search(self, text: str) -> None:
-        if text and text != self._text:
-            with Film(self.tape) as film:
-                self._found = list(hits(film, text, self._stopped))
-                whole = film.upcoming is None
-            self._text = text if whole else ""
-            if not whole:
-                self.message = "search stopped"
-                return
-        self._next_hit()
+        if self.search.run(text):
+            self._next_hit()
+        else:
+            self.message = "search stopped"
 
     def _next_hit(self) -> None:
-        self._show(next((hit for hit in self._found if hit.time > self.position + _MOMENT), None), "later")
+        self._show(self.search.after(self.position + _MOMENT), "later")
 
     def _previous_hit(self) -> None:
-        before = (hit for hit in reversed(self._found) if hit.time < self.position - _MOMENT)
-        self._show(next(before, None), "earlier")
+        self._show(self.search.before(self.position - _MOMENT), "earlier")
 
     def _show(self, hit: Hit | None, which: str) -> None:
         if hit is not None:
             self.paused = True
             self.go(hit.time)
             self.message = one_line(hit.line.strip(), 200)
-        elif self._found:
-            self.message = f"nothing {which} ({count(len(self._found), 'place')} in all)"
+        elif self.search.found:
+            self.message = f"nothing {which} ({count(len(self.search.found), 'place')} in all)"
         else:
             self.message = "not found"
 

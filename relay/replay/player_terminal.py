@@ -1,8 +1,8 @@
-"""The person's terminal while something is played on it: raw, on its alternate screen, then as before.
+"""The user's terminal while a recording is played on it: raw, on its alternate screen, then as before.
 
-    with Stage(0, 1) as stage:
-        stage.show(rows, cursor)          only what changed is written
-        keys = stage.keys(0.5)            what was typed within half a second
+    with PlayerTerminal(0, 1) as terminal:
+        terminal.show(rows, cursor)       only what changed is written
+        keys = terminal.keys(0.5)         what is typed within half a second
 
 However the block is left, the terminal gets its modes, its cursor and its screen back.  Signals that would
 end the process are noted in `killed` instead, and keys() returns at once.
@@ -36,8 +36,11 @@ Cursor = tuple[int, int] | None
 """(x, y), zero-based; None: hidden."""
 
 
-class Stage:
-    """The terminal that `source` reads and `sink` writes. killed: the signal that asked us to end, or 0."""
+class PlayerTerminal:
+    """The terminal that is read from `source` and written to `sink`, for the time of a `with` block.
+
+    killed: the signal that asked this process to end, or 0.
+    """
 
     def __init__(self, source: int, sink: int) -> None:
         self.killed = 0
@@ -45,13 +48,13 @@ class Stage:
         self._sink = sink
         self._saved: list[Any] = []
         self._before: dict[int, Any] = {}
-        self._stopping = False  # we were asked to stop as a job
+        self._stopping = False  # by SIGTSTP, as a job
         self._wake = (-1, -1)
         self._wakeup_before = -1
         self._shown: list[str] = []
         self._size = (0, 0)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> PlayerTerminal:
         self._wake = os.pipe()
         for fd in self._wake:
             os.set_blocking(fd, False)
@@ -75,12 +78,12 @@ class Stage:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(columns, rows) of the terminal now; 80x24 where it does not say."""
+        """(columns, rows) of the terminal now, 80x24 where it does not say."""
         found = get_size(self._sink)
         return (found[0], found[1]) if found else (80, 24)
 
     def show(self, rows: Sequence[str], cursor: Cursor) -> None:
-        """Make the terminal show `rows`, each safe to write and no wider than it, and blanks below them."""
+        """Show `rows`, each safe to write and no wider than the terminal, and blanks below them."""
         if self.size != self._size:
             self._size, self._shown = self.size, []
             self._write(b"\x1b[0m\x1b[2J")
@@ -96,9 +99,9 @@ class Stage:
         self._shown = wanted
 
     def keys(self, timeout: float | None) -> list[str]:
-        """What is typed within `timeout` seconds (None: wait): characters, and names of keys ("left").
+        """Return what is typed within `timeout` seconds (None: wait): characters, and names of keys ("left").
 
-        Empty also where a signal came or the terminal changed its size.
+        Return early and empty where a signal comes or the terminal changes its size.
         """
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
@@ -120,13 +123,17 @@ class Stage:
         return names(data)
 
     def typed(self) -> bool:
-        """Whether there is a key to be read, or a signal asks us to end."""
+        """Return True if there is a key to be read, or a signal has asked this process to end."""
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
         return bool(self.killed or poll.poll(0))
 
+    def kill(self, number: int) -> None:
+        """Behave as if the signal `number` had asked this process to end."""
+        self.killed = number
+
     def suspend(self) -> None:
-        """Stop our job as Ctrl-Z does, the terminal given back meanwhile; return when it goes on."""
+        """Stop this job as Ctrl-Z does, the terminal given back meanwhile; return when it goes on."""
         self._give_back()
         handlers = {
             number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTSTP, signal.SIGCONT)
@@ -155,7 +162,7 @@ class Stage:
             self.killed = number
         elif number == signal.SIGTSTP:
             self._stopping = True
-        elif number == signal.SIGCONT:  # after a stop that we did not see coming (SIGSTOP)
+        elif number == signal.SIGCONT:  # after SIGSTOP, which nobody sees coming
             self._size = (0, 0)
             try:
                 termios.tcsetattr(self._source, termios.TCSANOW, raw(self._saved))
@@ -176,7 +183,7 @@ class Stage:
 
 
 def names(data: bytes) -> list[str]:
-    """The keys in what a terminal sent: printable characters, and names for the others it knows."""
+    """Return the keys in what a terminal sent: printable characters, and names of those in _NAMES."""
     found = []
     for key in _KEY.finditer(data.decode("utf-8", "replace")):
         text = key[1] or key[2] or key[3] or ""

@@ -1,8 +1,8 @@
-"""What of a recorded screen reaches the person's terminal: text and colours, clipped to its size.
+"""Renders a recorded screen for the user's terminal: its text and colours, clipped, and nothing else.
 
-The virtual screen gives bytes that would redraw it, modes and all.  Of these only SGR sequences (ECMA-48
-section 8.3.117) and characters that can be printed get through; whatever else there is, or ever will be,
-is dropped.  So no mode, title, query, clipboard write or hyperlink of a recording acts on the terminal.
+The virtual screen gives bytes that would redraw it, modes and all.  Of these only SGR sequences (ECMA-48,
+8.3.117) and printable characters pass; everything else is dropped.  So no mode, title, query, clipboard write
+or hyperlink of a recording acts on the terminal.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from relay.readers.controls import width
-from relay.terminal.screen import Screen
+from relay.terminal.screen import VirtualScreen
+from relay.text import width
 
 # One sequence: SGR, another CSI, a string (OSC, DCS, SOS, PM, APC) with its end, another escape; or text.
 _TOKEN = re.compile(
@@ -27,8 +27,8 @@ _UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A screen as rows of text with SGR sequences, each of which begins and ends without attributes.
+class RenderedScreen:
+    """Rows of text with SGR sequences; each row begins and ends without attributes.
 
     cursor: its (x, y), None while it is hidden.
     """
@@ -37,19 +37,19 @@ class Picture:
     cursor: tuple[int, int] | None = None
 
 
-def take(screen: Screen, columns: int, rows: int) -> Picture:
-    """The part of `screen` that fits a window of `columns` x `rows`: its left, and its last used rows."""
+def render(screen: VirtualScreen, columns: int, rows: int) -> RenderedScreen:
+    """Render the part of `screen` that fits `columns` x `rows`: the left of its last used rows."""
     whole = _rows(screen.repaint().decode("utf-8", "replace"))
     x, y = screen.cursor
     used = max([y, *(number for number, row in enumerate(whole) if row)])
     top = max(0, used - rows + 1)
     shown = tuple(clip(row, columns) for row in whole[top : top + rows])
     inside = screen.cursor_visible and x < columns and 0 <= y - top < rows
-    return Picture(shown, (x, y - top) if inside else None)
+    return RenderedScreen(shown, (x, y - top) if inside else None)
 
 
 def clip(row: str, columns: int) -> str:
-    """The first `columns` columns of a row with SGR sequences."""
+    """Return the first `columns` columns of a row with SGR sequences."""
     parts, left, styled = [], columns, False
     for token in _TOKEN.finditer(row):
         if token["sgr"]:
@@ -67,7 +67,7 @@ def clip(row: str, columns: int) -> str:
 
 
 def _fitting(text: str, columns: int) -> tuple[str, int]:
-    """As many characters of `text` as fit, and the columns that are left; 0 once one did not fit."""
+    """Return the characters of `text` that fit, and the columns that are left; 0 once one did not fit."""
     for at, character in enumerate(text):
         if (wide := width(character)) > columns:
             return text[:at], 0
@@ -76,7 +76,7 @@ def _fitting(text: str, columns: int) -> tuple[str, int]:
 
 
 def _rows(drawing: str) -> list[str]:
-    """The rows in what `Screen.repaint` gave."""
+    """Return the rows in what `VirtualScreen.repaint` returned."""
     places = list(_PLACE.finditer(drawing))
     rows = [""]
     style = ""  # the attributes in force, as the sequences since the last reset

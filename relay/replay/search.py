@@ -1,6 +1,6 @@
-"""When a text appeared on the screen of a recording.
+"""Searches what the screen of a recording showed.
 
-The screen is looked at as often as it can be seen to change; rows that scrolled off between two looks count,
+The screen is looked at as often as people can see it change; rows that scrolled off between two looks count,
 and a line that wraps is one line.  Upper and lower case are the same.
 """
 
@@ -9,43 +9,97 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from relay.replay.seekable_screen import Film
+from relay.recording.asciicast import Cast
+from relay.replay.seekable_screen import SeekableScreen
 from relay.terminal.screen import Row
 
 FRAME = 0.1
-"""Seconds of the recording between two looks: what was there for less, and did not scroll, nobody read."""
+"""Seconds of the recording between two looks: nobody reads what was there for less and did not scroll."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The text appeared. time: seconds of the recording; line: the line of the screen that holds it."""
+    """One appearance of the text. time: seconds of the recording; line: the one that holds the text."""
 
     time: float
     line: str
 
 
-def hits(film: Film, text: str, stopped: Callable[[], bool] = lambda: False) -> Iterator[Hit]:
-    """Each appearance of `text` from the film's place on, once for as long as it stays on the screen.
+class Search:
+    """The search of a player: a text that is being typed, and where it was found.
 
-    `film` is at its end afterwards. `stopped` is asked now and then whether to give up.
+    typing: the text as far as it is typed, None while none is.
+    found:  its appearances, in order.
     """
+
+    def __init__(self, cast: Cast, stopped: Callable[[], bool]) -> None:
+        """`stopped` is asked during a search whether to give up."""
+        self.typing: str | None = None
+        self.found: list[Hit] = []
+        self._cast = cast
+        self._stopped = stopped
+        self._text = ""
+
+    def begin(self) -> None:
+        """Begin to type a text."""
+        self.typing = ""
+
+    def type(self, key: str) -> str | None:
+        """Take a key; return the text once Enter has completed it."""
+        text = self.typing or ""
+        if key == "enter":
+            self.typing = None
+            return text
+        if key in {"escape", "interrupt"} or (key == "backspace" and not text):
+            self.typing = None
+        elif key == "backspace":
+            self.typing = text[:-1]
+        elif len(key) == 1:
+            self.typing = text + key
+        return None
+
+    def run(self, text: str) -> bool:
+        """Find `text`, "" for the one before; return False if the search was stopped."""
+        if not text or text == self._text:
+            return True
+        with SeekableScreen(self._cast) as seekable:
+            self.found = list(hits(seekable, text, self._stopped))
+            whole = seekable.upcoming is None
+        self._text = text if whole else ""
+        return whole
+
+    def after(self, time: float) -> Hit | None:
+        """Return the first appearance after `time`."""
+        return next((hit for hit in self.found if hit.time > time), None)
+
+    def before(self, time: float) -> Hit | None:
+        """Return the last appearance before `time`."""
+        return next((hit for hit in reversed(self.found) if hit.time < time), None)
+
+
+def hits(seekable: SeekableScreen, text: str, stopped: Callable[[], bool] = lambda: False) -> Iterator[Hit]:
+    """Yield each appearance of `text` from the current time on, once for as long as it stays on the screen.
+
+    The search ends at the end of the recording, or as soon as `stopped()` is true.
+    """
+    screen = seekable.screen
     wanted = text.casefold()
-    film.screen.collect()
+    screen.collect()
     before: list[str] = []
-    while film.upcoming is not None and not stopped():
-        end = film.upcoming + FRAME
-        while film.upcoming is not None and film.upcoming < end:
-            film.step()
-        gone = _matching(film.screen.drain().rows, wanted)
-        shown = _matching(film.screen.rows(), wanted)
+    while seekable.upcoming is not None and not stopped():
+        end = seekable.upcoming + FRAME
+        while seekable.upcoming is not None and seekable.upcoming < end:
+            seekable.step()
+        gone = _matching(screen.drain().rows, wanted)
+        shown = _matching(screen.rows(), wanted)
         now = gone + shown
         new = [line for line in now if line not in before] + [line for line in now if line in before]
-        yield from (Hit(film.time, line) for line in new[: max(0, len(now) - len(before))])
+        yield from (Hit(seekable.time, line) for line in new[: max(0, len(now) - len(before))])
         before = shown
 
 
 def _matching(rows: list[Row], wanted: str) -> list[str]:
-    """The lines in `rows` that hold the text `wanted`, which is casefolded."""
+    """Return the lines in `rows` that hold the text `wanted`, which is casefolded."""
     found, line = [], ""
     for row in rows:
         line += row.text

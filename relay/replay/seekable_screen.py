@@ -1,10 +1,10 @@
-"""The virtual screen along the time of a recording: forward event by event, and to any time.
+"""The virtual screen of a recording at any time: forward event by event, or straight to a time.
 
-    Tape → Film.step ──→ Screen          snapshots on the way: (place in the tape, bytes that redraw it)
-           Film.seek ──→ the nearest snapshot before that time, and from there event by event
+    Cast → step ──→ VirtualScreen    snapshots on the way: (place in the recording, bytes that redraw it)
+           seek ──→ the nearest snapshot before that time, and from there event by event
 
-What costs in going to a time is the output up to it, so that snapshots are taken by bytes, not by seconds.
-Nothing that the recording asks of a terminal is answered, and nothing of it leaves the screen.
+Seeking costs as much as the output up to that time, so snapshots are taken by bytes, not by seconds.  Nothing
+that the recording asks of a terminal is answered.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from relay.recording import Happening
-from relay.replay.tape import Mark, Tape, size
-from relay.terminal.ghostty import open_screen
-from relay.terminal.screen import Screen
+from relay.recording.asciicast import Cast, CastEvent, Mark
+from relay.terminal.screen import VirtualScreen
 
 MAX_COLUMNS, MAX_ROWS = 500, 300
-"""The largest screen that is drawn: a recording may claim any size."""
+"""The largest screen that is drawn; a recording may claim any size."""
 
 EVERY = 512 << 10
-"""Bytes of output between two snapshots: what a virtual screen takes in some ten milliseconds."""
+"""Bytes of output between two snapshots, which a virtual screen takes in some ten milliseconds."""
 
 KEPT = 32 << 20
-"""Bytes of snapshots that are kept; over that, every second one is dropped."""
+"""Bytes of snapshots that are kept; beyond that every second one is dropped."""
 
 _SWITCH = re.compile(rb"\x1b\[\?(?:[0-9]+;)*(?:1049|1047|47)(?:;[0-9]+)*h")
 """DECSET of the alternate screen (xterm ctlseqs)."""
@@ -33,7 +31,10 @@ _SWITCH = re.compile(rb"\x1b\[\?(?:[0-9]+;)*(?:1049|1047|47)(?:;[0-9]+)*h")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The screen at a place of the tape. below: draws the primary screen under an alternate one."""
+    """The screen at one place of the recording.
+
+    picture: bytes that redraw it. below: bytes that redraw the primary screen under an alternate one.
+    """
 
     mark: Mark
     columns: int
@@ -42,28 +43,28 @@ class Snapshot:
     below: bytes
 
 
-class Film:
-    """A tape, and the screen at `time` (seconds): what happened up to then was fed.
+class SeekableScreen:
+    """The screen of a recording, which was fed all events up to `time` (seconds).
 
-    recorded: the (columns, rows) of the recorded terminal; the screen may be smaller.
+    recorded: (columns, rows) of the recorded terminal; the screen may be smaller.
     """
 
-    def __init__(self, tape: Tape) -> None:
-        """Raises ScreenUnavailable where there is no virtual screen on this machine."""
-        self.tape = tape
+    def __init__(self, cast: Cast) -> None:
+        """Raise ScreenUnavailable where this machine has no virtual screen."""
         self.time = 0.0
-        self.screen: Screen = open_screen(*bounded(tape.columns, tape.rows))
-        self.recorded = (tape.columns, tape.rows)
+        self.recorded = (cast.header.columns, cast.header.rows)
+        self.screen = VirtualScreen(*bounded(*self.recorded))
+        self._cast = cast
         self._below = b""
         self._snapshots: list[Snapshot] = []
         self._taken = 0  # bytes of the snapshots
         self._every = EVERY
         self._fed = 0  # bytes since the last snapshot was due
-        self._reader = tape.reader()
+        self._reader = cast.reader()
         self._mark = self._reader.mark()
         self._next = self._reader.next()
 
-    def __enter__(self) -> Film:
+    def __enter__(self) -> SeekableScreen:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,17 +75,17 @@ class Film:
         """The time of the next event, None after the last one."""
         return None if self._next is None else self._next.time
 
-    def step(self) -> Happening | None:
-        """Let the next event happen, and return it."""
+    def step(self) -> CastEvent | None:
+        """Feed the next event and return it; None at the end."""
         event = self._next
         if event is None:
             return None
         self.time = event.time
         if event.kind == "o":
-            self._feed(event.bytes)
-        elif event.kind == "r" and (wanted := size(event.data)) is not None:
-            self.recorded = wanted
-            self.screen.resize(*bounded(*wanted))
+            self._feed(event.encoded)
+        elif event.kind == "r":
+            self.recorded = event.size
+            self.screen.resize(*bounded(*event.size))
         self._mark = self._reader.mark()
         self._next = self._reader.next()
         if self._fed >= self._every and self.screen.ground:
@@ -92,7 +93,7 @@ class Film:
         return event
 
     def seek(self, time: float) -> None:
-        """Go to `time`, forward or back: every event up to it has happened, and none after it."""
+        """Go to `time`, forward or back: feed every event up to it and none after it."""
         at = bisect_right(self._snapshots, time, key=lambda snapshot: snapshot.mark.time)
         best = self._snapshots[at - 1] if at else None
         if time < self.time or (best is not None and best.mark.time > self.time):
@@ -133,17 +134,19 @@ class Film:
         self.screen.close()
         self._fed = 0
         self._below = b"" if to is None else to.below
-        self.recorded = (self.tape.columns, self.tape.rows) if to is None else (to.columns, to.rows)
-        self.screen = open_screen(*bounded(*self.recorded))
+        self.recorded = (
+            (self._cast.header.columns, self._cast.header.rows) if to is None else (to.columns, to.rows)
+        )
+        self.screen = VirtualScreen(*bounded(*self.recorded))
         if to is not None:
             self.screen.feed(to.below)
             self.screen.feed(to.picture)
-        self._reader = self.tape.reader(None if to is None else to.mark)
+        self._reader = self._cast.reader(None if to is None else to.mark)
         self._mark = self._reader.mark()
         self.time = self._mark.time
         self._next = self._reader.next()
 
 
 def bounded(columns: int, rows: int) -> tuple[int, int]:
-    """The size at which a recorded terminal is drawn."""
+    """Return the size at which a recorded terminal is drawn."""
     return min(columns, MAX_COLUMNS), min(rows, MAX_ROWS)

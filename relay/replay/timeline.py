@@ -1,7 +1,7 @@
-"""What happened beside the screen: the entries of a session's journal at their times in its recording.
+"""The time line of a recording: its markers, and the journal's entries of the session at their times.
 
-They are in the `.events.jsonl` file beside the asciicast, each with `at`, seconds of the recording. Which
-fields of an entry say what, and in which order, is data below; of an event that is not listed, all do.
+The entries are in the `.events.jsonl` file beside the asciicast, each with `at`, seconds of the recording.
+Which fields of an entry are shown, and in which order, is data below; of other events, all are.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relay.recording.asciicast import LONGEST, MAX_LINE, Cast, CastPart
 from relay.recording.store import events_of
-from relay.replay.tape import LONGEST, MAX_LINE, Part, Tape, markers
 from relay.storage import journal
 from relay.text import one_line
 
@@ -44,12 +44,12 @@ _FIELDS = {
     "notice": ("text", "source"),
     "escalated": ("kind", "lines"),
 }
-"""By event: the fields that tell most, which stand without their names. Those of a hook's rules follow it."""
+"""By event: the fields that say most, which stand without their names. A hook's rules follow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened. at: seconds of the recording; entry: the journal's, {} of a marker."""
+    """One event on the time line. at: seconds of the recording; entry: the journal's, {} for a marker."""
 
     at: float
     kind: str
@@ -58,11 +58,11 @@ class Moment:
 
     @property
     def label(self) -> str:
-        """What a marker for it says."""
+        """The text of a marker for it."""
         return self.text if self.kind == MARKER else f"{self.kind}: {self.text}"
 
     def public(self) -> dict[str, Any]:
-        """The JSON object of `relay replay --events --json`."""
+        """Return the JSON object of `relay replay --events --json`."""
         return {**self.entry, "at": round(self.at, 3), "kind": self.kind, "text": self.text}
 
 
@@ -78,23 +78,25 @@ class Timeline:
         return self.moments[-1].at if self.moments else 0.0
 
     def until(self, time: float, most: int) -> Sequence[Moment]:
-        """The last `most` moments up to `time`, oldest first."""
+        """Return the last `most` moments up to `time`, oldest first."""
         end = bisect_right(self.moments, time, key=lambda moment: moment.at)
         return self.moments[max(0, end - most) : end]
 
     def after(self, time: float) -> Moment | None:
+        """Return the first moment after `time`."""
         at = bisect_right(self.moments, time, key=lambda moment: moment.at)
         return self.moments[at] if at < len(self.moments) else None
 
     def before(self, time: float) -> Moment | None:
+        """Return the last moment before `time`."""
         at = bisect_left(self.moments, time, key=lambda moment: moment.at)
         return self.moments[at - 1] if at else None
 
 
-def read(tape: Tape) -> Timeline:
-    """The markers in each part of a recording and the journal entries beside it, where there are any."""
+def read(cast: Cast) -> Timeline:
+    """Read the markers in each part of a recording and the journal's entries beside it, at most MOST."""
     moments: list[Moment] = []
-    for part in tape.parts:
+    for part in cast.parts:
         for moment in _moments(part):
             if len(moments) == MOST:
                 return Timeline(moments)
@@ -102,12 +104,12 @@ def read(tape: Tape) -> Timeline:
     return Timeline(moments)
 
 
-def _moments(part: Part) -> Iterator[Moment]:
-    yield from (Moment(each.time, MARKER, one_line(each.data, WIDTH), {}) for each in markers(part))
+def _moments(part: CastPart) -> Iterator[Moment]:
+    yield from (Moment(each.time, MARKER, one_line(each.data, WIDTH), {}) for each in part.markers())
     try:
         with open(events_of(part.path), encoding="utf-8", errors="replace") as lines:
-            while line := lines.readline(MAX_LINE):  # of a longer one no piece is an entry
-                entry = _entry(line)
+            while line := lines.readline(MAX_LINE):  # no piece of a longer one is an entry
+                entry = journal.parse(line)
                 at = None if entry is None else _seconds(entry.get("at"))
                 if entry is not None and at is not None:
                     yield Moment(
@@ -115,13 +117,6 @@ def _moments(part: Part) -> Iterator[Moment]:
                     )
     except OSError:
         return
-
-
-def _entry(line: str) -> dict[str, Any] | None:
-    try:
-        return journal.parse(line)
-    except RecursionError:
-        return None
 
 
 def _seconds(value: object) -> float | None:
@@ -149,7 +144,7 @@ def _text(entry: dict[str, Any]) -> str:
 
 
 def _rules(rules: object) -> list[str]:
-    """What each rule that ran did: its name, its exit code unless that is 0, and what it printed."""
+    """Return for each rule that ran its name, its exit code unless that is 0, and what it printed."""
     found = []
     for rule in rules if isinstance(rules, list) else []:
         if isinstance(rule, dict):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterable
 
 from relay.errors import HomeError
-from relay.home import Home, private_directory
+from relay.home import Home
+from relay.storage.files import rewrite
 
 _KEY = "disabled"
 
@@ -35,20 +34,10 @@ class Disabled:
 
     def switch(self, ids: Iterable[str], *, off: bool) -> None:
         """Switch rules off or on. Raises HomeError."""
-        private_directory(self._path.parent)
-        lock = -1
-        try:
-            lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            now = self.read() | frozenset(ids) if off else self.read() - frozenset(ids)
-            temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
-            temporary.touch(mode=0o600)
-            temporary.write_text(json.dumps({_KEY: sorted(now)}, indent=2) + "\n", encoding="utf-8")
-            temporary.replace(self._path)
-        except OSError as error:
-            raise HomeError(
-                f"cannot write {self._path}: {error.strerror}. Make room or make it writable, then try again."
-            ) from None
-        finally:
-            if lock >= 0:
-                os.close(lock)
+        chosen = frozenset(ids)
+
+        def text() -> str:
+            now = self.read() | chosen if off else self.read() - chosen
+            return json.dumps({_KEY: sorted(now)}, indent=2) + "\n"
+
+        rewrite(self._path, text)

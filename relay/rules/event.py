@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from relay.agents.hook_event import NativeEvent, NativeName
+from relay.lifecycle import Identity
 from relay.rules.tools import claude_name
 
 RuleKind = Literal["command", "prompt"]
@@ -176,6 +177,17 @@ def from_native(event: NativeEvent, **more: Any) -> RuleEvent | None:
         data["notification_type"] = _NOTIFICATIONS.get(data["notification_type"], data["notification_type"])
     name = found.name
     return RuleEvent(name, {**_DEFAULTS.get(name, {}), **data, "hook_event_name": name, **more}, event.agent)
+
+
+def derived(session: Identity, name: str, **data: Any) -> RuleEvent:
+    """Return the event `name` as a session tells of it where the agent's hooks do not; Claude Code's fields."""
+    common = {
+        "session_id": session.id,
+        "transcript_path": "",
+        "cwd": str(session.directory),
+        "hook_event_name": name,
+    }
+    return RuleEvent(name, {**common, **data})
 
 
 def payload(shape: Shape, event: RuleEvent) -> bytes:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BRIDGED = ("claude", "codex", "gemini", "qwen")
-"""Words in the names of programs whose profiles have native hooks; only they wait for profiles to load."""
+"""TranscriptReader in the names of programs whose profiles have native hooks; only they wait for profiles to load."""
 
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
@@ -46,9 +46,9 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         raise UsageError("there is no command to run. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
     if options.broker:
-        from relay.transport.broker import external  # 50 ms, for those who name one
+        from relay.transport.endpoint import Endpoint  # for those who name one
 
-        external(options.broker)
+        Endpoint.of(options.broker)
     _fill_standard()
     home = Home.from_env(env).ensure()
     team = options.team or env.get("RELAY_TEAM") or DEFAULT_TEAM
@@ -144,7 +144,7 @@ def _be_session(
         # The rest: about 100 ms, while the agent runs.
         import socket
 
-        from relay.session.process import main
+        from relay.session.session import main
         from relay.session.started import Started
 
         channel = socket.socket(fileno=channel.detach())

@@ -13,13 +13,13 @@ from relay.agents.catalog import load as load_profile
 from relay.agents.profile import Profile
 from relay.directives.grammar import DECORATION, PREFIX
 from relay.errors import RelayError
+from relay.features import onboarding
 from relay.home import Home
 from relay.hooks import config_file
 from relay.hooks.config import MemoryConfig
 from relay.hooks.registry import Registry
 from relay.hooks.trust import Trust
 from relay.rules.rule_book import RuleBook
-from relay.session import lesson
 from relay.session.options import Options
 from relay.settings import Settings
 
@@ -42,13 +42,18 @@ class Setup:
     memory: MemoryConfig
     config: config_file.ConfigFile | None
     channels: tuple[str, ...]
-    lesson: str
+    onboarding: str
     notices: tuple[str, ...]
 
     @property
     def teaches(self) -> bool:
         """Whether the agent is told of relay: a program that relay does not know as an agent never is."""
         return self.settings.teach == "auto" and bool(self.profile.states or self.profile.native.hooks)
+
+    @property
+    def knows_agent(self) -> bool:
+        """True if relay has rules for the agent's screen; of a plain program it has none."""
+        return bool(self.profile.states)
 
     @property
     def prefix(self) -> str:
@@ -100,7 +105,7 @@ class Setup:
             registry.include(options.registry)
         rules = RuleBook.load(home, directory, [Path(path) for path in options.rules])
         notices += _few([str(warning) for warning in rules.warnings])
-        text, notice = lesson.read(home)
+        text, notice = onboarding.read(home)
         if notice is not None:
             notices.append(notice)
         return cls(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relay.agents.profile import PromptKind
-from relay.terminal.status import Record
+from relay.terminal.status import StatusRecord
 
 _REPORTED: dict[str, Literal["working", "ready", "prompting", "failed"]] = {
     "working": "working",
@@ -35,7 +35,7 @@ class Evidence:
     age: float = 0.0
 
 
-def reported(record: Record | None, now: float) -> Evidence | None:
+def reported(record: StatusRecord | None, now: float) -> Evidence | None:
     """Return the evidence in a program's status report (OSC 7501); `now` is on the clock of `record.time`."""
     if record is None or record.state not in _REPORTED:
         return None

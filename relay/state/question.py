@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from relay.errors import UsageError
+from relay.state.agent_terminal import AgentTerminal
 
 MAX_LINES = 20
 """Rows above the first option that may belong to the question."""
@@ -104,6 +105,13 @@ def _is_input(text: str) -> bool:
 def find(rows: Sequence[str], unfinished: str) -> Question:
     """Return the question on the screen; without a menu, the cursor's line, `unfinished`, and those above."""
     return _menu(rows) or _line(rows, unfinished)
+
+
+def drawn(terminal: AgentTerminal) -> tuple[str, ...]:
+    """Return the rows of the question that `terminal` shows, with its options; () if these cannot be told."""
+    asked = find(terminal.screen_text(), terminal.unfinished())
+    options = tuple(f"{each.number}. {each.text}" for each in asked.options)
+    return asked.lines + options if options else ()
 
 
 def _menu(rows: Sequence[str]) -> Question | None:

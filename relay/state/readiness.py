@@ -29,8 +29,8 @@ from enum import StrEnum
 from relay.agents.profile import Profile, PromptKind
 from relay.state.detection import Detection, ScreenSnapshot, detect
 from relay.state.evidence import Evidence
-from relay.state.port import TtyState
 from relay.state.process_wait import Wait
+from relay.terminal.tty_state import TtyState
 from relay.text import one_line
 
 QUIET = 0.25

@@ -1,88 +1,98 @@
 """What the agent does, and since when: a table of states, and the transitions between them.
 
-    starting → working ⇄ ready | prompting | unsafe | failed     from the injector's verdict
-               any ⇄ stopped                                     Ctrl-Z, and fg
-               any → exited                                      the agent has ended
+    starting → working ⇄ ready | prompting | unsafe       from the judgement of the agent's terminal
+               working → failed → working | ready | ...   nothing fails that has not worked
+               any ⇄ stopped                              Ctrl-Z, and fg
+               any → exited                               the agent has ended
 
-Nobody tells when a program falls quiet, so the state is looked at whenever output has just stopped, whenever
-the agent's own hooks or its status reports say something, and whenever somebody asks.
+Nothing announces that a program falls quiet, so the state is looked at whenever output has just stopped,
+whenever the agent's own hooks or its status reports say something, and whenever somebody asks.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from relay.agents.profile import PromptKind
+from relay.eventbus import EventBus
+from relay.state.events import StateChanged, StateJudged
 from relay.state.readiness import Readiness, Verdict
+from relay.state.view import AgentView
 
 STARTING, STOPPED, EXITED = "starting", "stopped", "exited"
-
-_JUDGED = frozenset(map(str, Readiness))
-_ANY = _JUDGED | {STOPPED, EXITED}
+READY, WORKING, PROMPTING, FAILED, UNSAFE = map(str, Readiness)
 
 TRANSITIONS: dict[str, frozenset[str]] = {
-    STARTING: _ANY,
-    **{state: _ANY - {state} for state in _JUDGED},
-    STOPPED: _ANY - {STOPPED},
+    STARTING: frozenset({READY, WORKING, PROMPTING, FAILED, UNSAFE, STOPPED, EXITED}),
+    WORKING: frozenset({READY, PROMPTING, FAILED, UNSAFE, STOPPED, EXITED}),
+    READY: frozenset({WORKING, PROMPTING, UNSAFE, STOPPED, EXITED}),
+    PROMPTING: frozenset({READY, WORKING, PROMPTING, UNSAFE, STOPPED, EXITED}),
+    FAILED: frozenset({READY, WORKING, PROMPTING, UNSAFE, STOPPED, EXITED}),
+    UNSAFE: frozenset({READY, WORKING, PROMPTING, STOPPED, EXITED}),
+    STOPPED: frozenset({READY, WORKING, PROMPTING, UNSAFE, EXITED}),
     EXITED: frozenset(),
 }
-"""The states that may follow each one. Nothing starts twice, and what has ended stays so."""
+"""The states that may follow each one. Nothing starts twice, fails without having worked, or comes back to
+life; a prompt may follow another prompt, of another kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One transition. `verdict` is what decided, None where the system did."""
+def path(before: str, after: str) -> tuple[str, ...]:
+    """Return the states that lead from `before` to `after`, the last one `after` itself.
 
-    before: str
-    after: str
-    verdict: Verdict | None = None
+    Looks are samples, and an agent may work and fail between two of them: then it has worked.
+    """
+    if after in TRANSITIONS[before]:
+        return (after,)
+    assert WORKING in TRANSITIONS[before], f"{before} cannot become {after}"
+    assert after in TRANSITIONS[WORKING], f"{before} cannot become {after}"
+    return (WORKING, after)
 
 
 class AgentState:
-    """The state of one agent.
+    """The state of one agent. `name` is the state's, `since` when it was entered (seconds since the epoch)."""
 
-    verdict:   whether it may be typed into now, and why; quiet: seconds since its last output.
-    on_look:   told of every verdict; on_change: of every transition, and of another kind of prompt.
-    suspended, ended: what the system has said of its process.
-    """
-
-    def __init__(
-        self,
-        verdict: Callable[[], Verdict],
-        quiet: Callable[[], float],
-        *,
-        on_look: Callable[[Verdict], None] = lambda verdict: None,
-        on_change: Callable[[Change], None] = lambda change: None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.suspended = False
-        self.ended = False
-        self._verdict = verdict
-        self._quiet = quiet
-        self._on_look = on_look
-        self._on_change = on_change
-        self._clock = clock
-        self._decided: Verdict | None = None
+    def __init__(self, view: AgentView, bus: EventBus, *, clock: Callable[[], float] = time.time) -> None:
         self.name = STARTING
         self.since = clock()
+        self._view = view
+        self._bus = bus
+        self._clock = clock
+        self._suspended = False
+        self._ended = False
+        self._decided: Verdict | None = None
+
+    @property
+    def ended(self) -> bool:
+        """True once the agent's process has ended."""
+        return self._ended
+
+    def suspend(self) -> None:
+        """Note that the agent's process is stopped."""
+        self._suspended = True
+        self.look()
+
+    def resume(self) -> None:
+        """Note that the agent's process runs: it writes."""
+        self._suspended = False
+
+    def end(self) -> None:
+        """Note that the agent's process has ended."""
+        self._ended = True
+        self.look()
 
     def look(self) -> str:
-        """The state's name now; `since` is when it was entered (seconds since the epoch)."""
-        verdict = None if self.ended or self.suspended else self._verdict()
-        name = EXITED if self.ended else STOPPED if verdict is None else str(verdict.state)
+        """Judge the state now, publish what has changed, and return its name."""
+        verdict = None if self._ended or self._suspended else self._view.verdict
+        name = EXITED if self._ended else STOPPED if verdict is None else str(verdict.state)
         before, kind = self.name, self.prompt
         self._decided = verdict
-        if name != before:
-            assert name in TRANSITIONS[before], f"{before} cannot become {name}"
-            self.name = name
-            fell_quiet = verdict is not None and verdict.state is not Readiness.WORKING
-            self.since = self._clock() - (self._quiet() if fell_quiet else 0)
         if verdict is not None:
-            self._on_look(verdict)
-        if name != before or self.prompt is not kind:
-            self._on_change(Change(before, name, verdict))
+            self._bus.publish(StateJudged(verdict))
+        if name != before:
+            self._enter(name, verdict)
+        elif self.prompt is not kind:
+            self._bus.publish(StateChanged(before, name, verdict))
         return name
 
     @property
@@ -92,7 +102,7 @@ class AgentState:
 
     @property
     def prompt(self) -> PromptKind | None:
-        """What it asked for at the last look."""
+        """What the agent asked for at the last look."""
         decided = self._decided
         if decided is None or decided.state is not Readiness.PROMPTING:
             return None
@@ -100,9 +110,16 @@ class AgentState:
 
     @property
     def reason(self) -> str:
-        """Why it counts as that, for a person."""
-        if self.ended:
+        """Why the agent counts as in this state, for the user."""
+        if self._ended:
             return "it has ended; what it said last is still acted on"
-        if self.suspended:
+        if self._suspended:
             return "it was suspended with Ctrl-Z; `fg` in its terminal brings it back"
-        return self._verdict().reason
+        return self._view.verdict.reason
+
+    def _enter(self, name: str, verdict: Verdict | None) -> None:
+        fell_quiet = verdict is not None and verdict.state is not Readiness.WORKING
+        for step in path(self.name, name):
+            before, self.name = self.name, step
+            self.since = self._clock() - (self._view.output_quiet() if fell_quiet else 0)
+            self._bus.publish(StateChanged(before, step, verdict if step == name else None))

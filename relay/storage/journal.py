@@ -8,16 +8,18 @@ kept.  Secrets are taken out of every entry before it is written (relay.redactio
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relay.eventbus import Event, EventBus
 from relay.redaction import Redactor
+from relay.storage.locks import wait_lock
 
 MAX_BYTES = 10 * 1024 * 1024
 PREVIEW = 500
@@ -30,12 +32,26 @@ MARGIN = 4096
 """Characters beside those shown in which a secret may begin or end."""
 
 
-class Journal:
-    """Appends entries. A disk that takes none is no reason to stop: `trouble` is told, once each time.
+@dataclass(frozen=True, slots=True)
+class EntryWritten(Event):
+    """The journal has another entry, as it was written."""
 
+    entry: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WritingFailed(Event):
+    """A journal cannot be written. `text` is one line for the user."""
+
+    text: str
+
+
+class Journal:
+    """Appends entries. A disk that takes none is no reason to stop.
+
+    bus:         gets EntryWritten for each entry if `publishes`, and WritingFailed once each time.
     generations: full files that are kept beside the one that is written.
     redactor:    finds the secrets; by their formats alone where none is given.
-    listener:    is told each entry as it was written.
     """
 
     def __init__(
@@ -43,16 +59,17 @@ class Journal:
         path: Path,
         session: str,
         name: str,
-        trouble: Callable[[str], None] = lambda text: None,
+        bus: EventBus | None = None,
         *,
+        publishes: bool = False,
         generations: int = 1,
         redactor: Redactor | None = None,
     ) -> None:
-        self.listener: Callable[[dict[str, Any]], None] = lambda entry: None
         self.path = path
         self.session = session
         self.name = name
-        self._trouble = trouble
+        self._bus = bus
+        self._publishes = publishes
         self._generations = generations
         self._redactor = redactor or Redactor()
         self._failing = False
@@ -78,10 +95,16 @@ class Journal:
         except OSError as error:
             if not self._failing:
                 self._failing = True
-                self._trouble(f"cannot write the journal {self.path}: {error.strerror}. Make room for it.")
+                why = f"cannot write the journal {self.path}: {error.strerror}. Make room for it."
+                self._publish(WritingFailed(why))
         else:
             self._failing = False
-        self.listener(entry)
+        if self._publishes:
+            self._publish(EntryWritten(entry))
+
+    def _publish(self, event: Event) -> None:
+        if self._bus is not None:
+            self._bus.publish(event)
 
     def _open(self) -> int:
         """A descriptor of the file, which is rotated first where it has grown too large."""
@@ -90,7 +113,7 @@ class Journal:
         if os.fstat(fd).st_size <= MAX_BYTES:
             return fd
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            wait_lock(fd)
             with suppress(FileNotFoundError):  # another session is between the same two steps, or was first
                 if self.path.stat().st_ino == os.fstat(fd).st_ino:
                     self._rotate()

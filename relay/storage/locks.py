@@ -1,32 +1,36 @@
-"""Advisory file locks between processes (flock(2)): held by a descriptor, gone when its last holder dies."""
+"""Advisory file locks between processes (flock(2)): held by a descriptor, gone when its last holder dies.
+
+On the path to the agent's first byte, so that neither pathlib nor contextlib (10 ms) is imported here.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-from relay.errors import BrokerError
+from relay.errors import HomeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    StrPath = str | os.PathLike[str]
 
 _POLL = 0.005  # seconds between two tries of a lock that somebody else holds
 
 
-def open_lock(path: Path) -> int:
-    """A descriptor (close-on-exec) of the lock file `path`, created 0600; BrokerError where that fails."""
+def open_lock(path: StrPath) -> int:
+    """Return a descriptor (close-on-exec) of the lock file `path`, created 0600. Raise HomeError."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise BrokerError(
-            f"cannot open the lock file {path}: {error.strerror}. "
+        raise HomeError(
+            f"cannot open the lock file {os.fspath(path)}: {error.strerror}. "
             "Make its directory writable, or set RELAY_HOME to a directory of yours."
         ) from None
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Whether the lock could be taken at once."""
+    """Take the lock if nobody is in the way; return True if it was taken."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -34,8 +38,11 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool:
     return True
 
 
-def wait_lock(descriptor: int, seconds: float, *, shared: bool = False) -> bool:
-    """Whether the lock could be taken within `seconds`. Blocks the calling thread."""
+def wait_lock(descriptor: int, seconds: float | None = None, *, shared: bool = False) -> bool:
+    """Take the lock, blocking the thread for at most `seconds` (None: for ever); True if it was taken."""
+    if seconds is None:
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        return True
     deadline = time.monotonic() + seconds
     while not try_lock(descriptor, shared=shared):
         if time.monotonic() >= deadline:
@@ -44,10 +51,10 @@ def wait_lock(descriptor: int, seconds: float, *, shared: bool = False) -> bool:
     return True
 
 
-def is_held(path: Path) -> bool:
-    """Whether some process holds `path` exclusively. A missing file is held by nobody."""
+def is_held(path: StrPath) -> bool:
+    """Return True if some process holds `path` exclusively. A missing file is held by nobody."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -56,16 +63,23 @@ def is_held(path: Path) -> bool:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def locked(path: Path, seconds: float, *, shared: bool = False) -> Iterator[None]:
-    """Hold `path`'s lock for a block; BrokerError when it is not free within `seconds`."""
-    descriptor = open_lock(path)
-    try:
-        if not wait_lock(descriptor, seconds, shared=shared):
-            raise BrokerError(
-                f"another process has held {path} for {seconds:.0f} s. "
-                "Wait for it, or see with `relay broker status` what is running."
+class locked:
+    """Hold the lock file `path` for a block; HomeError where it is not free within `seconds` (None: wait)."""
+
+    def __init__(self, path: StrPath, seconds: float | None = None, *, shared: bool = False) -> None:
+        self._path = path
+        self._seconds = seconds
+        self._shared = shared
+        self._descriptor = -1
+
+    def __enter__(self) -> None:
+        self._descriptor = open_lock(self._path)
+        if not wait_lock(self._descriptor, self._seconds, shared=self._shared):
+            os.close(self._descriptor)
+            raise HomeError(
+                f"another process has held {os.fspath(self._path)} for {self._seconds:.0f} s. "
+                "Try again; `fuser` on the file shows which process it is."
             )
-        yield
-    finally:
-        os.close(descriptor)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)

@@ -1,4 +1,4 @@
-"""What is written to the person's terminal beside the agent's output: bells, titles, status reports.
+"""Bells, titles and status reports that relay writes to the user's terminal between the agent's output.
 
 They move no cursor, so they may stand anywhere but within a sequence or a character of the agent's, which a
 read of its terminal may have cut.
@@ -17,7 +17,7 @@ _CUT = re.compile(rb"\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\a\x18\x1a]*)\Z")
 
 
 def _cut_character(data: bytes) -> bool:
-    """Whether `data` ends within a character of UTF-8."""
+    """Return True if `data` ends within a character of UTF-8."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:
@@ -29,31 +29,32 @@ def _cut_character(data: bytes) -> bool:
 
 
 class Asides:
-    """What waits for the end of a sequence. `waiting`: something does."""
+    """Queues bytes until the output is between sequences. waiting: some are queued."""
 
     def __init__(self) -> None:
         self.waiting = False
         self._queue = bytearray()
-        self._said = b""  # the end of the output, from its last escape character on at the least
+        self._tail = b""  # the end of the output, from its last escape character on at least
 
-    def said(self, data: bytes) -> None:
-        """The agent's output goes on with `data`."""
-        said = data if _ESC in data else self._said + data
-        if len(said) > _WINDOW:
-            # A control string may be of any length, such as an image: its introducer is what counts.
-            start = said.rfind(_ESC)
-            open_ = said[start : start + 2] if start >= 0 and _CUT.match(said, start) else b""
-            said = open_ + said[-_WINDOW:]
-        self._said = said
+    def output(self, data: bytes) -> None:
+        """Note the next output of the agent."""
+        tail = data if _ESC in data else self._tail + data
+        if len(tail) > _WINDOW:
+            # A control string, such as an image, may have any length: its introducer is enough.
+            start = tail.rfind(_ESC)
+            open_ = tail[start : start + 2] if start >= 0 and _CUT.match(tail, start) else b""
+            tail = open_ + tail[-_WINDOW:]
+        self._tail = tail
 
     def add(self, data: bytes) -> None:
+        """Queue `data`."""
         self._queue += data
         self.waiting = True
 
     def due(self) -> bytes:
-        """What may be written now."""
-        last = self._said.rfind(_ESC)
-        if (last >= 0 and _CUT.match(self._said, last)) or _cut_character(self._said):
+        """Return the bytes that may be written now, and forget them."""
+        last = self._tail.rfind(_ESC)
+        if (last >= 0 and _CUT.match(self._tail, last)) or _cut_character(self._tail):
             return b""
         data = bytes(self._queue)
         self.clear()

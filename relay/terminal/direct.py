@@ -1,7 +1,7 @@
-"""read(2) and write(2) on descriptors that never block, without letting go of the interpreter's lock.
+"""read(2) and write(2) on descriptors that never block, without releasing the interpreter's lock.
 
-os.read and os.write release the lock and take it back; while another thread computes, each taking back waits
-for a switch interval.  A call that cannot block takes some microseconds: less than that.
+os.read and os.write release the lock and take it back; while another thread computes, taking it back waits
+for a switch interval.  A call that cannot block takes some microseconds, which is less.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
 _write.restype = ctypes.c_ssize_t
 
 
-class Reader:
-    """Reads into a buffer of its own: for one thread."""
+class DirectReader:
+    """Reads into a buffer of its own, for one thread."""
 
     def __init__(self) -> None:
         buffer = bytearray(_SIZE)
@@ -29,7 +29,7 @@ class Reader:
         self._place = (ctypes.c_char * _SIZE).from_buffer(buffer)
 
     def __call__(self, fd: int, size: int) -> bytes:
-        """As os.read, of at most 64 KB; `fd` must not block."""
+        """Return up to `size` bytes, at most 64 KB, as os.read does; `fd` must not block."""
         count = _read(fd, self._place, min(size, _SIZE))
         if count < 0:
             raise _error()
@@ -37,7 +37,7 @@ class Reader:
 
 
 def write(fd: int, data: bytes) -> int:
-    """As os.write; `fd` must not block."""
+    """Write as os.write does; `fd` must not block."""
     count: int = _write(fd, data, len(data))
     if count < 0:
         raise _error()

@@ -17,7 +17,7 @@ import time
 from collections import deque
 
 from relay.terminal.pty import end_of_file, set_size
-from relay.terminal.query import CLEAR, QUERY, SPLIT_PATIENCE, Answers, Queries
+from relay.terminal.query import CLEAR, QUERY, SPLIT_PATIENCE, AnswerFilter, QueryFinder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ class Forwarder:
         self._read: Callable[[int, int], bytes] = os.read
         self._write_bytes: Callable[[int, bytes], int] = os.write
         self._detach: DetachKeys | None = None  # loaded with the first key that may be one of them
-        self._queries = Queries()
-        self._answers = Answers()  # of the terminal that is lent
+        self._queries = QueryFinder()
+        self._answers = AnswerFilter()  # of the terminal that is lent
         self._report: bytes | None = None  # the status that the terminal should show
         self._asides: Asides | None = None  # loaded with the first
         self._undo = b""  # takes back an aside to the lent terminal
@@ -130,7 +130,7 @@ class Forwarder:
         """Compete less for the interpreter's lock. Loads ctypes (5 ms): call it after the agent's start."""
         from relay.terminal import direct
 
-        self._read, self._write_bytes = direct.Reader(), direct.write
+        self._read, self._write_bytes = direct.DirectReader(), direct.write
 
     def write(self, data: bytes) -> None:
         """Queue `data` for the agent's terminal, after what the user has typed so far."""
@@ -354,7 +354,7 @@ class Forwarder:
             self._said = data
             self._show(data)
             if self._asides is not None:
-                self._asides.said(data)
+                self._asides.output(data)
                 self._show_asides()
         # The virtual screen stands for a terminal: without CRs its lines would not begin at the left.
         self._tee(data if self._pty.line_feeds_return else data.replace(b"\n", b"\r\n"))
@@ -416,7 +416,7 @@ class Forwarder:
             from relay.terminal.aside import Asides  # needs `re`: 5 ms, after the agent's start
 
             self._asides = Asides()
-            self._asides.said(self._said)
+            self._asides.output(self._said)
         self._asides.add(data)
         self._show_asides()
 
@@ -431,11 +431,11 @@ class Forwarder:
         """
         if len(self._to_child) < CHILD_LIMIT:
             self._write_child(query)
-        self._answers.expected = True
+        self._answers.expect()
 
     def _tell_terminal(self, report: bytes) -> None:
         self._report = report
-        if self._answers.spoken:
+        if self._answers.answered:
             self._show_aside(report)
         else:
             self._ask_terminal()
@@ -444,13 +444,13 @@ class Forwarder:
         """Take back what we wrote beside the agent's output to the terminal that we leave."""
         if self._undo:
             self._show(self._undo)
-        if self._answers.spoken and self._report is not None:
+        if self._answers.answered and self._report is not None:
             self._show(CLEAR)
 
     def _ask_terminal(self) -> None:
         lent = self._lent
         if lent is not None and lent.interactive and not self._answers.expected:
-            self._answers.expected = True
+            self._answers.expect()
             self._show_aside(QUERY)
 
     def _flush_sink(self) -> None:
@@ -520,11 +520,11 @@ class Forwarder:
             self._event(DETACH, None)
 
     def _without_answers(self, data: bytes) -> bytes:
-        spoken = self._answers.spoken
+        spoken = self._answers.answered
         data = self._answers.feed(data)
         if self._answers.unfinished:
             self._keys_due = time.monotonic() + SPLIT_PATIENCE
-        if self._answers.spoken and not spoken and self._report is not None:
+        if self._answers.answered and not spoken and self._report is not None:
             self._show_aside(self._report)
         return data
 
@@ -598,7 +598,7 @@ class Forwarder:
     def _drop_terminal(self) -> None:
         lent, self._lent = self._lent, None
         self._to_sink.clear()
-        self._answers = Answers()
+        self._answers = AnswerFilter()
         self._undo = b""
         if self._asides is not None:
             self._asides.clear()

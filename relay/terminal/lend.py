@@ -1,9 +1,9 @@
 """A terminal that its owner has lent to a session: the descriptors to read from and write to.
 
-The person's shell shares its terminal's open file description with everything it started; setting
-O_NONBLOCK there would hit them all.  So the terminal is opened anew by name where that works (O_NOCTTY:
-it must not become our controlling terminal).  Where it does not, the lent descriptor is used as it is, and
-written to in pieces that poll(2) has promised not to block on.
+The user's shell shares the open file description of its terminal with everything it started; O_NONBLOCK on it
+would hit them all.  So the terminal is opened anew by name where that works (O_NOCTTY: it must not become our
+controlling terminal).  Where it does not, the lent descriptor is used as it is, and written to in pieces on
+which poll(2) promises not to block.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ BLOCKING_PIECE = min(select.PIPE_BUF, 4096)
 
 
 class Lent:
-    """`source` is read, `sink` is written, each a descriptor of our own; either may be -1 (absent).
+    """Descriptors of our own for a lent terminal: `source` is read, `sink` written; either may be -1 (none).
 
-    interactive: both are one person's terminal, which is in raw mode while it is lent.
-    saved: its termios attributes from before, or None.
-    blocks: whether a write to `sink` may block.
+    interactive: both are one terminal, which is in raw mode while it is lent.
+    saved:       its termios attributes from before, or None.
+    blocks:      a write to `sink` may block.
+    piece:       bytes of one write.
     """
 
     __slots__ = (
@@ -43,27 +44,27 @@ class Lent:
     )
 
     def __init__(self, source: int, sink: int, *, interactive: bool, saved: list[Any] | None) -> None:
-        """Take descriptors `source` and `sink`, which the caller keeps and may close."""
+        """Duplicate the descriptors `source` and `sink`, which the caller may close."""
         self.interactive = interactive
         self.saved = saved
         self.source, _ = _own(source)
         self.sink, anew = _own(sink)
         self.blocks = not anew
-        # A terminal that has been hung up since is none for isatty(3); its end of file is no end of input.
+        # A terminal that was hung up is none for isatty(3), and its end of file is no end of input.
         self.source_is_terminal = self.source >= 0 and (interactive or os.isatty(self.source))
         self.sink_is_terminal = self.sink >= 0 and (interactive or os.isatty(self.sink))
         regular = self.sink >= 0 and stat.S_ISREG(os.fstat(self.sink).st_mode)
         self.piece = 1 << 16 if anew or regular else BLOCKING_PIECE
 
     def size(self) -> tuple[int, int, int, int] | None:
-        """(columns, rows, width, height) of the terminal that shows the output; None if none does."""
+        """Return (columns, rows, width, height) of the terminal that shows the output; None if none does."""
         for fd in (self.sink, self.source):
             if fd >= 0 and (size := get_size(fd)):
                 return size
         return None
 
     def restore(self) -> None:
-        """Give the terminal its attributes back, for an owner that died and could not."""
+        """Restore the attributes of the terminal, for an owner that died."""
         if self.saved is not None and self.source_is_terminal:
             try:
                 termios.tcsetattr(self.source, termios.TCSANOW, self.saved)
@@ -77,7 +78,7 @@ class Lent:
 
 
 def _own(fd: int) -> tuple[int, bool]:
-    """(a descriptor of our own for what `fd` shows, whether it has an open file description of its own)."""
+    """Return (a descriptor of our own for `fd`, True if it has an open file description of its own)."""
     if fd < 0:
         return -1, False
     if os.isatty(fd):

@@ -1,8 +1,8 @@
-"""libghostty-vt through ctypes: where its shared library lies, and what of its ABI relay uses.
+"""libghostty-vt through ctypes: finding its shared library, and the part of its ABI that relay uses.
 
 The library comes from the PyPI package `pyghostty` (pinned exactly: this is the ABI of its libghostty-vt, as
 declared in `pyghostty/_cdef.py`).  The package itself is never imported: that takes 150 ms, loading the
-library takes five.
+library 5 ms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ctypes import (
 from functools import cache
 from pathlib import Path
 
-from relay.terminal.screen import ScreenUnavailable
+from relay.errors import RelayError
 
 # enum GhosttyResult
 OUT_OF_SPACE = -3
@@ -37,8 +37,6 @@ ACTIVE, SCREEN = 0, 2
 OPT_WRITE_PTY = 1
 OPT_SCROLLBACK_MAX_BYTES = 27
 OPT_SCROLLBACK_MAX_LINES = 28
-OPT_UNKNOWN_SEQUENCE = 35
-OPT_UNKNOWN_MAX_BYTES = 36
 OPT_RESIZE_PULL_SCROLLBACK = 40
 # enum GhosttyTerminalData
 CURSOR_X, CURSOR_Y, PENDING_WRAP = 3, 4, 5
@@ -49,10 +47,12 @@ TITLE, SCROLLBACK_ROWS, MODE, VT_GROUND = 12, 15, 37, 38
 CELL_WIDE, SPACER_HEAD = 3, 3
 # enum GhosttyRowData
 ROW_WRAP = 1
-# enum GhosttyTerminalUnknownSequenceTag
-UNKNOWN_OSC = 1
 # enum GhosttyStyleColorTag
 COLOR_PALETTE, COLOR_RGB = 1, 2
+
+
+class ScreenUnavailable(RelayError):
+    """This machine has no virtual screen; the message says why."""
 
 
 class String(Structure):
@@ -133,7 +133,7 @@ class StyleColor(Structure):
     _fields_ = (("tag", c_int), ("value", c_uint64))
 
 
-class Style(Structure):
+class CellStyle(Structure):
     # GhosttyStyle; what follows the colours (bold, italic, ...) is not read.
     _fields_ = (
         ("size", c_size_t),
@@ -149,16 +149,6 @@ class ModeConfig(Structure):
     _fields_ = (("mode", c_uint16), ("value", c_bool))
 
 
-class UnknownOsc(Structure):
-    _fields_ = (("truncated", c_bool), ("content", String), ("terminator", c_int))
-
-
-class UnknownSequence(Structure):
-    # GhosttyTerminalUnknownSequence; of its union only the OSC member is read, and never by value.
-    _fields_ = (("tag", c_int), ("osc", UnknownOsc))
-
-
-UnknownFn = CFUNCTYPE(None, c_void_p, c_void_p, POINTER(UnknownSequence))
 WritePtyFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t)
 
 SIGNATURES: dict[str, tuple[list[object], object]] = {
@@ -175,7 +165,7 @@ SIGNATURES: dict[str, tuple[list[object], object]] = {
     "tracked_grid_ref_set": ([c_void_p, c_void_p, Point], c_int),
     "grid_ref_cell": ([POINTER(GridRef), POINTER(c_uint64)], c_int),
     "cell_get": ([c_uint64, c_int, c_void_p], c_int),
-    "grid_ref_style": ([POINTER(GridRef), POINTER(Style)], c_int),
+    "grid_ref_style": ([POINTER(GridRef), POINTER(CellStyle)], c_int),
     "grid_ref_row": ([POINTER(GridRef), POINTER(c_uint64)], c_int),
     "row_get": ([c_uint64, c_int, c_void_p], c_int),
     "terminal_selection_format_buf": (
@@ -189,7 +179,10 @@ SIGNATURES: dict[str, tuple[list[object], object]] = {
 
 
 def library_path() -> Path:
-    """Where pyghostty's shared library lies, found without importing pyghostty."""
+    """Return the path of pyghostty's shared library, without importing pyghostty.
+
+    Raise ScreenUnavailable where it is not installed.
+    """
     try:
         files = importlib.metadata.files("pyghostty") or []
     except importlib.metadata.PackageNotFoundError:
@@ -208,7 +201,7 @@ def library_path() -> Path:
 
 @cache
 def load() -> ctypes.CDLL:
-    """The library, its functions declared; ScreenUnavailable where it cannot be had."""
+    """Return the library with its functions declared; raise ScreenUnavailable where it cannot be loaded."""
     path = library_path()
     try:
         lib = ctypes.CDLL(str(path))

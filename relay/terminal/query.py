@@ -3,8 +3,8 @@
     ESC ] 7501 ; ? ST        a terminal that takes reports answers with the same bytes (ST = ESC \\ or BEL)
 
 A program sends it together with a query that every terminal answers, and the first answer decides.  So the
-forward thread finds it in the agent's output, and the answer of the person's terminal in what that sends.
-What is reported is read by relay.terminal.status.
+forward thread finds it in the agent's output, and the answer in the input from the user's terminal.  The
+reports themselves are read by relay.terminal.status.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from __future__ import annotations
 ESC = b"\x1b"
 QUERY = b"\x1b]7501;?\x1b\\"
 CLEAR = b"\x1b]7501;state=clear\x1b\\"
-"""The report that takes back the root record and all below it."""
+"""The report that removes the root record and all below it."""
 
 SPLIT_PATIENCE = 0.005
-"""Seconds after which the beginning of an answer is taken for keys: a terminal writes an answer at once."""
+"""Seconds after which the beginning of an answer counts as keys: a terminal writes an answer at once."""
 
 _OPEN = QUERY[:-2]
 
 
 def may_hold(data: bytes) -> bool:
-    """Whether `data` holds a query or ends with the beginning of one; for nearly all output a fast no."""
+    """Return True if `data` holds a query or ends with the beginning of one; fast for nearly all output."""
     return ESC in data and (_OPEN in data or _tail(data) > 0)
 
 
 def sift(data: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """(`data` without queries, the queries, the beginning of another at the end of `data`)."""
+    """Return (`data` without queries, the queries, the beginning of another at the end of `data`)."""
     found: list[bytes] = []
     rest, at = bytearray(), 0
     while (start := data.find(_OPEN, at)) >= 0:
@@ -46,52 +46,56 @@ def sift(data: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 
 def _tail(data: bytes) -> int:
-    """How many bytes at the end of `data` may begin a query."""
+    """Return how many bytes at the end of `data` may begin a query."""
     end = data[-len(_OPEN) :]
     start = end.rfind(ESC)
     return len(end) - start if start >= 0 and _OPEN.startswith(end[start:]) else 0
 
 
-class Queries:
+class QueryFinder:
     """Finds the queries in a stream that comes in pieces."""
 
     def __init__(self) -> None:
         self._open = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The queries that end in `data`."""
+        """Return the queries that end in `data`."""
         if not self._open and not may_hold(data):
             return []
         _, found, self._open = sift(self._open + data)
         return found
 
 
-class Answers:
-    """Takes the answers out of what a person's terminal sends; not a key is lost, and only answers are.
+class AnswerFilter:
+    """Takes the answers out of the input from a terminal, and no key.
 
-    expected: whether something was asked; until then nothing is looked for.
-    spoken:   whether this terminal has answered.
+    expected: something was asked; nothing is searched until then.
+    answered: this terminal has answered.
     """
 
     def __init__(self) -> None:
         self.expected = False
-        self.spoken = False
+        self.answered = False
         self._kept = b""
+
+    def expect(self) -> None:
+        """Search for answers from now on."""
+        self.expected = True
 
     @property
     def unfinished(self) -> bool:
-        """Something is kept that may begin an answer: `flush` is due after SPLIT_PATIENCE."""
+        """Input is kept that may begin an answer: `flush` is due after SPLIT_PATIENCE."""
         return bool(self._kept)
 
     def feed(self, data: bytes) -> bytes:
-        """What is not an answer, and goes to the agent now."""
+        """Return the part of the input that goes to the agent now."""
         if not self.expected or not (self._kept or ESC in data):
             return data
         rest, found, self._kept = sift(self._kept + data)
-        self.spoken = self.spoken or bool(found)
+        self.answered = self.answered or bool(found)
         return rest
 
     def flush(self) -> bytes:
-        """What was kept and has become nothing."""
+        """Return the kept input, which has not become an answer."""
         kept, self._kept = self._kept, b""
         return kept

@@ -1,37 +1,62 @@
-"""The virtual screen: what the program has drawn, as rows of text, and how to draw it again.
+"""The virtual screen: a headless terminal on libghostty-vt that holds what a program has drawn.
 
-    bytes of the program → Screen.feed ─┬→ Screen.drain   rows that scrolled off, each once
-                                        ├→ Screen.rows    rows of the active screen
-                                        └→ Screen.repaint bytes that redraw it on another terminal
+    bytes of the program → VirtualScreen.feed ─┬→ drain    rows that scrolled off, each once
+                                               ├→ rows     rows of the active screen
+                                               └→ repaint  bytes that redraw it on another terminal
 
-The implementation is libghostty-vt (`relay.terminal.ghostty`).  Where its library does not exist (musl, old
-glibc, old macOS) its `open_screen` raises ScreenUnavailable, and relay goes on with the lines reader alone.
+Where the library does not exist (musl, old glibc, old macOS) opening one raises ScreenUnavailable, and relay
+goes on with the lines reader alone.
 """
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Callable
+from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from relay.errors import RelayError
+from relay.terminal import libghostty as vt
+from relay.terminal.libghostty import ScreenUnavailable
 
+_SLICE = 2048
+"""Bytes fed between two drains. The scrollback is bounded, so what one slice scrolls off must fit in it."""
 
-class ScreenUnavailable(RelayError):
-    """The virtual screen cannot be had on this machine; the message says why."""
+_SCROLLBACK_LINES = 100_000
+_SCROLLBACK_BYTES = 2 << 20
+_SCROLLBACK_COLUMN = 32 << 10
+"""Bytes of scrollback for each column: `_SLICE` rows of cells, and as much for the library's pages."""
+
+_MAX_COLUMNS, _MAX_ROWS = 2000, 1000
+"""The largest screen that is drawn. A terminal may claim 65535 x 65535 cells, which would fill the memory."""
+
+# DEC private modes that outlive their program on a terminal, with the state a terminal starts in (xterm
+# ctlseqs, "DEC Private Mode Set"; 2004, 2026, 2027, 2031 and 2048 are their successors' common additions).
+_MODES_OFF = (1, 5, 9, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026, 2031, 2048)
+_MODES_ON = (7, 25)
+_ALTERNATE_MODES = (1049, 1047, 47)
+
+# The first 16 colours of xterm's palette; a terminal may show them otherwise.
+_BASIC = (
+    *(0x000000, 0xCD0000, 0x00CD00, 0xCDCD00, 0x0000EE, 0xCD00CD, 0x00CDCD, 0xE5E5E5),
+    *(0x7F7F7F, 0xFF0000, 0x00FF00, 0xFFFF00, 0x5C5CFF, 0xFF00FF, 0x00FFFF, 0xFFFFFF),
+)
 
 
 class Colours(NamedTuple):
-    """What a cell is drawn in, as 0xRRGGBB or None for the terminal's own; reverse video is not applied."""
+    """The colours of a cell as 0xRRGGBB, None for the terminal's default; reverse video is not applied."""
 
     foreground: int | None = None
     background: int | None = None
 
 
 class Row(NamedTuple):
-    """One row of the screen: its text without trailing blanks, and whether it soft-wraps into the next.
+    """One row of the screen.
 
-    colours: those of the first of the screen's `marks` in it; None where there is none.
+    text:    without trailing blanks.
+    wrapped: it soft-wraps into the next row.
+    colours: of the first of the texts in it that `note_colours` named; None where there is none.
     """
 
     text: str
@@ -50,99 +75,411 @@ class Drained:
     lost: bool = False
 
 
-class Screen(Protocol):
-    """A headless terminal. Not thread-safe: one thread uses it.
+class _CallFailed(Exception):
+    """The library refused a call."""
 
-    failed:  None, or why analysis has stopped; then `feed` does nothing and the rest shows the last state.
-    marks:   texts at which a row says in which colours it is drawn; asking costs time, so at first none do.
-    base:    the number of rows scrolled off and drained so far: the absolute number of the top active row.
-    on_osc:  called with the content of each OSC sequence the emulator does not implement (OSC 7501 is one),
-             its number included, at most 4,096 bytes.
-    on_reply: called with each answer to a query of the program (cursor position, device attributes); while it
-             is None nothing is answered: the person's terminal does that.
+
+class VirtualScreen:
+    """A headless terminal of `columns` x `rows` cells. Not thread-safe: one thread uses it.
+
+    failed: None, or why analysis has stopped: `feed` does nothing then, and the rest shows the last state.
     """
 
-    failed: str | None
-    marks: tuple[str, ...]
-    base: int
-    on_osc: Callable[[bytes], None] | None
-    on_reply: Callable[[bytes], None] | None
+    def __init__(self, columns: int, rows: int) -> None:
+        """Raise ScreenUnavailable where the library cannot be loaded."""
+        self._lib = vt.load()
+        self.failed: str | None = None
+        self._noted: tuple[str, ...] = ()
+        self._on_reply: Callable[[bytes], None] | None = None
+        self._drained: list[Row] = []
+        self._lost = False
+        self._plain = True  # no control sequence has come yet: there is no mode to undo
+        self._collecting = False
+        self._size = _bounded(columns, rows)
+        self._terminal: c_void_p | None = c_void_p()
+        self._mark = c_void_p()
+        _check_open(self._lib.ghostty_terminal_new(None, ctypes.byref(self._terminal), *self._size))
+        # The callback lives as long as the screen: the library keeps its address.
+        self._reply_callback = vt.WritePtyFn(self._reply)
+        self._bound_scrollback()
+        # A row that scrolled off has been read: it must never come back on to the screen.
+        self._set(vt.OPT_RESIZE_PULL_SCROLLBACK, c_bool(False))
+
+    def feed(self, data: bytes) -> None:
+        """Interpret output of the program. Never raise: a failure sets `failed`."""
+        if self.failed is not None or self._terminal is None:
+            return
+        self._plain = self._plain and b"\x1b" not in data and b"\x0e" not in data
+        try:
+            size = _SLICE if self._collecting else len(data)
+            for start in range(0, len(data), size or 1):
+                piece = data[start : start + size]
+                self._lib.ghostty_terminal_vt_write(self._terminal, piece, len(piece))
+                self._collect()
+        except _CallFailed as error:
+            self.failed = f"the virtual screen stopped: {error}"
+
+    def collect(self) -> None:
+        """Keep the rows that scroll off from now on, for `drain`; until then they are forgotten."""
+        if self._collecting or self._terminal is None or self.failed is not None:
+            return
+        self._collecting = True
+        self._bound_scrollback()
+        result = self._lib.ghostty_terminal_grid_ref_track(
+            self._terminal, vt.Point(vt.ACTIVE), ctypes.byref(self._mark)
+        )
+        if result != 0:
+            self.failed = f"the virtual screen stopped: marking it failed with {result}"
+
+    def drain(self) -> Drained:
+        """Return the rows that scrolled off the primary screen since the last call, and forget them."""
+        drained = Drained(self._drained, self._lost)
+        self._drained, self._lost = [], False
+        return drained
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size; soft-wrapped lines of the primary screen are wrapped anew."""
+        if self.failed is not None or self._terminal is None:
+            return
+        size = _bounded(columns, rows)
+        try:
+            # The pixel sizes matter to size reports and images only.
+            _check(self._lib.ghostty_terminal_resize(self._terminal, *size, 8, 16), "resizing")
+            self._size = size
+            self._collect()
+            self._bound_scrollback()
+        except _CallFailed as error:
+            self.failed = f"the virtual screen stopped: {error}"
 
     @property
-    def columns(self) -> int: ...
+    def columns(self) -> int:
+        return self._size[0]
 
     @property
     def height(self) -> int:
         """The number of rows of the active screen."""
-        ...
+        return self._size[1]
 
     @property
     def cursor(self) -> tuple[int, int]:
         """(x, y), zero-based, in the active screen."""
-        ...
+        return self._number(vt.CURSOR_X), self._number(vt.CURSOR_Y)
 
     @property
     def cursor_visible(self) -> bool:
         """DECTCEM, mode 25."""
-        ...
+        return self._flag(vt.CURSOR_VISIBLE)
 
     @property
     def alternate(self) -> bool:
         """The alternate screen is active (modes 47, 1047, 1049)."""
-        ...
+        out = c_int()
+        self._get(vt.ACTIVE_SCREEN, out)
+        return out.value == 1
 
     @property
     def bracketed_paste(self) -> bool:
         """Mode 2004."""
-        ...
+        return self.mode(2004)
 
     @property
     def synchronized(self) -> bool:
         """Mode 2026: the program is in the middle of a frame."""
-        ...
+        return self.mode(2026)
 
     @property
     def ground(self) -> bool:
-        """The parser stands between sequences and between characters."""
-        ...
+        """The parser is between sequences and between characters."""
+        return self._flag(vt.VT_GROUND)
 
     @property
     def title(self) -> str:
-        """What OSC 0 or OSC 2 set last."""
-        ...
+        """The title that OSC 0 or OSC 2 set last."""
+        out = vt.String()
+        self._get(vt.TITLE, out)
+        return ctypes.string_at(out.ptr, out.len).decode("utf-8", "replace") if out.len else ""
 
-    def feed(self, data: bytes) -> None:
-        """Interpret output of the program. Never raises: a failure sets `failed`."""
-        ...
-
-    def collect(self) -> None:
-        """From now on keep the rows that scroll off, for `drain`; until then they are forgotten."""
-        ...
-
-    def drain(self) -> Drained:
-        """Return the rows that scrolled off the primary screen since the last call, and forget them."""
-        ...
+    def mode(self, number: int) -> bool:
+        """Return True if the DEC private mode `number` is set."""
+        config = vt.ModeConfig(mode=number)
+        self._get(vt.MODE, config)
+        return bool(config.value)
 
     def rows(self) -> list[Row]:
-        """The active screen, exactly `height` rows."""
-        ...
+        """Return the rows of the active screen, exactly `height` of them."""
+        if self._terminal is None:
+            return [Row("")] * self.height
+        try:
+            return self._read(vt.ACTIVE, 0, self.height)
+        except _CallFailed as error:
+            self.failed = f"the virtual screen stopped: {error}"
+            return [Row("")] * self.height
 
     def colours(self, x: int, y: int) -> Colours:
-        """Those of one cell of the active screen, zero-based."""
-        ...
-
-    def resize(self, columns: int, rows: int) -> None:
-        """Change the size; the primary screen's soft-wrapped lines are wrapped anew."""
-        ...
+        """Return the colours of one cell of the active screen, zero-based."""
+        if self._terminal is None:
+            return Colours()
+        try:
+            return self._colours(vt.ACTIVE, x, y)
+        except _CallFailed as error:
+            self.failed = f"the virtual screen stopped: {error}"
+            return Colours()
 
     def repaint(self) -> bytes:
-        """Bytes that draw the active screen with colours, cursor and modes on a fresh terminal."""
-        ...
+        """Return bytes that draw the active screen with colours, cursor and modes on a fresh terminal."""
+        if self._terminal is None or self.failed is not None:
+            return b""
+        enter = b"\x1b[?1049h" if self.alternate else b""
+        # Begin from a known state: no attributes, whole-screen region, absolute origin, cleared.
+        clear = b"\x1b[0m\x1b[r\x1b[?6l\x1b[H\x1b[2J"
+        try:
+            body = self._format_screen()
+        except _CallFailed:
+            return enter + clear
+        x, y = self.cursor
+        place = b"\x1b[%d;%dH" % (y + 1, x + 1)
+        if self._flag(vt.PENDING_WRAP) and (last := self.rows()[y].text[-1:]).isascii():
+            place += last.encode()  # only a character written in the last column leaves the wrap pending
+        visible = b"\x1b[?25h" if self.cursor_visible else b"\x1b[?25l"
+        return enter + clear + body + place + visible
 
     def modes_reset(self) -> bytes:
-        """Bytes that undo what the program has set, for a terminal whose program is gone."""
-        ...
+        """Return bytes that undo what the program has set, for a terminal whose program is gone."""
+        if self._terminal is None or self._plain:
+            return b""
+        parts = [b"\x1b[<99u"] if self._keyboard_flags() else []
+        parts += [b"\x1b[?%dl" % number for number in _MODES_OFF if self.mode(number)]
+        parts += [b"\x1b[?%dh" % number for number in _MODES_ON if not self.mode(number)]
+        if self.alternate:
+            used = next((number for number in _ALTERNATE_MODES if self.mode(number)), 1049)
+            parts.append(b"\x1b[?%dl" % used)
+        # Attributes, scroll region (saved and restored around, as it homes the cursor), character set,
+        # keypad and cursor shape cost nothing to reset and cannot all be asked for.
+        return b"".join(parts) + b"\x1b7\x1b[r\x1b8\x1b[0m\x1b(B\x0f\x1b>\x1b[0 q"
 
     def close(self) -> None:
-        """Free what the screen holds."""
-        ...
+        """Free the library's memory."""
+        if self._terminal is not None:
+            if self._mark:
+                self._lib.ghostty_tracked_grid_ref_free(self._mark)
+                self._mark = c_void_p()
+            self._lib.ghostty_terminal_free(self._terminal)
+            self._terminal = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_terminal", None) is not None:
+            self.close()
+
+    def note_colours(self, *texts: str) -> None:
+        """Have rows with one of `texts` say in which colours it is drawn. It costs time for each such row."""
+        self._noted = texts
+
+    def answer_queries(self, reply: Callable[[bytes], None] | None) -> None:
+        """Pass answers to the program's queries (cursor position, device attributes) to `reply`.
+
+        None: answer nothing, as at first: the user's terminal does.
+        """
+        self._on_reply = reply
+        self._lib.ghostty_terminal_set(
+            self._terminal, vt.OPT_WRITE_PTY, None if reply is None else self._reply_callback
+        )
+
+    # Calls into the library
+
+    def _set(self, option: int, value: ctypes.c_size_t | ctypes.c_bool) -> None:
+        _check_open(self._lib.ghostty_terminal_set(self._terminal, option, ctypes.byref(value)))
+
+    def _get(self, data: int, out: Structure | ctypes._SimpleCData[int] | ctypes._SimpleCData[bool]) -> None:
+        if self._terminal is not None:
+            self._lib.ghostty_terminal_get(self._terminal, data, ctypes.byref(out))
+
+    def _number(self, data: int) -> int:
+        out = c_uint16()
+        self._get(data, out)
+        return out.value
+
+    def _flag(self, data: int) -> bool:
+        out = c_bool()
+        self._get(data, out)
+        return out.value
+
+    def _keyboard_flags(self) -> int:
+        out = c_uint8()
+        self._get(vt.KITTY_KEYBOARD_FLAGS, out)
+        return out.value
+
+    def _reply(self, _terminal: int, _userdata: int, data: int, size: int) -> None:
+        if self._on_reply is not None:
+            self._on_reply(ctypes.string_at(data, size))
+
+    def _bound_scrollback(self) -> None:
+        """Let the library keep what may have to be drained, and nothing until somebody collects."""
+        lines = _SCROLLBACK_LINES if self._collecting else 0
+        self._set(vt.OPT_SCROLLBACK_MAX_LINES, c_size_t(lines))
+        size = max(_SCROLLBACK_BYTES, self.columns * _SCROLLBACK_COLUMN)
+        self._set(vt.OPT_SCROLLBACK_MAX_BYTES, c_size_t(size))
+
+    def _collect(self) -> None:
+        """Read the rows that scrolled off since the last time.
+
+        The mark is a reference that the library moves along with the first row that had not scrolled off.
+        """
+        if not self._collecting or self.alternate:
+            return  # the mark stays in the primary screen, and the alternate one has no scrollback
+        scrollback = c_size_t()
+        self._get(vt.SCROLLBACK_ROWS, scrollback)
+        where = vt.Coordinate()
+        if self._lib.ghostty_tracked_grid_ref_point(self._mark, vt.SCREEN, ctypes.byref(where)) == 0:
+            first = where.y
+            if first == scrollback.value:
+                return
+        else:  # pruned, or wiped out by a reset, after which nothing has scrolled off
+            first = 0
+            self._lost = self._lost or scrollback.value > 0
+        if first < scrollback.value:
+            self._drained += self._read(vt.SCREEN, first, scrollback.value - first)
+        _check(
+            self._lib.ghostty_tracked_grid_ref_set(self._mark, self._terminal, vt.Point(vt.ACTIVE)),
+            "marking the screen",
+        )
+
+    def _ref(self, tag: int, x: int, y: int) -> vt.GridRef:
+        ref = vt.GridRef(size=ctypes.sizeof(vt.GridRef))
+        point = vt.Point(tag, vt.PointValue(x, y))
+        _check(self._lib.ghostty_terminal_grid_ref(self._terminal, point, ctypes.byref(ref)), "reading a row")
+        return ref
+
+    def _read(self, tag: int, first: int, count: int) -> list[Row]:
+        """Return `count` rows from row `first` on, in the coordinate system `tag`."""
+        start = self._ref(tag, 0, first)
+        end = self._ref(tag, self.columns - 1, first + count - 1)
+        if self._is_spacer_head(end):
+            end.x -= 1  # else the selection would reach for the wide character in the next row
+        selection = vt.Selection(ctypes.sizeof(vt.Selection), start, end, False)
+        whole = self._format_rows(selection, True, count)
+        texts = whole.split("\n")
+        if len(texts) == count:  # no row wraps into another of these, which is the rule
+            rows = [Row(text) for text in texts]
+            rows[-1] = Row(texts[-1], self._wraps(tag, first + count - 1))
+        else:
+            texts = self._format_rows(selection, False, count).split("\n")
+            texts += [""] * (count - len(texts))
+            rows = [Row(text, self._wraps(tag, first + y)) for y, text in enumerate(texts)]
+        noted = [text for text in self._noted if text in whole]
+        if noted:
+            for y, row in enumerate(rows):
+                at = min((at for text in noted if (at := row.text.find(text)) >= 0), default=-1)
+                if at >= 0:
+                    rows[y] = row._replace(colours=self._colours(tag, at, first + y))
+        return rows
+
+    def _colours(self, tag: int, at: int, y: int) -> Colours:
+        """Return the colours of the character `at` of row `y`; those before it count as one column each."""
+        ref = self._ref(tag, min(at, self.columns - 1), y)
+        style = vt.CellStyle(size=ctypes.sizeof(vt.CellStyle))
+        _check(self._lib.ghostty_grid_ref_style(ctypes.byref(ref), ctypes.byref(style)), "reading a style")
+        return Colours(_rgb(style.foreground), _rgb(style.background))
+
+    def _format_rows(self, selection: vt.Selection, unwrap: bool, count: int) -> str:
+        size = ctypes.sizeof(vt.SelectionFormat)
+        options = vt.SelectionFormat(size, vt.PLAIN, unwrap, True, ctypes.pointer(selection))
+
+        def call(buffer: ctypes.Array[ctypes.c_char] | None, size: int, needed: c_size_t) -> int:
+            return int(
+                self._lib.ghostty_terminal_selection_format_buf(
+                    self._terminal, options, buffer, size, ctypes.byref(needed)
+                )
+            )
+
+        return _fill(call, count * (self.columns + 1) + 256).decode("utf-8", "replace")
+
+    def _is_spacer_head(self, ref: vt.GridRef) -> bool:
+        raw, wide = c_uint64(), c_int()
+        _check(self._lib.ghostty_grid_ref_cell(ctypes.byref(ref), ctypes.byref(raw)), "reading a cell")
+        _check(self._lib.ghostty_cell_get(raw, vt.CELL_WIDE, ctypes.byref(wide)), "reading a cell")
+        return wide.value == vt.SPACER_HEAD
+
+    def _wraps(self, tag: int, y: int) -> bool:
+        ref, raw, wrap = self._ref(tag, 0, y), c_uint64(), c_bool()
+        _check(self._lib.ghostty_grid_ref_row(ctypes.byref(ref), ctypes.byref(raw)), "reading a row")
+        _check(self._lib.ghostty_row_get(raw, vt.ROW_WRAP, ctypes.byref(wrap)), "reading a row")
+        return wrap.value
+
+    def _format_screen(self) -> bytes:
+        start = self._ref(vt.ACTIVE, 0, 0)
+        end = self._ref(vt.ACTIVE, self.columns - 1, self.height - 1)
+        selection = vt.Selection(ctypes.sizeof(vt.Selection), start, end, False)
+        screen = vt.ScreenExtra(
+            size=ctypes.sizeof(vt.ScreenExtra), style=True, kitty_keyboard=True, charsets=True
+        )
+        extra = vt.TerminalExtra(
+            size=ctypes.sizeof(vt.TerminalExtra),
+            modes=True,
+            scrolling_region=True,
+            keyboard=True,
+            screen=screen,
+        )
+        options = vt.FormatterOptions(
+            size=ctypes.sizeof(vt.FormatterOptions),
+            emit=vt.VT,
+            extra=extra,
+            selection=ctypes.pointer(selection),
+        )
+        formatter = c_void_p()
+        _check(
+            self._lib.ghostty_formatter_terminal_new(None, ctypes.byref(formatter), self._terminal, options),
+            "formatting the screen",
+        )
+        try:
+
+            def call(buffer: ctypes.Array[ctypes.c_char] | None, size: int, needed: c_size_t) -> int:
+                return int(
+                    self._lib.ghostty_formatter_format_buf(formatter, buffer, size, ctypes.byref(needed))
+                )
+
+            return _fill(call, 16 * self.columns * self.height)
+        finally:
+            self._lib.ghostty_formatter_free(formatter)
+
+
+def _rgb(colour: vt.StyleColor) -> int | None:
+    """Return `colour` as 0xRRGGBB, a palette colour as xterm shows it."""
+    raw: bytes = colour.value.to_bytes(8, sys.byteorder)
+    if colour.tag == vt.COLOR_RGB:
+        return int.from_bytes(raw[:3])
+    if colour.tag != vt.COLOR_PALETTE:
+        return None
+    index = raw[0]
+    if index < 16:
+        return _BASIC[index]
+    if index >= 232:
+        return 0x010101 * (8 + 10 * (index - 232))
+    red, rest = divmod(index - 16, 36)
+    levels = (0, 95, 135, 175, 215, 255)
+    return levels[red] << 16 | levels[rest // 6] << 8 | levels[rest % 6]
+
+
+def _bounded(columns: int, rows: int) -> tuple[int, int]:
+    return min(max(columns, 1), _MAX_COLUMNS), min(max(rows, 1), _MAX_ROWS)
+
+
+def _check_open(result: int) -> None:
+    if result != 0:
+        raise ScreenUnavailable(f"the virtual screen cannot be opened (libghostty-vt answered {result}).")
+
+
+def _fill(call: Callable[[ctypes.Array[ctypes.c_char] | None, int, c_size_t], int], guess: int) -> bytes:
+    """Return the output of `call(buffer, size, needed)`, which is repeated if `guess` was too small."""
+    needed = c_size_t()
+    buffer = ctypes.create_string_buffer(guess)
+    result = call(buffer, guess, needed)
+    if result == vt.OUT_OF_SPACE:
+        buffer = ctypes.create_string_buffer(needed.value)
+        result = call(buffer, needed.value, needed)
+    _check(result, "reading the screen")
+    return ctypes.string_at(buffer, needed.value)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        raise _CallFailed(f"{what} failed with {result}")

@@ -1,9 +1,9 @@
-"""What a program reports of itself: OSC 7501, the Program Status Protocol, revision 0.4.
+"""Status reports of programs: OSC 7501, the Program Status Protocol, revision 0.4.
 
     ESC ] 7501 ; key=value[:key=value...] ST
 
-A report replaces the record of its id as a whole.  All of it is untrusted text: shown it goes through
-`relay.text.visible`, and it authorises nothing.  The query is answered elsewhere (relay.terminal.query).
+A report replaces the record of its id as a whole.  All of it is untrusted text: it is shown through
+`relay.text.visible`, and authorizes nothing.  The query is answered elsewhere (relay.terminal.query).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _START = b"7501;"
 _SIGNIFICANT = re.compile(
     rb"\x1b(?:(?P<ris>c)|\](?:(?P<prompt>133;A)[;\a\x1b]|(?P<report>7501;[ -~]*)(?:\a|\x1b\\)))"
 )
-# What may become one of these with the next piece of output.
+# The beginning of one of these, which the next piece of output may complete.
 _UNFINISHED = re.compile(rb"\x1b(?:\](?:[0-9]{0,4}|133;A?|7501;[ -~]*\x1b?))?\Z")
 
-# What relay's states are called here.
+# relay's states in the words of the protocol.
 _NAMES = {
     "starting": "working",
     "working": "working",
@@ -49,13 +49,15 @@ _PROMPTS = {"permission": "permission", "plan_approval": "permission", "question
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What a program said last of one thing that it does.
+class StatusRecord:
+    """The last report of a program on one of its activities.
 
-    id: its segments joined by `/`; "" is the root record.  state: one of STATES but clear.
-    kind: permission, question or auth where the state is blocked and it was said, else "".
-    progress: per cent, or None.  app, title, msg: untrusted text, "" where there is none.
-    time: seconds, of the clock of whoever fed it.
+    id:       its segments joined by `/`; "" is the root record.
+    state:    one of STATES but clear.
+    kind:     permission, question or auth of a blocked program that says so, else "".
+    progress: per cent, or None.
+    app, title, msg: untrusted text, "" where there is none.
+    time:     seconds, on the clock of whoever fed it.
     """
 
     id: str
@@ -72,13 +74,13 @@ class StatusRecords:
     """The records of one agent's terminal."""
 
     def __init__(self) -> None:
-        self._records: dict[str, Record] = {}  # the least recently updated first
+        self._records: dict[str, StatusRecord] = {}  # the least recently updated first
         self._open = b""
 
     def feed(self, data: bytes, now: float) -> bool:
-        """Take reports, prompts (OSC 133 A) and resets (RIS) out of the agent's output, in their order.
+        """Follow the reports, prompts (OSC 133 A) and resets (RIS) in the agent's output.
 
-        Whether there was a report that counts.
+        Return True if there was a valid report.
         """
         if not self._open and b"\x1b" not in data:
             return False
@@ -98,10 +100,10 @@ class StatusRecords:
         return reported
 
     def report(self, content: bytes, now: float) -> bool:
-        """Take one report, from its number up to its terminator; whether it counts.
+        """Take one report, from its number up to its terminator; return True if it is valid.
 
-        A pair that is none is skipped and an unknown key ignored; what breaks a limit, an unknown state,
-        bad base64 and a control character in a text discard the report.
+        A malformed pair and an unknown key are ignored; a broken limit, an unknown state, bad base64 and a
+        control character in a text make the report invalid.
         """
         if not content.startswith(_START) or len(content) + 4 > MAX_REPORT:
             return False
@@ -118,30 +120,26 @@ class StatusRecords:
             del self._records[next(iter(self._records))]
         return True
 
-    def root(self) -> Record | None:
-        """What the program says of itself as a whole."""
+    def root(self) -> StatusRecord | None:
+        """Return the record of the program as a whole."""
         return self._records.get("")
 
-    def all(self) -> tuple[Record, ...]:
-        """The records, the least recently updated first."""
+    def all(self) -> tuple[StatusRecord, ...]:
+        """Return the records, the least recently updated first."""
         return tuple(self._records.values())
 
-    def exited(self) -> None:
-        """The process has ended, and with it what it was working at or blocked by."""
+    def prompt_started(self) -> None:
+        """Drop the working and blocked records: a shell prompts anew (OSC 133 A), the program has ended."""
         self._records = {
             id: record for id, record in self._records.items() if record.state not in {"working", "blocked"}
         }
 
-    def prompt_started(self) -> None:
-        """A shell prompts anew (OSC 133 A): the program is over."""
-        self.exited()
-
     def reset(self) -> None:
-        """RIS: the terminal begins afresh."""
+        """Drop all records: the terminal was reset (RIS)."""
         self._records.clear()
 
     def _clear(self, id: str) -> None:
-        """Remove a record and those below it: all of them are below the root."""
+        """Remove a record and those below it; all are below the root."""
         below = f"{id}/"
         self._records = {
             each: record
@@ -151,9 +149,9 @@ class StatusRecords:
 
 
 def report(state: str, kind: str = "", app: str = "relay") -> bytes:
-    """The root report of an agent that relay sees in `state` (a name of `AgentState`).
+    """Return the root report of an agent in `state` (a name of `AgentState`).
 
-    kind: of the prompt, as in `PromptKind`. app: who says so; what is no name of a program is left out.
+    kind: of the prompt, as in `PromptKind`. app: the reporter; left out if it is no name of a program.
     """
     pairs = [f"state={_NAMES.get(state, 'idle')}"]
     if pairs[0] == "state=blocked" and kind in _PROMPTS:
@@ -163,8 +161,8 @@ def report(state: str, kind: str = "", app: str = "relay") -> bytes:
     return f"\x1b]7501;{':'.join(pairs)}\x1b\\".encode()
 
 
-def _parse(body: bytes, now: float) -> Record:
-    """Raises ValueError for a report that must be discarded."""
+def _parse(body: bytes, now: float) -> StatusRecord:
+    """Return the record that a report describes; raise ValueError if it is invalid."""
     pairs: dict[bytes, bytes] = {}
     for pair in body.split(b":"):
         key, equals, value = pair.partition(b"=")
@@ -174,7 +172,7 @@ def _parse(body: bytes, now: float) -> Record:
     if state not in STATES:
         raise ValueError("no state")
     kind = pairs.get(b"kind", b"").decode()
-    return Record(
+    return StatusRecord(
         id=_id(pairs[b"id"]) if b"id" in pairs else "",
         state=state,
         kind=kind if state == "blocked" and kind in KINDS else "",
@@ -187,7 +185,7 @@ def _parse(body: bytes, now: float) -> Record:
 
 
 def _id(value: bytes) -> str:
-    """An id that names nothing must not replace the root record: it discards the report."""
+    """Return a valid id; raise ValueError otherwise: it must not replace the root record."""
     segments = value.split(b"/")
     if len(value) > MAX_ID or len(segments) > MAX_LEVELS or not all(segments):
         raise ValueError("no id")

@@ -18,11 +18,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from relay.errors import BrokerError
 from relay.transport import topics
-from relay.transport.broker import Endpoint
 from relay.transport.credentials import Credentials
+from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
-from relay.transport.probe_result import ADVICE, Row, Verdict
-from relay.transport.raw_login import knock
+from relay.transport.probe_result import ADVICE, Finding, ProbeResult
+from relay.transport.raw_login import raw_login
 
 SETTLE_SECONDS = 0.2
 """A broker of several nodes may bring later what was sent first."""
@@ -42,11 +42,14 @@ class Attack:
         self._own_inbox = topics.inbox(victim.team, victim.name, victim.name)
         self._who = f"{attacker.user} against {victim.user}"
 
-    async def rows(self) -> list[Row]:
+    async def rows(self) -> list[ProbeResult]:
         own = await self._own()
-        if own.verdict is not Verdict.HOLDS:
+        if own.status is not Finding.HOLDS:
             why = f"{self._who}: what they must be able to do fails already."
-            return [own, *(Row(key, Verdict.UNPROVED, why) for key in ADVICE if key not in {"own", "team"})]
+            return [
+                own,
+                *(ProbeResult(key, Finding.UNPROVED, why) for key in ADVICE if key not in {"own", "team"}),
+            ]
         team, name, inbox = self._victim.team, self._victim.name, self._own_inbox
         below = f"{topics.ROOT}/{team}"
         return [
@@ -69,7 +72,7 @@ class Attack:
             *([await self._other_team()] if team != self._attacker.team else []),
         ]
 
-    async def _own(self) -> Row:
+    async def _own(self) -> ProbeResult:
         """Whether both can do what they must; the other rows are judged by that."""
         pairs = [(self._victim, self._victim), (self._attacker, self._attacker)]
         if self._victim.team == self._attacker.team:
@@ -85,14 +88,16 @@ class Attack:
                         await mouth.publish(topic, token := _token())
                         if not await ear.hears(token, _MAIL_SECONDS):
                             what = f"{receiver.user} does not hear what {sender.user} publishes to {topic}."
-                            return Row("own", Verdict.BROKEN, f"{what} {ADVICE['own']}")
+                            return ProbeResult("own", Finding.BROKEN, f"{what} {ADVICE['own']}")
             except ConnectionLost:
                 raise
             except BrokerError as error:
-                return Row("own", Verdict.BROKEN, f"{receiver.user}: {error}")
-        return Row("own", Verdict.HOLDS, "each publishes under its own name, and hears its inbox and team.")
+                return ProbeResult("own", Finding.BROKEN, f"{receiver.user}: {error}")
+        return ProbeResult(
+            "own", Finding.HOLDS, "each publishes under its own name, and hears its inbox and team."
+        )
 
-    async def _forge(self, key: str, *forged: str) -> Row:
+    async def _forge(self, key: str, *forged: str) -> ProbeResult:
         """Publish where the attacker must not, and look whether the victim hears it."""
         async with self._ear(self._victim) as ear:
             for topic in forged:
@@ -105,11 +110,11 @@ class Attack:
                     return self._broken(key, f"it published to {topic}")
         return self._held(key, "what it published did not arrive")
 
-    async def _will(self, *forged: str) -> Row:
+    async def _will(self, *forged: str) -> ProbeResult:
         async with self._ear(self._victim) as ear:
             tokens = {topic: _token() for topic in forged}
             for will in tokens.items():
-                async with self._knock(anybody(), self._attacker, will):
+                async with self._log_in(anybody(), self._attacker, will):
                     pass  # refused for its will; or let in, and lost here
             await ear.settled()
             await asyncio.sleep(_WILL_SECONDS)
@@ -118,7 +123,7 @@ class Attack:
                     return self._broken("will", f"its will went to {topic}")
         return self._held("will", "its will was not published")
 
-    async def _overhear(self, key: str, published: Sequence[str], *filters: str) -> Row:
+    async def _overhear(self, key: str, published: Sequence[str], *filters: str) -> ProbeResult:
         """Subscribe to what the attacker must not hear, and look whether it does."""
         token = _token()
         async with contextlib.AsyncExitStack() as stack:
@@ -135,7 +140,7 @@ class Attack:
                     return self._broken("internals", f"it heard {internal[0]} by {each}")
         return self._held(key, "it subscribed, and heard nothing")
 
-    async def _session(self) -> Row:
+    async def _session(self) -> ProbeResult:
         """Have mail kept in a mailbox of the victim's, and wipe it by what the attacker can know."""
         name, user = self._victim.name, self._victim.user
         mailbox = identity(self._victim, keep=True)
@@ -144,7 +149,7 @@ class Attack:
                 why = (
                     "the broker keeps no mail for who is away. relay publishes it again, which takes longer."
                 )
-                return Row("session", Verdict.UNPROVED, why)
+                return ProbeResult("session", Finding.UNPROVED, why)
             if not await self._survives(mailbox, user, name, f"relay-{name}", f"relay-{user}"):
                 return self._broken("session", "it wiped it with a client id that anybody can guess")
             if not await self._survives(mailbox, mailbox.client_id):
@@ -152,7 +157,7 @@ class Attack:
                 return self._held("session", secret)
             return self._held("session", "even with the other's client id it could not wipe it")
         finally:
-            async with self._knock(mailbox.client_id, self._victim):
+            async with self._log_in(mailbox.client_id, self._victim):
                 pass  # a clean session: the mailbox is gone
 
     async def _survives(self, mailbox: Identity, *guesses: str) -> bool:
@@ -163,12 +168,12 @@ class Attack:
         async with self._connection(identity(self._victim)) as mouth:
             await mouth.publish(self._own_inbox, token)
         for client_id in guesses:
-            async with self._knock(client_id, self._attacker):
+            async with self._log_in(client_id, self._attacker):
                 pass
         async with self._ear(self._victim, mailbox=mailbox) as ear:
             return await ear.hears(token, _MAIL_SECONDS)
 
-    async def _other_team(self) -> Row:
+    async def _other_team(self) -> ProbeResult:
         team, name = self._victim.team, self._victim.name
         own = self._attacker.name
         rows = [
@@ -181,7 +186,7 @@ class Attack:
                 topics.inbox_filter(team, name),
             ),
         ]
-        return next((row for row in rows if row.verdict is not Verdict.HOLDS), rows[-1])
+        return next((row for row in rows if row.status is not Finding.HOLDS), rows[-1])
 
     @contextlib.asynccontextmanager
     async def _connection(self, identity: Identity) -> AsyncIterator[MqttTransport]:
@@ -214,16 +219,16 @@ class Attack:
                 with contextlib.suppress(asyncio.CancelledError):
                     await listening
 
-    def _knock(
+    def _log_in(
         self, client_id: str, agent: Credentials, will: tuple[str, bytes] | None = None
     ) -> contextlib.AbstractAsyncContextManager[bool]:
-        return knock(self._endpoint, client_id, user=agent.user, password=agent.password, will=will)
+        return raw_login(self._endpoint, client_id, user=agent.user, password=agent.password, will=will)
 
-    def _broken(self, key: str, how: str) -> Row:
-        return Row(key, Verdict.BROKEN, f"{self._who}: {how}. {ADVICE[key]}")
+    def _broken(self, key: str, how: str) -> ProbeResult:
+        return ProbeResult(key, Finding.BROKEN, f"{self._who}: {how}. {ADVICE[key]}")
 
-    def _held(self, key: str, how: str) -> Row:
-        return Row(key, Verdict.HOLDS, f"{self._who}: {how}.")
+    def _held(self, key: str, how: str) -> ProbeResult:
+        return ProbeResult(key, Finding.HOLDS, f"{self._who}: {how}.")
 
 
 class _Ear:

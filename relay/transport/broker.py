@@ -28,15 +28,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from relay.errors import BrokerError
 from relay.home import Home, private_directory
+from relay.storage.files import write_private
 from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
 from relay.transport import broker_supervisor, nats
-from relay.transport.credentials import Credentials, CredentialStore, write_private
+from relay.transport.credentials import Credentials, CredentialStore
+from relay.transport.endpoint import Endpoint
 
 LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""
@@ -45,46 +45,6 @@ _ELECTION_SECONDS = 15.0
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
 _RELOAD_SECONDS = 5.0
-_SCHEMES = {"mqtt": 1883, "mqtts": 8883}
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a broker listens. pid: the embedded one's. user, password: from an external one's URL."""
-
-    kind: str  # "embedded" or "external"
-    host: str
-    port: int
-    pid: int | None = None
-    tls: bool = False
-    user: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
-
-    @property
-    def url(self) -> str:
-        """Without credentials: fit to be shown."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'mqtts' if self.tls else 'mqtt'}://{host}:{self.port}"
-
-
-def external(url: str) -> Endpoint:
-    """The endpoint that `mqtt[s]://[USER[:PASSWORD]@]HOST[:PORT]` names; BrokerError if it names none."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in _SCHEMES or not parts.hostname or parts.path not in {"", "/"}:
-        shown = ascii(url.rpartition("@")[2])
-        raise BrokerError(f"{shown} is not a broker's URL; write it like mqtts://user:password@host:8883.")
-    return Endpoint(
-        kind="external",
-        host=parts.hostname,
-        port=port or _SCHEMES[parts.scheme],
-        tls=parts.scheme == "mqtts",
-        user=None if parts.username is None else unquote(parts.username),
-        password=None if parts.password is None else unquote(parts.password),
-    )
 
 
 def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: float = LINGER) -> Endpoint:

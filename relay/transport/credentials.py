@@ -11,15 +11,16 @@ import contextlib
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from relay import names
 from relay.errors import BrokerError, InvalidName
+from relay.storage.files import write_private
+from relay.transport.endpoint import Endpoint
 from relay.transport.topics import level
 
 
@@ -50,17 +51,7 @@ class Login:
     client_id: str = field(repr=False)
 
 
-class HasLogin(Protocol):
-    """An endpoint: user and password are those of its URL, if that has any."""
-
-    @property
-    def user(self) -> str | None: ...
-
-    @property
-    def password(self) -> str | None: ...
-
-
-def for_endpoint(endpoint: HasLogin, credentials: Credentials) -> Login:
+def for_endpoint(endpoint: Endpoint, credentials: Credentials) -> Login:
     """How the agent that has `credentials` logs in at `endpoint`.
 
     A login in the endpoint's URL is shared by whoever uses that URL, and is taken as it stands; without one
@@ -109,23 +100,6 @@ class CredentialStore:
 
     def _path(self, team: str, name: str) -> Path:
         return self._directory / f"{level(team)}.{level(name)}.json"
-
-
-def write_private(path: Path, text: str, *, replace: bool = True) -> None:
-    """Write `text` to `path`, 0600, whole or not at all; FileExistsError if one is not to be replaced."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Not a file that somebody else has put there, in a directory that others may write to.
-    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        if replace:
-            new.replace(path)
-        else:
-            path.hardlink_to(new)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A connection to the broker: what the bus needs of one, and the MQTT one.
+"""A connection to the broker.
 
 MQTT 3.1.1 with QoS 1 (nothing of MQTT 5 is relied upon) through aiomqtt.  A transport is used once: it
 connects, works until the connection is lost, and is thrown away; the courier makes the next.
@@ -16,13 +16,13 @@ import ssl
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
 
 from relay.errors import BrokerError
-from relay.transport.broker import Endpoint
+from relay.transport.endpoint import Endpoint
 
 CONNECT_SECONDS = 5.0
 PUBLISH_SECONDS = 10.0
@@ -71,31 +71,11 @@ class Identity:
     farewell: tuple[str, bytes] | None = None
 
 
-class Transport(Protocol):
-    """One connection. Every method may raise ConnectionLost."""
-
-    async def connect(self) -> None: ...
-
-    async def subscribe(self, topic: str, qos: int) -> None:
-        """Raises BrokerError where the broker does not allow it."""
-        ...
-
-    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Return when the broker has acknowledged it, which says nothing about any receiver."""
-        ...
-
-    def arriving(self) -> AsyncIterator[Inbound]: ...
-
-    def close(self) -> None:
-        """Disconnect politely, at once; never raises."""
-        ...
-
-
 class MqttTransport:
-    """`Transport` over aiomqtt."""
+    """One connection to a broker over aiomqtt. Every method but `close` may raise ConnectionLost."""
 
     def __init__(self, endpoint: Endpoint, identity: Identity) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._user = identity.user
         farewell = identity.farewell
         self._client = aiomqtt.Client(
@@ -125,6 +105,7 @@ class MqttTransport:
         self._client._client.on_socket_register_write = self._register_write
 
     async def connect(self) -> None:
+        """Connect and log in; raise LoginRefused where the broker does not know the login."""
         # In a task of its own: a cancelled connect would go on in its thread and log in unattended.
         connecting = asyncio.create_task(self._client.__aenter__())
         try:
@@ -140,20 +121,23 @@ class MqttTransport:
             raise
 
     async def subscribe(self, topic: str, qos: int) -> None:
+        """Subscribe; raise BrokerError where the broker does not allow it."""
         async with self._bounded("subscribe"):
             granted = await self._client.subscribe(topic, qos, timeout=math.inf)
         if any((code if isinstance(code, int) else code.value) >= 0x80 for code in granted):
             # MQTT 3.1.1 section 3.9.3
             raise BrokerError(
-                f"the broker at {self._endpoint.url} does not allow {topic!r}. Check its access list."
+                f"the broker at {self.endpoint.url} does not allow {topic!r}. Check its access list."
             )
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Return when the broker has acknowledged it, which says nothing about any receiver."""
         async with self._bounded("publish"):
             await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
         self._extend()
 
     async def arriving(self) -> AsyncIterator[Inbound]:
+        """Yield what arrives, for ever."""
         try:
             async for message in self._client.messages:
                 self._extend()
@@ -162,6 +146,7 @@ class MqttTransport:
             raise ConnectionLost(self._explain(error)) from None
 
     def close(self) -> None:
+        """Disconnect politely, at once; never raise."""
         # Not by the library's __aexit__: it waits, and may swallow the cancellation that led here.
         self._end()
 
@@ -181,7 +166,7 @@ class MqttTransport:
                     del self._limits[limit]
         except TimeoutError:
             raise ConnectionLost(
-                f"the broker at {self._endpoint.url} does not answer to a {what}; connecting again."
+                f"the broker at {self.endpoint.url} does not answer to a {what}; connecting again."
             ) from None
         except aiomqtt.MqttError as error:
             raise ConnectionLost(self._explain(error)) from None
@@ -233,8 +218,8 @@ class MqttTransport:
                 lost.exception()  # or asyncio complains on stderr that nobody looked
 
     def _refusal(self, error: MqttConnectError) -> str:
-        url = self._endpoint.url
-        if self._user is None or self._endpoint.user is not None or self._endpoint.kind == "embedded":
+        url = self.endpoint.url
+        if self._user is None or self.endpoint.user is not None or self.endpoint.kind == "embedded":
             return f"the broker at {url} refuses the login ({error}). Check user and password."
         return (
             f"the broker at {url} refuses the login of {self._user} ({error}). `relay broker acl` "
@@ -243,7 +228,7 @@ class MqttTransport:
         )
 
     def _explain(self, error: Exception) -> str:
-        url = self._endpoint.url
+        url = self.endpoint.url
         text = str(error)
         if "timed out" in text:
             return (

@@ -27,7 +27,7 @@ from relay.errors import InvalidName, NameInUse
 from relay.home import Home, private_directory
 from relay.storage.locks import is_held, open_lock, wait_lock
 from relay.transport import presence, topics
-from relay.transport.mqtt import ConnectionLost, Transport
+from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.topics import level
 
 ECHO_SECONDS = 10.0
@@ -48,7 +48,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class NameClaim:
     """What a newcomer says of itself.
 
     session: the run of its courier, the same over all its connections. host: what its machine calls itself.
@@ -60,7 +60,7 @@ class Claim:
     host: str
     held: bool
 
-    def yields_to(self, other: Claim) -> bool:
+    def yields_to(self, other: NameClaim) -> bool:
         """Whether of two that claim at once this one gives way: the one that had the name keeps it."""
         return (not other.held, other.session) < (not self.held, self.session)
 
@@ -84,7 +84,7 @@ def is_present(home: Home, team: str, name: str) -> bool:
     return is_held(_path(home, team, name))
 
 
-async def contend(transport: Transport, team: str, claim: Claim, announcement: bytes) -> None:
+async def contend(transport: MqttTransport, team: str, claim: NameClaim, announcement: bytes) -> None:
     """Win `claim.name` of `team` from whoever else may have it, and publish `announcement` (retained).
 
     transport: a connection that nobody else uses, and that is closed afterwards.
@@ -104,11 +104,11 @@ async def contend(transport: Transport, team: str, claim: Claim, announcement: b
                     inbound.payload, level(claim.name)
                 )
                 match heard:
-                    case Claim(session=claim.session):
+                    case NameClaim(session=claim.session):
                         if echoed is None:
                             echoed = now()
                             quiet = QUIET_SECONDS + echoed - began
-                    case Claim() as rival:
+                    case NameClaim() as rival:
                         if claim.yields_to(rival):
                             raise _in_use(team, claim.name, rival.host)
                         if rival.session not in answered:  # it may have come too late to hear ours
@@ -128,12 +128,12 @@ async def contend(transport: Transport, team: str, claim: Claim, announcement: b
     await transport.publish(topic, announcement, retain=True)
 
 
-def encode(claim: Claim) -> bytes:
+def encode(claim: NameClaim) -> bytes:
     value = {"v": _VERSION, "claim": True} | asdict(claim)
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def decode(payload: bytes, topic_level: str) -> Claim | None:
+def decode(payload: bytes, topic_level: str) -> NameClaim | None:
     """The claim in `payload`, or None if it is foreign (another version, another name's topic)."""
     if len(payload) > presence.MAX_PAYLOAD:
         return None
@@ -141,7 +141,7 @@ def decode(payload: bytes, topic_level: str) -> Claim | None:
         value = json.loads(payload)
         if value["v"] != _VERSION or value["claim"] is not True or level(value["name"]) != topic_level:
             return None
-        return Claim(
+        return NameClaim(
             names.validate(value["name"]),
             presence.short(value["session"]),
             presence.short(value["host"]),

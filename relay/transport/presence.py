@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relay import names
@@ -143,6 +143,38 @@ def _follows(presence: Presence, before: Presence) -> bool:
     return presence.session == before.session != "" and presence.boot > before.boot
 
 
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """Who was there at one moment, for any thread. at: that moment, on the roster's steady clock."""
+
+    heard: Mapping[str, _Heard]
+    at: float
+
+    def online(self, name: str) -> bool:
+        """Return True if `name` was there."""
+        heard = self.heard.get(names.key(name))
+        return heard is not None and self._is_online(heard)
+
+    def home(self, name: str) -> str | None:
+        """Return the ledger that `name` had; None if it was not online, or did not say."""
+        heard = self.heard.get(names.key(name))
+        return heard.presence.home or None if heard is not None and self._is_online(heard) else None
+
+    def count(self) -> int:
+        """Return how many were online."""
+        return sum(map(self._is_online, self.heard.values()))
+
+    def list(self, known: Iterable[str]) -> list[Presence]:
+        """Return everybody, by name: those heard of and those who are only `known`."""
+        everybody = {names.key(name): Presence(name, False, 0.0) for name in known} | {
+            key: replace(heard.presence, online=self._is_online(heard)) for key, heard in self.heard.items()
+        }
+        return [everybody[key] for key in sorted(everybody)]
+
+    def _is_online(self, heard: _Heard) -> bool:
+        return heard.presence.online and self.at - heard.at < MISSED * heard.presence.every
+
+
 class Roster:
     """The presences of one team, as one agent hears them.
 
@@ -155,10 +187,14 @@ class Roster:
     ) -> None:
         self._steady = steady
         self._wall = wall
-        self._heard: dict[str, _Heard] = {}
+        self._heard: Mapping[str, _Heard] = {}  # replaced, never changed
+
+    def now(self) -> Attendance:
+        """Return who is there now; later announcements do not change it."""
+        return Attendance(self._heard, self._steady())
 
     def hear(self, presence: Presence, *, retained: bool) -> bool:
-        """Take an announcement; whether its agent has just appeared (come online, or started anew).
+        """Take an announcement; True if its agent has just appeared (come online, or started anew).
 
         retained: the broker had kept it, so its own time says how old it is (none, if that lies ahead);
         otherwise it is of now, whatever the clock of its host says.
@@ -168,7 +204,7 @@ class Roster:
         known = before is not None and before.presence.boot == presence.boot
         if not presence.online and before is not None and not (known or _follows(presence, before.presence)):
             return False
-        was_online = before is not None and known and self._is_online(before)
+        was_online = known and self.online(presence.name)
         at = self._steady()
         if retained:
             at -= max(0.0, self._wall() - presence.seen)
@@ -176,28 +212,13 @@ class Roster:
                 at = max(at, before.at)  # its host's clock may be late; it was heard since
         else:
             presence = replace(presence, seen=self._wall())
-        heard = self._heard[key] = _Heard(presence, at)
-        return self._is_online(heard) and not was_online
+        self._heard = {**self._heard, key: _Heard(presence, at)}
+        return self.online(presence.name) and not was_online
+
+    def forget(self, name: str) -> None:
+        """Take back what was heard of `name`: its next announcement is its first."""
+        self._heard = {key: heard for key, heard in self._heard.items() if key != names.key(name)}
 
     def online(self, name: str) -> bool:
-        heard = self._heard.get(names.key(name))
-        return heard is not None and self._is_online(heard)
-
-    def home(self, name: str) -> str | None:
-        """The ledger that `name` has now; None if it is not online, or does not say."""
-        heard = self._heard.get(names.key(name))
-        return heard.presence.home or None if heard is not None and self._is_online(heard) else None
-
-    def count(self) -> int:
-        """How many are online."""
-        return sum(map(self._is_online, self._heard.values()))
-
-    def list(self, known: Iterable[str]) -> list[Presence]:
-        """Everybody, by name: those heard of and those who are only `known`."""
-        everybody = {names.key(name): Presence(name, False, 0.0) for name in known} | {
-            key: replace(heard.presence, online=self._is_online(heard)) for key, heard in self._heard.items()
-        }
-        return [everybody[key] for key in sorted(everybody)]
-
-    def _is_online(self, heard: _Heard) -> bool:
-        return heard.presence.online and self._steady() - heard.at < MISSED * heard.presence.every
+        """Return True if `name` is there."""
+        return self.now().online(name)

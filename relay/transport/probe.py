@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from relay.errors import BrokerError
 from relay.transport.attack import ANSWER_SECONDS, Attack, anybody, identity
-from relay.transport.broker import Endpoint
 from relay.transport.credentials import Credentials, for_endpoint
+from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import Identity, MqttTransport
-from relay.transport.probe_result import ADVICE, CLAIMS, Row, Verdict
-from relay.transport.raw_login import knock
+from relay.transport.probe_result import ADVICE, CLAIMS, Finding, ProbeResult
+from relay.transport.raw_login import raw_login
 
 NATS_PORT = 4222
 """Where nats-server listens for NATS clients, unless it is told otherwise."""
@@ -22,7 +22,9 @@ NATS_PORT = 4222
 _SHARED = "all log in as the user in the URL, so each can act as any other. Give every agent its own user."
 
 
-async def probe(endpoint: Endpoint, agents: Sequence[Credentials], *, native: int = NATS_PORT) -> list[Row]:
+async def probe(
+    endpoint: Endpoint, agents: Sequence[Credentials], *, native: int = NATS_PORT
+) -> list[ProbeResult]:
     """Try everything at `endpoint`; a row for each claim.
 
     agents: two or more with logins of their own, who attack each other; those of different teams show whether
@@ -34,7 +36,7 @@ async def probe(endpoint: Endpoint, agents: Sequence[Credentials], *, native: in
         await _reach(
             endpoint, Identity(anybody(), keep=False, user=endpoint.user, password=endpoint.password)
         )
-        found = [Row(key, Verdict.BROKEN, _SHARED) for key in ADVICE if key != "own"]
+        found = [ProbeResult(key, Finding.BROKEN, _SHARED) for key in ADVICE if key != "own"]
     elif len(agents) < 2:
         raise BrokerError("it takes two agents to see what one may do to the other. Name two.")
     else:
@@ -53,11 +55,13 @@ async def probe(endpoint: Endpoint, agents: Sequence[Credentials], *, native: in
     found += [await _anonymous(endpoint), _encrypted(endpoint)]
     found.append(await _native(endpoint, agents, native))
     if not any(row.key == "team" for row in found):
-        found.append(Row("team", Verdict.UNPROVED, "all these agents are of one team; name one of another."))
-    worst = [Verdict.BROKEN, Verdict.UNPROVED, Verdict.HOLDS]
+        found.append(
+            ProbeResult("team", Finding.UNPROVED, "all these agents are of one team; name one of another.")
+        )
+    worst = [Finding.BROKEN, Finding.UNPROVED, Finding.HOLDS]
     rows = []
     for key in CLAIMS:
-        tried = sorted((row for row in found if row.key == key), key=lambda row: worst.index(row.verdict))
+        tried = sorted((row for row in found if row.key == key), key=lambda row: worst.index(row.status))
         rows += tried[:1]
     return rows
 
@@ -68,24 +72,26 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-async def _anonymous(endpoint: Endpoint) -> Row:
+async def _anonymous(endpoint: Endpoint) -> ProbeResult:
     for what, user, password in (
         ("without user and password", None, None),
         ("with a user that nobody has", f"nobody-{secrets.token_hex(4)}", secrets.token_hex(8)),
     ):
-        async with knock(endpoint, anybody(), user=user, password=password) as welcome:
+        async with raw_login(endpoint, anybody(), user=user, password=password) as welcome:
             if welcome:
                 advice = "In Mosquitto: allow_anonymous false, and a password_file."
-                return Row("anonymous", Verdict.BROKEN, f"a login {what} is accepted. {advice}")
-    return Row("anonymous", Verdict.HOLDS, "logins without a user and with an unknown one are refused.")
+                return ProbeResult("anonymous", Finding.BROKEN, f"a login {what} is accepted. {advice}")
+    return ProbeResult(
+        "anonymous", Finding.HOLDS, "logins without a user and with an unknown one are refused."
+    )
 
 
-def _encrypted(endpoint: Endpoint) -> Row:
+def _encrypted(endpoint: Endpoint) -> ProbeResult:
     if endpoint.tls:
-        return Row("tls", Verdict.HOLDS, "TLS, and the certificate was verified for this host.")
+        return ProbeResult("tls", Finding.HOLDS, "TLS, and the certificate was verified for this host.")
     if endpoint.host == "localhost" or _is_loopback(endpoint.host):
-        return Row("tls", Verdict.HOLDS, "it never leaves this machine (loopback).")
-    return Row("tls", Verdict.BROKEN, "passwords and messages travel in the clear. Use mqtts://.")
+        return ProbeResult("tls", Finding.HOLDS, "it never leaves this machine (loopback).")
+    return ProbeResult("tls", Finding.BROKEN, "passwords and messages travel in the clear. Use mqtts://.")
 
 
 def _is_loopback(host: str) -> bool:
@@ -95,7 +101,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) -> Row:
+async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) -> ProbeResult:
     """Try the port for NATS clients (https://docs.nats.io/reference/reference-protocols/nats-protocol)."""
     logins = [for_endpoint(endpoint, agent) for agent in agents]
     users = {(login.user, login.password) for login in logins} | {(None, None)}
@@ -106,16 +112,16 @@ async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) 
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await _nats_login(endpoint.host, port, user, password)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
-            return Row("native", Verdict.HOLDS, f"nothing answers as NATS at port {port}.")
+            return ProbeResult("native", Finding.HOLDS, f"nothing answers as NATS at port {port}.")
         if b"PONG" in answer:
             who = "anybody" if user is None else user
-            return Row(
+            return ProbeResult(
                 "native",
-                Verdict.BROKEN,
+                Finding.BROKEN,
                 f"port {port} lets {who} in, past the rights on topics. "
                 'Give every user allowed_connection_types: ["MQTT"].',
             )
-    return Row("native", Verdict.HOLDS, f"port {port} refuses them all.")
+    return ProbeResult("native", Finding.HOLDS, f"port {port} refuses them all.")
 
 
 async def _nats_login(host: str, port: int, user: str | None, password: str | None) -> bytes:

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class Finding(StrEnum):
     HOLDS = "holds"
     BROKEN = "does NOT hold"
     UNPROVED = "cannot be proved"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProbeResult:
     """A sentence about the broker and whether it is true. detail: how that is known, or what to do."""
 
     key: str
-    verdict: Verdict
+    status: Finding
     detail: str
 
     @property

@@ -11,7 +11,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 
-from relay.transport.broker import Endpoint
+from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import CONNECT_SECONDS, ConnectionLost
 
 _DISCONNECT = b"\xe0\x00"
@@ -20,7 +20,7 @@ _KEEPALIVE = 60  # seconds
 
 
 @contextlib.asynccontextmanager
-async def knock(
+async def raw_login(
     endpoint: Endpoint,
     client_id: str,
     *,

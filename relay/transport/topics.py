@@ -18,7 +18,7 @@ ROOT = "relay/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Inbox:
+class InboxTopic:
     """Where a message or receipt came in; team, to and sender are levels (see `level`)."""
 
     team: str
@@ -62,11 +62,11 @@ def presence_filter(team: str) -> str:
     return f"{ROOT}/{level(team)}/presence/+"
 
 
-def parse(topic: str) -> Inbox | PresenceTopic | None:
+def parse(topic: str) -> InboxTopic | PresenceTopic | None:
     """What `topic` is, or None if it is none of ours."""
     match topic.split("/"):
         case ["relay", "v1", team, "agents", to, "inbox", sender] if team and to and sender:
-            return Inbox(team, to, sender)
+            return InboxTopic(team, to, sender)
         case ["relay", "v1", team, "presence", name] if team and name:
             return PresenceTopic(team, name)
     return None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgers import send
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.storage.journal import Journal
@@ -18,9 +19,9 @@ from support import Relay
 @pytest.fixture
 def ledger(home: Path) -> Ledger:
     found = Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger)
-    found.outbox.send("default", "Alice", ["Bob"], "first")
-    found.outbox.send("default", "Bob", ["Alice"], "second \x1b[31mred\x1b[0m \u202egnihtemos", "thread")
-    found.outbox.send("other", "Carol", ["Dan"], "third")
+    send(found, "default", "Alice", ["Bob"], "first")
+    send(found, "default", "Bob", ["Alice"], "second \x1b[31mred\x1b[0m \u202egnihtemos", "thread")
+    send(found, "other", "Carol", ["Dan"], "third")
     return found
 
 
@@ -65,7 +66,7 @@ def test_what_others_wrote_does_not_act_on_the_terminal(relay: Relay, ledger: Le
 def test_an_id_that_a_peer_made_does_not_act_on_it_either(relay: Relay, ledger: Ledger) -> None:
     with ledger:
         ledger.registry.register("default", "Bob")
-        (kept,) = ledger.outbox.send("default", "Alice", ["Bob"], "from afar")
+        (kept,) = send(ledger, "default", "Alice", ["Bob"], "from afar")
         with sqlite3.connect(Home.from_env({"RELAY_HOME": str(relay.home)}).ledger) as other:
             other.execute("UPDATE outbox SET id = '\x1b[2Jx\n' || id WHERE id = ?", (kept.id,))
         other.close()
@@ -78,7 +79,7 @@ def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:
     nasty = "\x7f \x9b31m \u202e \u2066"
     with ledger:
         ledger.registry.register("default", "Bob")
-        ledger.outbox.send("default", "Alice", ["Bob"], nasty)
+        send(ledger, "default", "Alice", ["Bob"], nasty)
         shown = relay("messages", "--json")
         Journal(relay.home / "state" / "events.jsonl", "session", "Alice").write("notice", text=nasty)
     sent = relay("send", "--json", "Bob", nasty)
@@ -91,7 +92,7 @@ def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:
 def test_only_the_latest_are_shown_unless_asked(relay: Relay, home: Path) -> None:
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
         for number in range(1, 61):
-            ledger.outbox.send("default", "Alice", ["Bob"], f"body {number}")
+            send(ledger, "default", "Alice", ["Bob"], f"body {number}")
     done = relay("messages")
     assert len(done.stdout.splitlines()) == 50
     assert done.stdout.splitlines()[-1].endswith("body 60")
@@ -138,7 +139,7 @@ def test_it_follows_what_is_new_and_what_changes(relay: Relay, ledger: Ledger) -
 
         try:
             assert following() == ("third", "queued")
-            (sent,) = ledger.outbox.send("default", "Alice", ["Bob"], "new")
+            (sent,) = send(ledger, "default", "Alice", ["Bob"], "new")
             assert following() == ("new", "queued")
             ledger.outbox.sent([sent.id])
             assert following() == ("new", "sent")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from ledgers import post
 from relay.cli import send
 from relay.cli.main import dispatch
 from relay.home import Home
+from relay.message import State
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import State
-from relay.messaging.posting import post
 from support import Relay, wait_until
 
 

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.directives.directive import Directive
 from relay.directives.grammar import BULLETS, Grammar, unescape
+from relay.place import Place
 from relay.readers.line import Line
 
 
 def known(namespace: str) -> bool:
     return namespace in {"relay", "memory", "deploy"}
+
+
+def said(text: str, time: float, *, gap: bool = False, code: bool = False) -> Line:
+    """A line that was complete at `time`, after as many bytes."""
+    return Line(text, time, Place("terminal", int(time)), gap, code)
+
+
+def directive(
+    namespace: str, target: str, body: str, time: float, *, at: int | None = None, unclosed: bool = False
+) -> Directive:
+    """A directive whose last line was complete at `time`, or `at`."""
+    place = Place("terminal", int(time) if at is None else at)
+    return Directive(namespace, target, body, time, place, unclosed)
 
 
 def parse(text: str, *, end: bool = True, **options: str) -> list[Directive]:
@@ -21,7 +37,7 @@ def parse(text: str, *, end: bool = True, **options: str) -> list[Directive]:
     found: list[Directive] = []
     lines = text.split("\n")
     for time, line in enumerate(lines):
-        found += grammar.line(Line(line, float(time)))
+        found += grammar.line(said(line, float(time)))
     return found + (grammar.turn_end(float(len(lines))) if end else [])
 
 
@@ -32,7 +48,7 @@ def told(text: str, **options: str) -> list[tuple[str, str]]:
 def test_a_line_with_namespace_target_and_body_is_a_directive() -> None:
     """R46."""
     assert parse("@relay:Bob please check the tests") == [
-        Directive("relay", "Bob", "please check the tests", 0.0)
+        directive("relay", "Bob", "please check the tests", 0.0)
     ]
     assert parse("Hello.\n\n@memory:save the build is slow\nBye.")[0].namespace == "memory"
 
@@ -132,17 +148,17 @@ def test_nothing_in_a_code_fence_is_a_directive(text: str, targets: list[str]) -
 
 def test_an_unclosed_fence_ends_with_the_turn() -> None:
     grammar = Grammar(known)
-    grammar.line(Line("```", 0))
-    assert grammar.line(Line("@relay:In x", 1)) == []
+    grammar.line(said("```", 0))
+    assert grammar.line(said("@relay:In x", 1)) == []
     assert grammar.turn_end(2) == []
-    assert [d.target for d in grammar.line(Line("@relay:Out x", 3))] == ["Out"]
+    assert [d.target for d in grammar.line(said("@relay:Out x", 3))] == ["Out"]
 
 
 def test_many_lines_between_angle_brackets_are_one_body() -> None:
     text = "@relay:Bob <<<\nfirst\n\n  indented\nlast\n>>>\n@relay:Carol hi"
     assert parse(text) == [
-        Directive("relay", "Bob", "first\n\n  indented\nlast", 5.0),
-        Directive("relay", "Carol", "hi", 6.0),
+        directive("relay", "Bob", "first\n\n  indented\nlast", 5.0),
+        directive("relay", "Carol", "hi", 6.0),
     ]
 
 
@@ -163,47 +179,50 @@ def test_many_lines_between_angle_brackets_are_one_body() -> None:
     ],
 )
 def test_forms_of_many_lines(text: str, body: str | None) -> None:
-    [directive] = parse(text, end=False)
-    assert not directive.unclosed
+    [found] = parse(text, end=False)
+    assert not found.unclosed
+    assert found.place.offset == text.count("\n")
     if body is None:
-        assert directive.body.split("\n") == [f"line {n}" for n in range(1000)]
+        assert found.body.split("\n") == [f"line {n}" for n in range(1000)]
     else:
-        assert directive.body == body
+        assert found.body == body
 
 
 def test_an_unclosed_form_ends_with_the_turn_and_says_so() -> None:
     grammar = Grammar(known)
     for line in ("@relay:Bob <<<", "a", "@relay:Carol inside", ""):
-        assert grammar.line(Line(line, 1)) == []
-    assert grammar.turn_end(2) == [Directive("relay", "Bob", "a\n@relay:Carol inside\n", 2, unclosed=True)]
+        assert grammar.line(said(line, 1)) == []
+    assert grammar.turn_end(2) == [
+        directive("relay", "Bob", "a\n@relay:Carol inside\n", 2, at=1, unclosed=True)
+    ]
     assert grammar.turn_end(3) == []
-    assert [d.target for d in grammar.line(Line("@relay:Dora hi", 4))] == ["Dora"]
+    assert [d.target for d in grammar.line(said("@relay:Dora hi", 4))] == ["Dora"]
 
 
 def test_a_fence_that_is_not_closed_within_a_form_does_not_hide_its_end() -> None:
     text = "@relay:Bob <<<\n```\ncode\n>>>\nprose\n@relay:Carol hi"
     assert parse(text) == [
-        Directive("relay", "Bob", "```\ncode", 6.0),
-        Directive("relay", "Carol", "hi", 5.0),
+        directive("relay", "Bob", "```\ncode", 6.0, at=3),
+        directive("relay", "Carol", "hi", 5.0),
     ]
 
 
 def test_a_form_is_never_joined_across_a_gap() -> None:
     grammar = Grammar(known)
-    grammar.line(Line("@relay:Bob <<<", 0))
-    grammar.line(Line("begun", 1))
-    assert grammar.line(Line("@relay:Carol after the flood", 2, gap=True)) == [
-        Directive("relay", "Bob", "begun", 2, unclosed=True),
-        Directive("relay", "Carol", "after the flood", 2),
+    grammar.line(said("@relay:Bob <<<", 0))
+    grammar.line(said("begun", 1))
+    assert grammar.line(said("@relay:Carol after the flood", 2, gap=True)) == [
+        directive("relay", "Bob", "begun", 2, at=1, unclosed=True),
+        directive("relay", "Carol", "after the flood", 2),
     ]
 
 
 def test_a_form_without_end_is_bounded() -> None:
     grammar = Grammar(known)
-    grammar.line(Line("@relay:Bob <<<", 0))
+    grammar.line(said("@relay:Bob <<<", 0))
     found: list[Directive] = []
     while not found:
-        found = grammar.line(Line("x" * 1000, 1))
+        found = grammar.line(said("x" * 1000, 1))
     assert found[0].unclosed
     assert len(found[0].body) < 300_000
 
@@ -244,13 +263,30 @@ def test_unescape_takes_one_backslash_before_a_directive(text: str, plain: str) 
     assert unescape(text.replace("@", "!"), "!") == plain.replace("@", "!")
 
 
+TEXT = st.text(st.characters(exclude_characters="\n"), max_size=5)
+PIECE = st.sampled_from(["@relay:Bob", "@a:b,", " hi", " ", "• ", "```", "~~~", " <<<", ">>>", "\\", "@"])
+
+
 @settings(deadline=None)
-@given(st.lists(st.text(), max_size=20))
-def test_no_text_makes_the_grammar_raise(texts: list[str]) -> None:
+@given(st.lists(st.lists(st.one_of(TEXT, PIECE), max_size=5).map("".join), max_size=20))
+def test_a_directive_has_nothing_but_the_words_of_its_lines(texts: list[str]) -> None:
+    """Whatever the text: a line begins it with its namespace and target, and its body ends where it does."""
     grammar = Grammar(lambda namespace: True)
-    for text in texts:
-        grammar.line(Line(text, 0))
-    grammar.turn_end(1)
+    found = [one for number, text in enumerate(texts) for one in grammar.line(said(text, number))]
+    found += grammar.turn_end(len(texts))
+    for one in found:
+        begins = [n for n, text in enumerate(texts) if f"@{one.namespace}:{one.target}" in lowered(text)]
+        first = max(n for n in begins if n <= one.place.offset)
+        assert one.target.strip() and one.namespace.islower()
+        words = [unescape(text) for text in texts[first : one.place.offset + 1]]
+        assert all(any(row.strip() in text for text in words) for row in one.body.split("\n"))
+    places = [one.place.offset for one in found]
+    assert places == sorted(set(places))
+
+
+def lowered(text: str) -> str:
+    """`text` with its namespaces in lower case."""
+    return re.sub(r"@[A-Za-z][\w-]*:", lambda match: match[0].lower(), text)
 
 
 @settings(deadline=None)
@@ -258,19 +294,19 @@ def test_no_text_makes_the_grammar_raise(texts: list[str]) -> None:
 def test_after_the_end_of_a_turn_nothing_is_open(texts: list[str]) -> None:
     grammar = Grammar(known)
     for text in texts:
-        grammar.line(Line(text, 0))
+        grammar.line(said(text, 0))
     grammar.turn_end(1)
-    assert grammar.line(Line("@relay:Bob hi", 2)) == [Directive("relay", "Bob", "hi", 2)]
+    assert grammar.line(said("@relay:Bob hi", 2)) == [directive("relay", "Bob", "hi", 2)]
 
 
 def test_a_line_that_is_drawn_as_code_is_no_directive() -> None:
     grammar = Grammar({"relay"}.__contains__)
-    assert grammar.line(Line("@relay:Bob an example", 0, code=True)) == []
-    assert [one.body for one in grammar.line(Line("@relay:Bob real", 0))] == ["real"]
+    assert grammar.line(said("@relay:Bob an example", 0, code=True)) == []
+    assert [one.body for one in grammar.line(said("@relay:Bob real", 0))] == ["real"]
 
 
 def test_a_fence_and_a_form_hold_though_they_are_drawn_as_code() -> None:
     grammar = Grammar({"relay"}.__contains__)
-    lines = [Line("```", 0, code=True), Line("@relay:Bob in it", 0), Line("```", 0, code=True)]
-    lines += [Line("@relay:Ann <<<", 0), Line("def f():", 0, code=True), Line(">>>", 0)]
+    lines = [said("```", 0, code=True), said("@relay:Bob in it", 0), said("```", 0, code=True)]
+    lines += [said("@relay:Ann <<<", 0), said("def f():", 0, code=True), said(">>>", 0)]
     assert [(one.target, one.body) for line in lines for one in grammar.line(line)] == [("Ann", "def f():")]

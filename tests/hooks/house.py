@@ -1,32 +1,35 @@
-"""A session's services in miniature, and a runner over a registry: what the tests of handlers need."""
+"""A session in miniature, and a runner over a registry: what the tests of handlers need."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from relay import builtin
 from relay.directives.directive import Directive
 from relay.errors import UnknownRecipient
+from relay.eventbus import EventBus, answers, handles
+from relay.hooks.commands import HandlerPrinted, HandlerProblem, Member, Roster, SendMessage
 from relay.hooks.config import MemoryConfig
-from relay.hooks.context import Context, MemoryService
-from relay.hooks.events import Event
+from relay.hooks.context import Context, History, MemoryService
+from relay.hooks.events import HandlerEvent
 from relay.hooks.problem import Problem
 from relay.hooks.registry import Registry
 from relay.hooks.result import HookResult
 from relay.hooks.runner import DirectiveOutcome, Runner
-from relay.hooks.services import Member
+from relay.injection.events import Inject
 from relay.memory.store import MemoryStore
-from relay.messaging.message import Message, State
+from relay.message import Message, State
+from relay.place import Place
 
 
 def directive(text: str) -> Directive:
     """The directive that `@namespace:target body` stands for."""
     head, _, body = text.partition(" ")
     namespace, _, target = head.removeprefix("@").partition(":")
-    return Directive(namespace, target, body, 0.0)
+    return Directive(namespace, target, body, 0.0, Place("terminal", 0))
 
 
 def texts(results: Iterable[HookResult]) -> list[str | None]:
@@ -35,10 +38,11 @@ def texts(results: Iterable[HookResult]) -> list[str | None]:
 
 
 class Services:
-    """Fulfils relay.hooks.services.Services: Bob is online, Carol is not, nobody else is known."""
+    """The session of a handler, in miniature: Bob is online, Carol is not, nobody else is known."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    def __init__(self) -> None:
+        self.bus = EventBus()
+        self.bus.add(self)
         self.members = [Member("Bob", True), Member("Carol", False)]
         self.sent: list[tuple[str, str]] = []
         self.options: list[dict[str, object]] = []
@@ -47,39 +51,45 @@ class Services:
         self.notes: list[tuple[str, str]] = []
         self.changed = asyncio.Event()
 
-    def inject(self, text: str, source: str) -> None:
-        assert asyncio.get_running_loop() is self.loop
-        self.injected.append((text, source))
+    @handles(Inject)
+    def inject(self, event: Inject) -> None:
+        assert asyncio.get_running_loop() is self.bus.loop
+        self.injected.append((event.injection.text, event.injection.source))
         self.changed.set()
 
-    async def send(self, to: str, body: str, **options: object) -> list[Message]:
-        assert asyncio.get_running_loop() is self.loop
-        if to == "*":
+    @answers(SendMessage)
+    async def send(self, question: SendMessage, _: object) -> tuple[Message, ...]:
+        assert asyncio.get_running_loop() is self.bus.loop
+        message = question.message
+        if message.to == "*":
             receivers = [member.name for member in self.members]
-        elif to.startswith("#") or to in [member.name for member in self.members]:
-            receivers = [to]
+        elif message.to.startswith("#") or message.to in [member.name for member in self.members]:
+            receivers = [message.to]
         else:
-            raise UnknownRecipient(f"nobody in the team is called {to!r}.", "Bob")
-        self.sent.append((to, body))
+            raise UnknownRecipient(f"nobody in the team is called {message.to!r}.", "Bob")
+        self.sent.append((message.to, message.body))
+        options = {name: getattr(message, name) for name in ("thread", "reply_to", "priority", "ttl")}
         self.options.append({name: value for name, value in options.items() if value is not None})
         self.changed.set()
-        return [Message(f"id-{name}", "Alice", name, body, 0.0) for name in receivers]
+        sent = tuple(Message(f"id-{name}", "Alice", name, message.body, 0.0) for name in receivers)
+        if question.wait is None:
+            return sent
+        return tuple(replace(each, state=State.INJECTED, detail=f"{question.wait:g}") for each in sent)
 
-    async def outcomes(self, messages: Sequence[Message], seconds: float) -> list[Message]:
-        assert asyncio.get_running_loop() is self.loop
-        return [replace(message, state=State.INJECTED, detail=f"{seconds:g}") for message in messages]
+    @answers(Roster)
+    async def roster(self, _: Roster, __: object) -> tuple[Member, ...]:
+        return tuple(self.members)
 
-    def roster(self) -> list[Member]:
-        return self.members
-
-    def report(self, problem: Problem) -> None:
-        assert asyncio.get_running_loop() is self.loop
-        self.problems.append(problem)
+    @handles(HandlerProblem)
+    def report(self, event: HandlerProblem) -> None:
+        assert asyncio.get_running_loop() is self.bus.loop
+        self.problems.append(event.problem)
         self.changed.set()
 
-    def note(self, handler: str, text: str) -> None:
-        assert asyncio.get_running_loop() is self.loop
-        self.notes.append((handler, text))
+    @handles(HandlerPrinted)
+    def note(self, event: HandlerPrinted) -> None:
+        assert asyncio.get_running_loop() is self.bus.loop
+        self.notes.append((event.handler, event.text))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds, looking whenever something has been injected, sent or reported."""
@@ -97,6 +107,7 @@ class House:
         self.registry = Registry()
         builtin.install(self.registry)
         self.memory = MemoryConfig()
+        self.history = History()
         self.store = MemoryStore(folder / "memory.db", "team", "Alice")
 
     def context(self, services: Services) -> Context:
@@ -107,8 +118,9 @@ class House:
             working_dir=self.folder,
             env={"LANG": "C"},
             task="tidy up",
-            services=services,
+            bus=services.bus,
             memory=MemoryService(self.store, self.memory),
+            history=self.history,
         )
 
     def say(self, text: str, *, timeout: float = 20.0) -> tuple[DirectiveOutcome, Services]:
@@ -121,7 +133,7 @@ class House:
         services = self.run(scene, timeout=timeout)
         return outcomes[0], services
 
-    def fire(self, event: Event, *, timeout: float = 20.0) -> tuple[list[HookResult], Services]:
+    def fire(self, event: HandlerEvent, *, timeout: float = 20.0) -> tuple[list[HookResult], Services]:
         """Fire one event; the results, and the services after it."""
         results: list[HookResult] = []
 
@@ -137,8 +149,8 @@ class House:
         """Play `scene` on a loop of its own; return the services, which remember what happened."""
 
         async def play() -> Services:
-            services = Services(asyncio.get_running_loop())
-            runner = Runner(self.registry, report=services.report, note=services.note, timeout=timeout)
+            services = Services()
+            runner = Runner(self.registry, services.bus, timeout=timeout)
             try:
                 await scene(runner, self.context(services), services)
             finally:

@@ -1,15 +1,13 @@
 import asyncio
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from hooks.house import House, Services, texts
+from hooks.house import House, texts
 from relay.errors import UnknownRecipient
 from relay.hooks.context import MAX_OUTPUT
 from relay.hooks.events import Output, SessionStart
-from relay.messaging.message import Message
 
 
 def test_what_a_handler_knows(house: House, tmp_path: Path):
@@ -40,7 +38,7 @@ def test_output_is_bounded_and_a_handler_gets_a_copy(house: House):
     house.registry.add_event("output", lambda ctx: copies.append(ctx.output))
 
     async def scene(runner, ctx, services):
-        lines = ctx._output
+        lines = house.history.output
         lines.extend(map(str, range(MAX_OUTPUT + 5)))
         await runner.fire(Output("x"), ctx)
         lines.append("later")
@@ -107,31 +105,6 @@ def test_the_relay_service_tells_the_outcome(house: House):
     _, services = house.fire(SessionStart())
     assert seen == [["Bob"], ["Bob", "Carol"], [("Bob", True), ("Carol", False)], "Bob"]
     assert services.problems == []
-
-
-def test_an_end_that_comes_at_once_is_not_missed(house: House, monkeypatch: pytest.MonkeyPatch):
-    """Whoever waits is there before the loop, which brings the end, has another turn."""
-    ended: list[bool] = []
-    seen = []
-    send = Services.send
-
-    async def send_and_end(services: Services, to: str, body: str, **options: object) -> list[Message]:
-        services.loop.call_soon(ended.append, True)
-        return await send(services, to, body, **options)
-
-    async def wait(services: Services, messages: Sequence[Message], seconds: float) -> Sequence[Message]:
-        seen.append(list(ended))
-        return messages
-
-    monkeypatch.setattr(Services, "send", send_and_end)
-    monkeypatch.setattr(Services, "outcomes", wait)
-
-    async def act(ctx):
-        await ctx.relay.send("Bob", "hello", wait=3)
-
-    house.registry.add_event("session_start", act)
-    _, services = house.fire(SessionStart())
-    assert seen == [[]] and services.problems == []
 
 
 def test_a_message_has_a_thread_a_priority_and_an_end(house: House):

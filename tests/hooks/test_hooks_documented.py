@@ -30,11 +30,17 @@ def test_every_event_is_documented_with_its_fields_and_in_its_own_words(name):
 
 
 def test_every_part_of_the_context_and_of_a_result_is_documented(house: House):
-    context = house.context(None)
-    public = {name for name in dir(context) if not name.startswith("_")} - {"for_handler"}
+    contexts = []
+
+    async def scene(runner, ctx, services):
+        contexts.append(ctx)
+
+    house.run(scene)
+    (context,) = contexts
+    public = {name for name in dir(context) if not name.startswith("_")} - {"for_call"}
     public |= {name for kind in (MemoryService, RelayService) for name in vars(kind) if name[0] != "_"}
     assert {name for name in public if not re.search(rf"\b{name}\b", HOOKS)} == set()
-    assert {f.name for f in fields(HookResult) if f"`{f.name}`" not in HOOKS} == {"source"}
+    assert {f.name for f in fields(HookResult) if f"`{f.name}`" not in HOOKS} == {"source", "place"}
     assert isinstance(context, Context)
 
 

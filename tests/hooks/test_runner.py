@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -376,7 +377,7 @@ def test_a_block_without_an_end_is_delivered_and_told(house: House):
     house.registry.add_pattern("deploy", lambda message: message)
 
     async def scene(runner, ctx, services):
-        unclosed = type(directive("@deploy:x"))("deploy", "x", "many\nlines", 0.0, unclosed=True)
+        unclosed = replace(directive("@deploy:x"), body="many\nlines", unclosed=True)
         outcome = await runner.dispatch(unclosed, ctx)
         assert texts(outcome.results) == ["many\nlines"]
         assert ">>>" in outcome.errors[0]

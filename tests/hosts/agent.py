@@ -1,11 +1,11 @@
-"""An agent on the bus without a terminal: a courier that takes commands and tells what happens, line by line.
+"""An agent on the bus without a terminal: it takes commands and tells what happens, line by line.
 
 Usage: python agent.py NAME URL.  It reads JSON objects from stdin:
 
     {"send": TO, "body": TEXT}      {"roster": true}
 
 and prints others, each with `event`: status, sent, message (injected at once, as a session would), outcome,
-roster, fault, error, and refused, after which it ends.  RELAY_TEST_KEEPALIVE and RELAY_TEST_OBJECTION
+roster, error, and refused, after which it ends.  RELAY_TEST_KEEPALIVE and RELAY_TEST_OBJECTION
 (seconds) shorten how long it takes to find that a connection is dead, and how long a holder may object.
 """
 
@@ -17,9 +17,11 @@ import os
 import sys
 
 from relay.errors import NameInUse, RelayError
+from relay.eventbus import Event
 from relay.home import Home
-from relay.messaging.client import Courier
-from relay.messaging.message import Message, State
+from relay.message import Message, OutgoingMessage, State
+from relay.messaging.client import MessagingClient
+from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.runaway import Limits
 from relay.transport import mqtt, name_claims
 
@@ -42,38 +44,46 @@ def tell_message(event: str, message: Message) -> None:
 
 class Agent:
     def __init__(self, name: str, url: str) -> None:
+        self._name = name
+        self._url = url
         self._waiting: asyncio.Queue[Message] = asyncio.Queue()
-        self._courier = Courier(
-            Home.from_env(os.environ).ensure(),
-            "default",
-            name,
-            broker_url=url,
-            limits=Limits(rate=0),  # what is sent at once here is no runaway
-            on_message=self._waiting.put_nowait,
-            on_outcome=lambda message: tell_message("outcome", message),
-            on_status=lambda text: tell("status", text=text),
-            on_fault=lambda text: tell("fault", text=text),
-        )
-        for message in self._courier.waiting():
-            self._waiting.put_nowait(message)
+
+    def _publish(self, event: Event) -> None:
+        match event:
+            case MessageStored(message):
+                self._waiting.put_nowait(message)
+            case OutcomeReported(message):
+                tell_message("outcome", message)
+            case StatusReported(text):
+                tell("status", text=text)
 
     async def run(self) -> None:
+        client = await MessagingClient.open(
+            Home.from_env(os.environ).ensure(),
+            "default",
+            self._name,
+            broker_url=self._url,
+            limits=Limits(rate=0),  # what is sent at once here is no runaway
+            publish=self._publish,
+        )
+        for message in await client.waiting():
+            self._waiting.put_nowait(message)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._courier.run())
-                tasks.create_task(self._obey())
-                tasks.create_task(self._inject())
+                tasks.create_task(client.run())
+                tasks.create_task(self._obey(client))
+                tasks.create_task(self._inject(client))
         except* NameInUse as refused:
             tell("refused", text=str(refused.exceptions[0]))
 
-    async def _inject(self) -> None:
+    async def _inject(self, client: MessagingClient) -> None:
         while True:
             message = await self._waiting.get()
-            self._courier.injecting(message.id)
+            await client.injecting(message.id)
             tell_message("message", message)
-            self._courier.settle(message.id, State.INJECTED)
+            await client.settle(message.id, State.INJECTED)
 
-    async def _obey(self) -> None:
+    async def _obey(self, client: MessagingClient) -> None:
         commands = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
@@ -81,10 +91,10 @@ class Agent:
         while line := await commands.readline():
             command = json.loads(line)
             if "roster" in command:
-                tell("roster", online=[each.name for each in self._courier.roster() if each.online])
+                tell("roster", online=[each.name for each in await client.roster() if each.online])
                 continue
             try:
-                for message in self._courier.send(command["send"], command["body"]):
+                for message in await client.send(OutgoingMessage(command["send"], command["body"])):
                     tell_message("sent", message)
             except RelayError as error:
                 tell("error", text=str(error))

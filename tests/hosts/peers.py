@@ -55,7 +55,7 @@ class Mosquitto:
 
 
 class Peer:
-    """An agent on a host: a courier in a process of its own, and all that it told.
+    """An agent on a host: a messaging client in a process of its own, and all that it told.
 
     home: another relay home than that of the host.  keepalive, objection: see agent.py.
     """

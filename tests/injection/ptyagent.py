@@ -11,22 +11,39 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from relay.agents.catalog import load
 from relay.agents.profile import Profile
 from relay.errors import RelayError
+from relay.eventbus import EventBus, answers, handles
+from relay.features.injector import Injector
 from relay.home import Home
+from relay.injection import layout
+from relay.injection.events import (
+    Compose,
+    Inject,
+    InjectionDeferred,
+    InjectionEnded,
+    MayBegin,
+    Recognize,
+    Withdraw,
+)
 from relay.injection.injection import Injection, Kind, Outcome
-from relay.injection.queue import Injector
-from relay.messaging.message import Priority
+from relay.lifecycle import SessionEnding
+from relay.message import Priority
+from relay.place import Place
+from relay.state.agent_terminal import AgentTerminal
 from relay.state.evidence import Evidence
-from relay.state.port import TtyState
-from relay.terminal.ghostty import open_screen
+from relay.state.view import AgentView
+from relay.terminal.events import KeysTyped, OutputRead
+from relay.terminal.screen import VirtualScreen
+from relay.terminal.tty_state import TtyState
 
 FAKES = Path(__file__).parent.parent / "fakes"
 COLUMNS, ROWS = 120, 40
+OnPrompt = Callable[[Sequence[Injection]], Awaitable[Sequence[Injection]]]
 DEADLINE = 15.0  # seconds; only a broken program reaches it
 
 
@@ -39,8 +56,8 @@ def shipped(name: str = "generic") -> Profile:
     return load(name, Home(nowhere, nowhere, nowhere))
 
 
-class PtyAgent:
-    """The port (relay.state.port.Port), and what a test needs to see and to press keys."""
+class PtyAgent(AgentTerminal):
+    """The terminal of a program that a test started, and what the test needs to see and to press keys."""
 
     def __init__(self, argv: Sequence[str], log: Path, profile: Profile, *, idle: float = 30.0) -> None:
         self.pid, self.master = pty.fork()
@@ -50,24 +67,37 @@ class PtyAgent:
         termios.tcsetwinsize(self.master, (ROWS, COLUMNS))
         os.set_blocking(self.master, False)
         self.log = log
-        self.screen = open_screen(COLUMNS, ROWS)
+        self._screen = VirtualScreen(COLUMNS, ROWS)
         self.everything = b""
         self.outcomes: list[tuple[str, Outcome]] = []
         self.typing: list[str] = []
         self._queued = bytearray()
         self._writing = False
         self._reserved, self._kept = False, b""  # whether the person's keys are kept, and which were
-        self._last = time.monotonic()
+        self._last_output = time.monotonic()
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.master, self._read)
-        self.refuse: RelayError | None = None  # what on_typing raises
-        self.begin: Callable[[Injection], None] = lambda injection: None  # what on_typing does besides
+        self.refuse: RelayError | None = None  # what MayBegin is answered
+        self.begin: Callable[[Injection], None] = lambda injection: None  # what is done besides
         self.end_of: Callable[[Injection, Outcome], None] = lambda injection, outcome: None
+        self.on_prompt: OnPrompt | None = None  # what Compose is answered
         self.deferred: list[str] = []
         self.said: tuple[Evidence, ...] = ()
-        self.injector = Injector(self, profile, on_outcome=self._outcome, on_typing=self._begin, idle=idle)
-        self.injector.on_deferred = lambda injection: self.deferred.append(injection.id)
+        self._later = 0.0
+        self.bus = EventBus()
+        directive = layout.directive_pattern(profile.prefix, profile.decoration)
+        self.view = AgentView(self, profile, self)
+        self.injector = Injector(
+            self.bus,
+            self,
+            self.view,
+            directive=directive,
+            idle=idle,
+            clock=lambda: time.monotonic() + self._later,
+        )
+        self.bus.add(self.injector)
+        self.bus.add(self)
 
     def submit(
         self,
@@ -79,9 +109,25 @@ class PtyAgent:
         wakes: bool = True,
         priority: Priority = Priority.NORMAL,
     ) -> None:
-        self.injector.submit(
-            Injection(id or f"i{len(self.typing)}", text, source, kind, wakes, priority=priority)
-        )
+        self.inject(Injection(id or f"i{len(self.typing)}", text, source, kind, wakes, priority=priority))
+
+    def inject(self, injection: Injection) -> None:
+        self.bus.publish(Inject(injection))
+
+    def withdraw(self, id: str) -> None:
+        self.bus.publish(Withdraw(id))
+
+    async def hook_tells(self, prompt: str) -> bool:
+        """The agent's own hook tells that `prompt` was submitted: is it relay's?"""
+        return any(await self.bus.ask(Recognize(prompt)))
+
+    def close(self) -> None:
+        """The session ends."""
+        self.bus.publish(SessionEnding(0))
+
+    def wait_for_retries(self) -> None:
+        """Have all the time pass that a refused text waits."""
+        self._later = 3_600.0
 
     def press(self, keys: bytes) -> None:
         """The person types."""
@@ -89,7 +135,7 @@ class PtyAgent:
             self._kept += keys
             return
         self.write(keys)
-        self.injector.person(keys)
+        self.bus.publish(KeysTyped(keys))
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(DEADLINE):
@@ -106,13 +152,13 @@ class PtyAgent:
         """Wait for the verdict `state` whose reason contains `reason`."""
 
         def judged() -> bool:
-            verdict = self.injector.verdict
+            verdict = self.view.verdict
             return verdict.state == state and reason in verdict.reason
 
         try:
             await self.until(judged)
         except TimeoutError:
-            raise AssertionError(f"the verdict stays {self.injector.verdict}") from None
+            raise AssertionError(f"the verdict stays {self.view.verdict}") from None
 
     async def ended(self, count: int = 1) -> list[str]:
         """The results of `count` injections."""
@@ -121,8 +167,8 @@ class PtyAgent:
 
     def rest(self) -> None:
         """The person has not touched the keyboard for long."""
-        self.injector._draft.last_typed = float("-inf")
-        self.injector.output(b"")
+        self.injector._user.rest()
+        self._publish_output(b"")
 
     def received(self) -> str:
         """What the program logged as read."""
@@ -168,42 +214,45 @@ class PtyAgent:
         poll.register(self.master, select.POLLIN)
         return any(events & select.POLLIN for _, events in poll.poll(0))
 
-    def bracketed_paste(self) -> bool:
-        return self.screen.bracketed_paste
-
-    def alternate(self) -> bool:
-        return self.screen.alternate
+    @property
+    def screen(self) -> VirtualScreen:
+        return self._screen
 
     def unfinished(self) -> str:
         return self.screen.rows()[self.screen.cursor[1]].text
 
-    def screen_text(self) -> list[str]:
-        return [row.text for row in self.screen.rows()]
-
-    def title(self) -> str:
-        return self.screen.title
-
-    def evidence(self) -> tuple[Evidence, ...]:
+    def current(self) -> tuple[Evidence, ...]:
+        """As KnownEvidence."""
         return self.said
-
-    def last_output(self) -> float:
-        return self._last
 
     def output_offset(self) -> int:
         return len(self.everything)
 
     # underneath
 
-    def _begin(self, injection: Injection) -> None:
+    @answers(MayBegin)
+    async def _begin(self, question: MayBegin, _: object) -> None:
         if self.refuse is not None:
             raise self.refuse
-        self.begin(injection)
-        self.typing.append(injection.id)
+        self.begin(question.injection)
+        self.typing.append(question.injection.id)
 
-    def _outcome(self, injection: Injection, outcome: Outcome) -> None:
-        self.end_of(injection, outcome)
-        self.outcomes.append((injection.id, outcome))
+    @answers(Compose)
+    async def _compose(self, question: Compose, _: object) -> tuple[Injection, ...] | None:
+        return None if self.on_prompt is None else tuple(await self.on_prompt(question.injections))
+
+    @handles(InjectionEnded)
+    def _outcome(self, event: InjectionEnded) -> None:
+        self.end_of(event.injection, event.outcome)
+        self.outcomes.append((event.injection.id, event.outcome))
         self._changed.set()
+
+    @handles(InjectionDeferred)
+    def _deferred(self, event: InjectionDeferred) -> None:
+        self.deferred.append(event.injection.id)
+
+    def _publish_output(self, data: bytes) -> None:
+        self.bus.publish(OutputRead(data, Place("terminal", len(self.everything))))
 
     def _read(self) -> None:
         try:
@@ -216,9 +265,9 @@ class PtyAgent:
             self._loop.remove_reader(self.master)
             return
         self.everything += data
-        self._last = time.monotonic()
+        self._last_output = time.monotonic()
         self.screen.feed(data)
-        self.injector.output(data)
+        self._publish_output(data)
         self._changed.set()
 
     def _flush(self) -> None:
@@ -253,7 +302,7 @@ async def running(
         if task.done():
             task.result()
     finally:
-        agent.injector.close()
+        agent.close()
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

@@ -26,6 +26,7 @@ from relay.injection.layout import (
     quote,
     sanitise,
 )
+from relay.place import Place
 from relay.readers.line import Line
 
 ANY_TEXT = st.text(st.characters(categories=None), max_size=300)  # lone surrogates too
@@ -148,7 +149,7 @@ def test_a_line_that_reads_as_a_directive_is_quoted(line: str, style: Style) -> 
 def test_the_grammar_finds_no_directive_in_any_quoted_text(pieces: list[str]) -> None:
     """R84"""
     for line in quote("".join(pieces)).split("\n"):
-        assert not Grammar(lambda _: True).line(Line(line, 0.0))
+        assert not Grammar(lambda _: True).line(Line(line, 0.0, Place("terminal", 0)))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_the_prefix_and_the_decoration_are_the_agents() -> None:
     assert quote("@relay:Bob x", pattern) == "> @relay:Bob x"
     assert quote("bot: !relay:Bob x", pattern) == "> bot: !relay:Bob x"
     assert not Grammar(lambda _: True, prefix=">", decoration=DECORATION).line(
-        Line(quote(">a:b c", directive_pattern(">")), 0.0)
+        Line(quote(">a:b c", directive_pattern(">")), 0.0, Place("terminal", 0))
     )
 
 

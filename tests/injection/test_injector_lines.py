@@ -160,7 +160,7 @@ def test_what_waits_at_the_end_is_reported_as_not_typed(tmp_path: Path) -> None:
         async with running(fake("busy"), tmp_path) as agent:
             agent.submit("one")
             agent.submit("two")
-            agent.injector.close()
+            agent.close()
             assert await agent.ended(2) == ["untyped"] * 2
             agent.submit("three")
             assert await agent.ended(3) == ["untyped"] * 3
@@ -411,7 +411,7 @@ def test_a_program_that_ends_meanwhile_leaves_the_text_uncertain(tmp_path: Path)
             await agent.until(lambda: agent.typing)
             await agent.until(lambda: agent.everything.count(b"[relay") == 2)
             await agent.until(lambda: os.waitid(os.P_PID, agent.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG))
-            agent.injector.close()
+            agent.close()
             assert await agent.ended() == ["uncertain"]
 
     asyncio.run(main())

@@ -40,9 +40,9 @@ def test_what_waits_rides_on_a_reply_in_its_order_and_marked(tmp_path: Path) -> 
             agent.submit("one\n@relay:Carol two", id="1")
             agent.submit("three", id="2", source="rule", kind="hook")
             await agent.verdict("prompting")
-            taken = agent.injector.take(ROOM)
+            taken = await agent.injector.take(ROOM)
             assert _ids(taken) == agent.typing == ["1", "2"]
-            text = agent.injector.render_native(taken)
+            text = agent.injector.render(taken)
             one, three = re.fullmatch(
                 r"\[relay (....) from Alice\]\none\n> @relay:Carol two\n\[/relay \1\]\n"
                 r"\[relay (....) hook rule\] three \[/relay \2\]",
@@ -63,12 +63,12 @@ def test_only_what_fits_is_taken_and_nothing_overtakes(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(ASKS, tmp_path) as agent:
             await _asking(agent)
-            assert agent.injector.take(10) == []
+            assert (await agent.injector.take(10)) == []
             size = len("[relay k3f9 from Alice] aaaa [/relay k3f9]\n")
             for id, text in (("1", "aaaa"), ("2", "b" * 100), ("3", "c")):
                 agent.submit(text, id=id)
-            assert _ids(agent.injector.take(2 * size - 1)) == ["1"]
-            assert agent.injector.take(ROOM) == []  # not before it is known what became of the first
+            assert _ids(await agent.injector.take(2 * size - 1)) == ["1"]
+            assert (await agent.injector.take(ROOM)) == []  # not before it is known what became of the first
 
     asyncio.run(main())
 
@@ -77,7 +77,7 @@ def test_nothing_is_typed_while_something_is_given_to_a_hook(tmp_path: Path) -> 
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
             agent.submit("first", id="first")
-            taken = agent.injector.take(ROOM)
+            taken = await agent.injector.take(ROOM)
             agent.submit("second", id="second")
             await agent.verdict("ready")
             assert agent.injector.obstacle == "a text is being given to it through its own hooks"
@@ -95,7 +95,7 @@ def test_what_was_certainly_not_passed_on_waits_again_in_its_place(tmp_path: Pat
         async with running(fake("lines"), tmp_path) as agent:
             for id in "123":
                 agent.submit(f"text {id}", id=id)
-            taken = agent.injector.take(ROOM)
+            taken = await agent.injector.take(ROOM)
             agent.submit("text 4", id="4")
             agent.injector.delivered(taken[0], Outcome(Result.INJECTED, role="user"))
             agent.injector.put_back(taken[1:])
@@ -121,15 +121,15 @@ def test_a_refused_text_is_left_out_and_a_ledger_in_trouble_stops_the_rest(tmp_p
                 agent.submit(id, id=id)
             await agent.verdict("prompting")
             # What was typed before the question came up is not looked at here.
-            taken = agent.injector.take(ROOM)
+            taken = await agent.injector.take(ROOM)
             assert "3" not in _ids(taken) and _ids(taken)[-1] == "2"
             assert ("dropped", "rejected") in [(id, str(o.result)) for id, o in agent.outcomes]
             for injection in taken:
                 agent.injector.delivered(injection, Outcome(Result.INJECTED))
             del refusals["locked"]
-            assert agent.injector.take(ROOM) == []  # it is tried again later, not at every hook
-            agent.injector._clock = lambda: float("inf")
-            assert _ids(agent.injector.take(ROOM)) == ["locked", "3"]
+            assert (await agent.injector.take(ROOM)) == []  # it is tried again later, not at every hook
+            agent.wait_for_retries()
+            assert _ids(await agent.injector.take(ROOM)) == ["locked", "3"]
 
     asyncio.run(main())
 
@@ -139,10 +139,10 @@ def test_a_closing_prompt_never_rides_and_keeps_its_place(tmp_path: Path) -> Non
         async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
             agent.submit("one", id="1")
             agent.submit("Save what you know.", id="closing", kind="closing")
-            taken = agent.injector.take(ROOM)
+            taken = await agent.injector.take(ROOM)
             assert _ids(taken) == ["1"]
             agent.injector.put_back(taken)
-            agent.injector.close()
+            agent.close()
             assert [id for id, _ in agent.outcomes] == ["closing", "1"]
 
     asyncio.run(main())
@@ -152,8 +152,8 @@ def test_what_nobody_confirmed_is_uncertain_at_the_end(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
             agent.submit("one", id="1")
-            (taken,) = agent.injector.take(ROOM)
-            agent.injector.close()
+            (taken,) = await agent.injector.take(ROOM)
+            agent.close()
             agent.injector.delivered(taken, Outcome(Result.INJECTED))
             assert [(id, str(outcome.result)) for id, outcome in agent.outcomes] == [("1", "uncertain")]
 
@@ -168,12 +168,12 @@ def test_nothing_overtakes_what_is_being_typed_until_the_agent_says_it_has_it(tm
             agent.submit("one", id="1")
             agent.submit("two", id="2")
             await agent.shows("[/relay")
-            assert agent.injector.take(ROOM) == []
+            assert (await agent.injector.take(ROOM)) == []
             (typed,) = re.findall(r"\[relay .*?\[/relay ....\]", agent.everything.decode())
-            agent.injector.submitted("quite another prompt")
-            assert agent.injector.take(ROOM) == []
-            agent.injector.submitted(f"{typed} and what the person added")
-            assert _ids(agent.injector.take(ROOM)) == ["2"]
+            await agent.hook_tells("quite another prompt")
+            assert (await agent.injector.take(ROOM)) == []
+            await agent.hook_tells(f"{typed} and what the person added")
+            assert _ids(await agent.injector.take(ROOM)) == ["2"]
             await agent.ended()
             assert agent.outcomes == [("1", Outcome(Result.INJECTED, "", "typed", "user", "hook"))]
 
@@ -187,7 +187,7 @@ def test_a_doubtful_text_that_the_agent_confirms_later_has_arrived(tmp_path: Pat
             assert await agent.ended() == ["uncertain"]
             (typed,) = re.findall(r"\[relay .*?\[/relay ....\]", agent.everything.decode())
             for _ in range(2):  # told once
-                agent.injector.submitted(typed)
+                await agent.hook_tells(typed)
             assert [str(outcome.result) for _, outcome in agent.outcomes] == ["uncertain", "injected"]
             assert agent.outcomes[-1][1].verified == "hook"
 

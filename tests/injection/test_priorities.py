@@ -8,7 +8,7 @@ from pathlib import Path
 from ptyagent import PtyAgent, fake, running
 
 from relay.injection.injection import Injection, Outcome, Result
-from relay.messaging.message import Priority
+from relay.message import Priority
 
 ROOM = 9_000
 ASKS = fake("lines", "--ask", "Install? [Y/n] ")
@@ -76,9 +76,9 @@ def test_the_low_takes_part_in_no_turn_and_is_no_reason_for_one(tmp_path: Path) 
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(agent, l1="low")
-            assert agent.injector.take(ROOM) == agent.injector.take(ROOM, extends=True) == []
+            assert (await agent.injector.take(ROOM)) == await agent.injector.take(ROOM, extends=True) == []
             _submit(agent, n1="normal", u1="urgent")
-            assert _ids(agent.injector.take(ROOM)) == ["u1", "n1"]
+            assert _ids(await agent.injector.take(ROOM)) == ["u1", "n1"]
 
     asyncio.run(main())
 
@@ -89,11 +89,11 @@ def test_what_no_reply_has_room_for_holds_back_its_own_priority_only(tmp_path: P
             _submit(
                 agent, u1="first", u2="x" * ROOM, u3="behind it", n1="normal", n2="y" * ROOM, n3="behind it"
             )
-            taken = agent.injector.take(ROOM)
+            taken = await agent.injector.take(ROOM)
             assert _ids(taken) == ["u1", "n1"]
             for injection in taken:
                 agent.injector.delivered(injection, Outcome(Result.INJECTED))
-            assert agent.injector.take(ROOM) == []
+            assert (await agent.injector.take(ROOM)) == []
 
     asyncio.run(main())
 
@@ -102,8 +102,8 @@ def test_a_turn_is_not_drawn_out_before_an_urgent_text_that_must_be_typed(tmp_pa
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(agent, u1="x" * ROOM, n1="normal")
-            assert agent.injector.take(ROOM, extends=True) == []
-            assert _ids(agent.injector.take(ROOM)) == ["n1"]
+            assert (await agent.injector.take(ROOM, extends=True)) == []
+            assert _ids(await agent.injector.take(ROOM)) == ["n1"]
 
     asyncio.run(main())
 
@@ -112,7 +112,7 @@ def test_what_fits_the_next_reply_is_not_overtaken(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(agent, u1="x" * 5_000, u2="y" * 5_000, n1="normal")
-            assert _ids(agent.injector.take(ROOM)) == ["u1"]
+            assert _ids(await agent.injector.take(ROOM)) == ["u1"]
 
     asyncio.run(main())
 
@@ -121,9 +121,9 @@ def test_what_was_not_passed_on_waits_again_before_its_own_kind(tmp_path: Path) 
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(agent, u1="urgent", n1="normal", n2="normal")
-            taken = agent.injector.take(ROOM)
+            taken = await agent.injector.take(ROOM)
             _submit(agent, n3="normal", u2="urgent")
             agent.injector.put_back(taken)
-            assert _ids(agent.injector.take(ROOM)) == ["u1", "u2", "n1", "n2", "n3"]
+            assert _ids(await agent.injector.take(ROOM)) == ["u1", "u2", "n1", "n2", "n3"]
 
     asyncio.run(main())

@@ -9,7 +9,6 @@ from ptyagent import shipped
 
 from relay.agents.profile import PromptKind
 from relay.state.evidence import Evidence
-from relay.state.port import TtyState
 from relay.state.process_wait import Wait
 from relay.state.readiness import (
     FAILURE,
@@ -23,6 +22,7 @@ from relay.state.readiness import (
     danger,
     judge,
 )
+from relay.terminal.tty_state import TtyState
 
 GENERIC = shipped()
 CLAUDE = shipped("claude")

@@ -12,6 +12,7 @@ import pytest
 from ptyagent import PtyAgent, fake, running, shipped
 
 from relay.agents.profile import Profile, StateRule, Submit
+from relay.state.events import HooksAlive
 from relay.state.evidence import Evidence
 
 WORKS = StateRule("spinner", "working", region="bottom", rows=2, any=(re.compile("^⠹ Working"),))
@@ -68,14 +69,14 @@ def test_a_working_agent_is_left_alone_unless_that_is_safe(tmp_path: Path, why: 
         profile = _profile(*rules, while_working=habit)
         options = ["working"] if why == "no paste" else ["working", "paste"]
         async with running(fake("tui", *options), tmp_path, profile) as agent:
-            agent.injector.bridged = why == "has a bridge"
+            agent.bus.publish(HooksAlive(why == "has a bridge"))
             await agent.shows("> ")
             agent.submit("hello")
             await agent.verdict("working", "spinner")
             assert "spinner" in (agent.injector.obstacle or "")
             assert not agent.typing
             if why == "has a bridge":
-                assert [each.text for each in agent.injector.take(1_000)] == ["hello"]
+                assert [each.text for each in await agent.injector.take(1_000)] == ["hello"]
 
     asyncio.run(main())
 
@@ -127,7 +128,7 @@ def test_only_a_dialog_of_now_keeps_enter_from_being_pressed(
                 typed = b"[/relay" in agent.everything
                 return (Evidence("hooks", "prompting", age=since),) if since or typed else ()
 
-            agent.evidence = evidence  # type: ignore[method-assign]
+            agent.current = evidence  # type: ignore[method-assign]
             agent.submit("hello")
             assert await agent.ended() == [result]
             assert len(_log(agent)) == (result == "injected")
@@ -141,7 +142,7 @@ def test_an_agent_with_hooks_is_not_woken_for_what_can_wait(tmp_path: Path, brid
 
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path, _profile()) as agent:
-            agent.injector.bridged = bridged
+            agent.bus.publish(HooksAlive(bridged))
             await agent.verdict("ready")
             agent.submit("for later", id="later", wakes=False)
             if bridged:
@@ -149,6 +150,6 @@ def test_an_agent_with_hooks_is_not_woken_for_what_can_wait(tmp_path: Path, brid
             agent.submit("now", id="now")
             await agent.until(lambda: len(agent.outcomes) == (1 if bridged else 2))
             assert agent.typing == (["now"] if bridged else ["later", "now"])
-            assert [each.id for each in agent.injector.take(1_000)] == (["later"] if bridged else [])
+            assert [each.id for each in await agent.injector.take(1_000)] == (["later"] if bridged else [])
 
     asyncio.run(main())

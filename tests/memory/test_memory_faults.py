@@ -59,6 +59,12 @@ def start(script: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+def make(path: Path) -> None:
+    store = MemoryStore(path, "home", "Alice")
+    store.check()
+    store.close()
+
+
 def assert_sound(path: Path) -> None:
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -167,7 +173,10 @@ def test_a_store_whose_file_is_moved_away_goes_on_with_the_one_that_others_see(p
     store.save("before")
     for file in list(path.parent.iterdir()):
         file.rename(file.with_name("moved-" + file.name))
-    other = MemoryStore(path, "home", "Bob") if how == "replaced" else None
+    other = None
+    if how == "replaced":
+        other = MemoryStore(path, "home", "Bob")
+        other.check()
     after = store.save("after", shared=True)
     other = other or MemoryStore(path, "home", "Bob")
     assert other.list() == store.list() == [after]
@@ -176,17 +185,17 @@ def test_a_store_whose_file_is_moved_away_goes_on_with_the_one_that_others_see(p
 
 
 def test_a_file_of_a_newer_relay_is_left_alone(path: Path) -> None:
-    MemoryStore(path, "home", "Alice").close()
+    make(path)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(MemoryStoreError, match=r"newer relay.*Update"):
-        MemoryStore(path, "home", "Alice")
+        MemoryStore(path, "home", "Alice").check()
 
 
 @pytest.mark.parametrize("what", ["the file", "the directory"])
 def test_a_store_that_cannot_be_written_says_so(path: Path, what: str) -> None:
-    MemoryStore(path, "home", "Alice").close()
+    make(path)
     for parent in list(path.parents)[:3]:
         parent.chmod(0o755)  # pytest makes them private; here the way there is free
     path.chmod(0o444 if what == "the file" else 0o666)
@@ -200,7 +209,7 @@ def test_a_store_that_cannot_be_written_says_so(path: Path, what: str) -> None:
 def test_a_home_that_is_no_directory_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MemoryStoreError, match=r"File exists|Not a directory"):
-        MemoryStore(tmp_path / "file" / "memory.db", "home", "Alice")
+        MemoryStore(tmp_path / "file" / "memory.db", "home", "Alice").check()
 
 
 def test_a_full_disk_refuses_the_memory_and_keeps_the_others(path: Path) -> None:
@@ -233,7 +242,7 @@ def test_a_python_without_fts5_is_told_apart(path: Path, monkeypatch: pytest.Mon
         sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=_WithoutFTS5)
     )
     with pytest.raises(MemoryStoreError, match=r"without FTS5.*another Python"):
-        MemoryStore(path, "home", "Alice")
+        MemoryStore(path, "home", "Alice").check()
 
 
 def test_a_closed_store_is_an_error_and_closing_twice_is_none(path: Path) -> None:

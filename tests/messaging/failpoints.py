@@ -1,8 +1,9 @@
 """Killing a process at a named step of the protocol, with no code for it in the product.
 
 A step is a method; `arm` replaces it, in the process that is to die, by one that sends SIGKILL before or
-after its Nth call.  `POINTS` names the steps in the order in which a message passes them, and says what must
-have become of the message in whose handling the process died, once everything has been started again.
+after its Nth call.  A step of the ledger is over when it is committed.  `POINTS` names the steps in the order
+in which a message passes them, and says what must have become of the message in whose handling the process
+died, once everything has been started again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,10 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import MessageRefused
+from relay.eventbus import Event
 from relay.home import Home
+from relay.message import Message, OutgoingMessage, State
 from relay.messaging import proxy_publishers, publisher
-from relay.messaging.client import Courier
-from relay.messaging.message import Message, State
+from relay.messaging.client import MessagingClient
+from relay.messaging.envelope import Receipt
+from relay.messaging.events import MessageStored
+from relay.messaging.inbox import Inbox
+from relay.storage.sqlite import Database
 from relay.transport import broker, name_claims
 
 TEAM = "default"
@@ -91,7 +98,7 @@ _OUTBOX = "relay.messaging.outbox:Outbox."
 _INBOX = "relay.messaging.inbox:Inbox."
 _LEDGER = "relay.messaging.ledger:Ledger."
 _CHANNELS = "relay.messaging.channels:Channels."
-_REGISTRY = "relay.messaging.name_registry:Registry."
+_REGISTRY = "relay.messaging.name_registry:NameRegistry."
 _MQTT = "relay.transport.mqtt:MqttTransport."
 _BROKER = "relay.transport.broker:"
 
@@ -161,15 +168,20 @@ READING = {
     *(_OUTBOX + name for name in ("next_due", "senders_with_mail")),
     *(_INBOX + name for name in ("waiting", "stored", "receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
-    *(_LEDGER + name for name in ("messages", "lookup", "find", "held", "check", "now", "version", "close")),
+    *(_LEDGER + name for name in ("messages", "lookup", "find", "held")),
 }
 """What of the ledger changes nothing: to die there is to die before the next step."""
 
 
 def type_into(log: Path, message: Message) -> None:
     """Give `message` to the fake agent, which has it for ever, whatever dies."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(descriptor, f"{message.id} {message.sender} {message.body}\n".encode())
+    append(log, f"{message.id} {message.sender} {message.body}")
+
+
+def append(file: Path, line: str) -> None:
+    """Add a line to `file`, whole or not at all, whoever is killed."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
 
 
@@ -182,6 +194,16 @@ def arm(failpoint: Failpoint) -> None:
         owner = getattr(owner, parent)
     original = getattr(owner, name)
     calls = 0
+    doomed = threading.Event()  # as soon as what runs now is committed
+    commit_together = Database.commit_together
+
+    def commit(*arguments: Any) -> Any:
+        ends = commit_together(*arguments)
+        if doomed.is_set():
+            _die(failpoint.also)
+        return ends
+
+    Database.commit_together = commit  # type: ignore[method-assign]
 
     def die(when: When, arguments: tuple[Any, ...]) -> None:
         nonlocal calls
@@ -189,11 +211,13 @@ def arm(failpoint: Failpoint) -> None:
         if when is not failpoint.when or (kind is not None and kind != _kind(arguments)):
             return
         calls += 1
-        if calls == failpoint.nth:
-            for file in failpoint.also:
-                _kill(file)
-            os.kill(os.getpid(), signal.SIGKILL)
-            signal.pause()  # in another thread than the first: the signal is on its way
+        if calls != failpoint.nth:
+            return
+        database = getattr(arguments[0], "_db", arguments[0]) if arguments else None
+        if when is When.AFTER and isinstance(database, Database) and database._batch is not None:
+            doomed.set()
+        else:
+            _die(failpoint.also)
 
     if inspect.iscoroutinefunction(original):
 
@@ -214,6 +238,13 @@ def arm(failpoint: Failpoint) -> None:
             return result
 
     setattr(owner, name, step)
+
+
+def _die(also: Iterable[Path]) -> None:
+    for file in also:
+        _kill(file)
+    os.kill(os.getpid(), signal.SIGKILL)
+    signal.pause()  # in another thread than the first: the signal is on its way
 
 
 def _kind(arguments: tuple[Any, ...]) -> str:
@@ -246,6 +277,11 @@ class Actor:
     def log(self) -> Path:
         """What its agent was given, a line for each message."""
         return self.home.state / f"{self.name}.log"
+
+    @property
+    def accepted(self) -> Path:
+        """The ids of what it was told is accepted."""
+        return self.home.state / f"{self.name}.accepted"
 
     @property
     def pid_file(self) -> Path:
@@ -301,6 +337,13 @@ class Actor:
 def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> None:
     """The actor's process."""
     # Seconds: what dies here is back at once.
+    receipts = Inbox.receipts
+
+    def ends(*arguments: Any) -> list[Receipt]:
+        """What is stored is typed before anybody can be told that it is stored."""
+        return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
+
+    Inbox.receipts = ends  # type: ignore[method-assign]
     publisher.FIRST_RETRY = publisher._LOOK_AGAIN = proxy_publishers.LOOK = 0.2
     name_claims.OBJECTION_SECONDS = 0.5
     if failpoint is not None:
@@ -309,41 +352,45 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> No
 
 
 async def _act(actor: Actor, commands: Connection) -> None:
-    def typing(message: Message) -> None:
-        try:
-            courier.injecting(message.id)
-        except MessageRefused:
-            return
-        globals()["type_into"](actor.log, message)
-        courier.settle(message.id, State.INJECTED)
+    arrived: asyncio.Queue[Message] = asyncio.Queue()
+    orders: asyncio.Queue[tuple[str, list[str]] | None] = asyncio.Queue()
 
-    def obey() -> None:
+    def publish(event: Event) -> None:
+        if isinstance(event, MessageStored):
+            arrived.put_nowait(event.message)
+
+    def listen() -> None:
         try:
-            command = commands.recv()
+            orders.put_nowait(commands.recv())
         except EOFError:
             running.cancel()  # the test has gone
-            return
-        if command is None:
-            courier.drain()
-        else:
+
+    async def type_all() -> None:
+        while True:
+            message = await arrived.get()
+            try:
+                await client.injecting(message.id)
+            except MessageRefused:
+                continue
+            globals()["type_into"](actor.log, message)
+            await client.settle(message.id, State.INJECTED)
+
+    async def obey() -> None:
+        while True:
+            command = await orders.get()
+            if command is None:
+                client.drain()
+                continue
             to, bodies = command
             for body in bodies:
-                courier.send(to, body)
+                for sent in await client.send(OutgoingMessage(to, body)):
+                    append(actor.accepted, sent.id)
 
-    courier = Courier(
-        actor.home,
-        TEAM,
-        actor.name,
-        broker_url=actor.url,
-        on_message=typing,
-        on_outcome=lambda message: None,
-        on_status=lambda text: None,
-    )
-    running = asyncio.create_task(courier.run())
-    await asyncio.sleep(0)  # a courier recovers what its predecessor left before anything else
-    for message in courier.waiting():
-        typing(message)
-    asyncio.get_running_loop().add_reader(commands.fileno(), obey)
+    client = await MessagingClient.open(actor.home, TEAM, actor.name, broker_url=actor.url, publish=publish)
+    for message in await client.waiting():
+        arrived.put_nowait(message)
+    running = asyncio.ensure_future(asyncio.gather(client.run(), type_all(), obey()))
+    asyncio.get_running_loop().add_reader(commands.fileno(), listen)
     with contextlib.suppress(asyncio.CancelledError):
         await running
 

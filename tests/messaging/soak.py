@@ -2,7 +2,7 @@
 
 python tests/messaging/soak.py [--seconds N] [--seed S]
 
-Each agent is a process with a real courier in one home, on the embedded broker.  What an agent sends it
+Each agent is a process with a real messaging client in one home, on the embedded broker.  What it sends it
 notes in a file before and after; what is injected into it, it notes between `injecting` and `settle`, as a
 real agent would have it on its screen.  A file that was appended to survives kill -9, so the notes are the
 truth that the ledger is held against:
@@ -35,10 +35,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import LedgerError, MessageRefused, RelayError
+from relay.eventbus import Event
 from relay.home import Home
-from relay.messaging.client import Courier
+from relay.message import Message, OutgoingMessage, Priority, State
+from relay.messaging.client import MessagingClient
+from relay.messaging.events import MessageStored, StatusReported
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import Message, Priority, State
 from relay.messaging.runaway import Limits
 from relay.transport import broker
 
@@ -99,14 +101,12 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
     wake = asyncio.Event()
     talking = asyncio.Event()
     talking.set()
-    courier = Courier(
-        *(home, TEAM, name),
-        limits=UNLIMITED,
-        on_message=lambda _: wake.set(),
-        on_outcome=lambda _: None,
-        on_status=lambda _: wake.set(),
-        on_fault=lambda text: print(f"{name}: {text}", file=sys.stderr, flush=True),
-    )
+
+    def publish(event: Event) -> None:
+        if isinstance(event, MessageStored | StatusReported):
+            wake.set()
+
+    client = await MessagingClient.open(home, TEAM, name, limits=UNLIMITED, publish=publish)
 
     async def obey() -> None:
         """A line: send no more. The end of standard input: end."""
@@ -126,7 +126,8 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
             ttl = HURRY if chance.random() < HURRIED else None
             sent.add("trying", to, number)
             try:
-                messages = courier.send(to, str(number), priority=chance.choice(PRIORITIES), ttl=ttl)
+                outgoing = OutgoingMessage(to, str(number), priority=chance.choice(PRIORITIES), ttl=ttl)
+                messages = await client.send(outgoing)
             except RelayError as error:
                 sent.add("refused", to, number, str(error))
             else:
@@ -137,24 +138,24 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
         while True:
             await wake.wait()
             wake.clear()
-            while waiting := courier.waiting():
+            while waiting := await client.waiting():
                 await take(waiting[0])
 
     async def take(message: Message) -> None:
         try:
-            courier.injecting(message.id)
+            await client.injecting(message.id)
         except MessageRefused:
             return  # the person was faster
         await asyncio.sleep(chance.uniform(0.0, 0.01))
         if chance.random() < REJECTED:
-            courier.settle(message.id, State.REJECTED, "it is a shell")
+            await client.settle(message.id, State.REJECTED, "it is a shell")
             return
         injected.add(message.sender, int(message.body), message.id)
         await asyncio.sleep(chance.uniform(0.0, 0.01))
-        courier.settle(message.id, State.INJECTED)
+        await client.settle(message.id, State.INJECTED)
 
     async with asyncio.TaskGroup() as tasks:
-        for work in (courier.run(), obey(), talk(), listen()):
+        for work in (client.run(), obey(), talk(), listen()):
             tasks.create_task(work)
 
 

@@ -13,18 +13,19 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from couriers import Agent, eventually, running
+from clients import Agent, eventually, running
 
 from guarded import GuardedMosquitto
+from ledgers import in_ledger, post
 from relay import names
 from relay.errors import BrokerError
 from relay.home import Home
-from relay.messaging.message import State
-from relay.messaging.posting import post
+from relay.message import State
 from relay.transport import acl, broker
 from relay.transport.credentials import Credentials
+from relay.transport.endpoint import Endpoint
 from relay.transport.probe import probe
-from relay.transport.probe_result import CLAIMS, Verdict
+from relay.transport.probe_result import CLAIMS, Finding
 from support import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -36,21 +37,21 @@ TEAM = [ALICE, BOB, CAROL]
 PASSWORDS = acl.mosquitto_passwords(TEAM)
 
 
-def tried(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Verdict, str]]:
+def tried(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Finding, str]]:
     """What the rows say of the broker at `url`, by their keys."""
-    rows = asyncio.run(probe(broker.external(url), agents, native=native))
+    rows = asyncio.run(probe(Endpoint.of(url), agents, native=native))
     assert [row.key for row in rows] == [key for key in CLAIMS if key in {row.key for row in rows}]
-    return {row.key: (row.verdict, row.detail) for row in rows}
+    return {row.key: (row.status, row.detail) for row in rows}
 
 
-def broken(rows: dict[str, tuple[Verdict, str]]) -> set[str]:
-    return {key for key, (verdict, _) in rows.items() if verdict is Verdict.BROKEN}
+def broken(rows: dict[str, tuple[Finding, str]]) -> set[str]:
+    return {key for key, (verdict, _) in rows.items() if verdict is Finding.BROKEN}
 
 
 def test_every_row_holds_on_mosquitto_with_our_list(tmp_path: Path) -> None:
     with GuardedMosquitto(tmp_path, acl.mosquitto(TEAM), PASSWORDS) as mosquitto:
         rows = tried(mosquitto.url)
-    assert {key: verdict for key, (verdict, _) in rows.items()} == dict.fromkeys(CLAIMS, Verdict.HOLDS), rows
+    assert {key: verdict for key, (verdict, _) in rows.items()} == dict.fromkeys(CLAIMS, Finding.HOLDS), rows
 
 
 def test_agents_talk_under_our_list(home: Home, tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_agents_talk_under_our_list(home: Home, tmp_path: Path) -> None:
             running(Agent(home, "Bob.B", url=url)) as bob,
         ):
             await alice.sees("Bob.B")
-            alice.courier.send("Bob.B", "within our rights")
+            await alice.send("Bob.B", "within our rights")
             assert [m.body for m in await bob.receive()] == ["within our rights"]
 
     with GuardedMosquitto(tmp_path / "mosquitto", *files) as mosquitto:
@@ -81,12 +82,15 @@ def test_whose_login_is_refused_can_read_why_his_messages_wait(home: Home, tmp_p
             running(Agent(home, "Bob", url=url)) as bob,
         ):
             await alice.sees("Bob")
-            ledger = alice.courier._ledger
-            (waits,) = post(ledger, "default", names.PERSON, "Bob", "from me")
-            alice.courier.drain()
-            await eventually(lambda: "credentials" in (ledger.find(waits.id).message.detail or ""))
-            assert ledger.find(waits.id).message.state is State.QUEUED
-            alice.courier.send("Bob", "from Alice")
+            await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "Bob", "from me"))
+            alice.client.drain()
+
+            async def explained() -> bool:
+                (waits,) = await alice.ledger()
+                return "credentials" in (waits.detail or "") and waits.state is State.QUEUED
+
+            await eventually(explained)
+            await alice.send("Bob", "from Alice")
             assert [m.body for m in await bob.receive()] == ["from Alice"]
 
     with GuardedMosquitto(tmp_path / "mosquitto", *files) as mosquitto:
@@ -164,7 +168,7 @@ def test_each_right_that_is_missing_is_noticed(tmp_path: Path, line: str) -> Non
     assert line in text
     with GuardedMosquitto(tmp_path, text.replace(line + "\n", "", 1), PASSWORDS) as mosquitto:
         verdict, detail = tried(mosquitto.url)["own"]
-    assert verdict is Verdict.BROKEN
+    assert verdict is Finding.BROKEN
     assert "alice" in detail
 
 
@@ -172,7 +176,7 @@ def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
     """Where every attack succeeds: nothing retained, no session."""
 
     async def left(url: str) -> tuple[list[str], bytes]:
-        endpoint = broker.external(url)
+        endpoint = Endpoint.of(url)
         retained, sessions, beats = [], b"", 0
         async with aiomqtt.Client(
             endpoint.host, endpoint.port, username=ALICE.user, password=ALICE.password
@@ -200,13 +204,13 @@ def test_a_shared_login_is_said_to_hold_nothing(tmp_path: Path) -> None:
         rows = tried(mosquitto.url.replace("//", "//the%2Fteam:secret@"), [])
     assert {"publish", "inbox", "presence", "will", "session", "team"} <= broken(rows)
     assert rows["publish"][1].startswith("all log in as the user in the URL")
-    assert rows["anonymous"][0] is Verdict.HOLDS
+    assert rows["anonymous"][0] is Finding.HOLDS
 
 
 def test_one_team_alone_cannot_tell_of_others(tmp_path: Path) -> None:
     with GuardedMosquitto(tmp_path, acl.mosquitto(TEAM), PASSWORDS) as mosquitto:
         rows = tried(mosquitto.url, [ALICE, BOB])
-    assert rows["team"][0] is Verdict.UNPROVED
+    assert rows["team"][0] is Finding.UNPROVED
     assert not broken(rows)
 
 
@@ -261,7 +265,7 @@ def nats(tmp_path: Path) -> Iterator[Callable[[str], NatsServer]]:
 def test_every_row_holds_on_nats_with_our_users(nats: Callable[[str], NatsServer]) -> None:
     server = nats(acl.nats(TEAM))
     rows = tried(server.url, native=server.native)
-    assert {key: verdict for key, (verdict, _) in rows.items()} == dict.fromkeys(CLAIMS, Verdict.HOLDS), rows
+    assert {key: verdict for key, (verdict, _) in rows.items()} == dict.fromkeys(CLAIMS, Finding.HOLDS), rows
     assert "refuses them all" in rows["native"][1]
 
 

@@ -19,6 +19,7 @@ from relay.errors import BrokerError
 from relay.home import Home
 from relay.storage.locks import is_held
 from relay.transport import broker
+from relay.transport.endpoint import Endpoint
 from support import wait_until
 
 
@@ -209,11 +210,11 @@ def test_it_runs_in_the_foreground_until_it_is_told_to_end(
 )
 def test_an_url_that_names_no_broker_is_refused(url: str) -> None:
     with pytest.raises(BrokerError, match="write it like mqtts://"):
-        broker.external(url)
+        Endpoint.of(url)
 
 
 def test_an_url_names_host_port_and_login() -> None:
-    endpoint = broker.external("mqtts://al%40ice:s%3Acret@example.org")
+    endpoint = Endpoint.of("mqtts://al%40ice:s%3Acret@example.org")
     assert (endpoint.host, endpoint.port, endpoint.tls) == ("example.org", 8883, True)
     assert (endpoint.user, endpoint.password) == ("al@ice", "s:cret")
     assert endpoint.url == "mqtts://example.org:8883"

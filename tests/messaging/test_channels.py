@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ledgers import post
 from relay.errors import InvalidName, NotAMember, UnknownRecipient
+from relay.message import State
 from relay.messaging.channels import CATCH_UP, Channel
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import State
-from relay.messaging.posting import post
 
 TEAM = "default"
 

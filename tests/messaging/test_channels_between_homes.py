@@ -8,16 +8,18 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from couriers import Agent, eventually, running
+from clients import Agent, eventually, running
 
+from ledgers import in_ledger, post, states
 from relay.home import Home
+from relay.message import State
 from relay.messaging import client, proxy_publishers, publisher
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import State
-from relay.messaging.posting import post
-from relay.transport import broker, presence, topics
-from relay.transport.mqtt import Inbound
+from relay.messaging.presence_tracker import PresenceTracker
+from relay.storage.sqlite import Writer
+from relay.transport import broker
+from relay.transport.presence import Presence, Roster
 
 
 @pytest.fixture
@@ -31,33 +33,41 @@ def url(home: Home, name: str) -> str:
     return f"mqtt://{quote(own.user, safe='')}:{own.password}@{endpoint.host}:{endpoint.port}"
 
 
+async def in_channels(home: Home, *channels: str) -> None:
+    """Return when the ledger of `home` has Bob in these channels."""
+
+    async def heard() -> bool:
+        return await in_ledger(home, lambda ledger: ledger.channels.of("default", "Bob")) == [*channels]
+
+    await eventually(heard)
+
+
 def test_joining_and_leaving_is_heard_and_a_member_that_was_away_is_reached(home: Home, far: Home) -> None:
     async def scenario() -> None:
         bobs = url(home, "Bob")
-        with Ledger(home.ledger) as here, Ledger(far.ledger) as there:
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(Agent(far, "Bob", url=bobs)) as bob:
+                assert await bob.client.join("Ops") and not await bob.client.join("ops")
+                await in_channels(home, "Ops")
+                await alice.send("#ops", "one")
+                (got,) = await bob.receive()
+                assert (got.to, got.body, got.channel) == ("Bob", "one", "Ops")
+                await bob.inject(got)
+                await alice.outcome(State.INJECTED)
+                await bob.client.join("dev")
+                await bob.client.leave("ops")
+                await in_channels(home, "dev")
+            await alice.sees("Bob", online=False)
+            await alice.send("#dev", "two")
 
-            async def heard(*channels: str) -> None:
-                await eventually(lambda: here.channels.of("default", "Bob") == list(channels))
-
-            async with running(Agent(home, "Alice")) as alice:
-                async with running(Agent(far, "Bob", url=bobs)) as bob:
-                    assert bob.courier.join("Ops") and not bob.courier.join("ops")
-                    await heard("Ops")
-                    alice.courier.send("#ops", "one")
-                    (got,) = await bob.receive()
-                    assert (got.to, got.body, got.channel) == ("Bob", "one", "Ops")
-                    bob.inject(got)
-                    await alice.outcome(State.INJECTED)
-                    bob.courier.join("dev")
-                    bob.courier.leave("ops")
-                    await heard("dev")
-                await alice.sees("Bob", online=False)
-                alice.courier.send("#dev", "two")
-                there.channels.join("default", "late", "Bob")  # while its session does not run
+            def change(there: Ledger) -> None:  # while its session does not run
+                there.channels.join("default", "late", "Bob")
                 there.channels.leave("default", "dev", "Bob")
-                async with running(Agent(far, "Bob", url=bobs)) as bob:
-                    assert [m.body for m in await bob.receive()] == ["two"]
-                    await heard("late")
+
+            await in_ledger(far, change)
+            async with running(Agent(far, "Bob", url=bobs)) as bob:
+                assert [m.body for m in await bob.receive()] == ["two"]
+                await in_channels(home, "late")
 
     asyncio.run(scenario())
 
@@ -66,22 +76,19 @@ def test_a_will_says_nothing_new_to_who_listened_and_all_that_is_known_to_who_di
     """It was written when the member connected, and may have joined another channel since."""
 
     async def scenario() -> None:
-        alice = Agent(home, "Alice")
-        async with running(alice):
-            ledger = alice.courier._ledger
+        ledger = Writer(Ledger, home.ledger)
+        tracker = PresenceTracker(home, ledger, "default", "Alice", "here", Roster())
 
-            def hear(online: bool, channels: list[str], *, retained: bool = False) -> list[str]:
-                payload = presence.encode(
-                    "Bob", "1", time.time(), online=online, home="far", channels=channels
-                )
-                topic = topics.presence("default", "Bob")
-                alice.courier._hear(Inbound(topic, payload, retained), topics.level("Bob"))
-                return ledger.channels.of("default", "Bob")
+        async def hear(online: bool, channels: list[str], *, retained: bool = False) -> list[str]:
+            heard = Presence("Bob", online, time.time(), "1", home="far", channels=tuple(channels))
+            await tracker.hear(heard, retained=retained)
+            return await ledger.run(lambda ledger: ledger.channels.of("default", "Bob"))
 
-            assert hear(False, ["ops"], retained=True) == ["ops"]
-            assert hear(True, ["dev", "ops"]) == ["dev", "ops"]
-            assert hear(False, ["ops"]) == ["dev", "ops"]
-            assert hear(True, []) == []
+        assert await hear(False, ["ops"], retained=True) == ["ops"]
+        assert await hear(True, ["dev", "ops"]) == ["dev", "ops"]
+        assert await hear(False, ["ops"]) == ["dev", "ops"]
+        assert await hear(True, []) == []
+        await asyncio.to_thread(ledger.close)
 
     asyncio.run(scenario())
 
@@ -94,22 +101,23 @@ def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives
         many = [f"number {n}" for n in range(CATCH_UP + 7)]
         async with running(Agent(home, "Alice")) as alice:
             async with running(Agent(home, "Bob")) as bob:
-                bob.courier.join("ops")
+                await bob.client.join("ops")
                 for text in many:  # a busy member that is there misses nothing
-                    alice.courier.send("#ops", text)
+                    await alice.send("#ops", text)
                 assert [m.body for m in await bob.receive(len(many))] == many
-                for message in bob.courier.waiting():
-                    bob.inject(message)
+                for message in await bob.client.waiting():
+                    await bob.inject(message)
             await alice.sees("Bob", online=False)
-            with Ledger(home.ledger) as ledger:
-                for text in many:
-                    alice.courier.send("#ops", text)
-                await eventually(
-                    lambda: sum(e.message.state is State.EXPIRED for e in ledger.messages()) == 7
-                )
+            for text in many:
+                await alice.send("#ops", text)
+
+            async def left_out() -> bool:
+                return (await states(home)).count(State.EXPIRED) == 7
+
+            await eventually(left_out)
             async with running(Agent(home, "Bob")) as bob:
                 assert [m.body for m in await bob.receive(CATCH_UP)] == many[7:]
-                assert len(bob.courier.waiting()) == CATCH_UP
+                assert len(await bob.waiting()) == CATCH_UP
 
     asyncio.run(scenario())
 
@@ -123,19 +131,21 @@ def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
 
     async def scenario() -> None:
         bobs = url(home, "Bob")
-        with Ledger(home.ledger) as ledger:
-            async with running(Agent(home, "Alice")) as alice:
-                async with running(Agent(far, "Bob", url=bobs)) as bob:
-                    bob.courier.join("ops")
-                    await alice.sees("Bob")
-                    await eventually(lambda: ledger.channels.of("default", "Bob") == ["ops"])
-                    post(ledger, "default", "you", "#ops", "one")
-                    alice.courier.drain()
-                    assert [m.body for m in await bob.receive()] == ["one"]
-                await alice.sees("Bob", online=False)
-                post(ledger, "default", "you", "#ops", "two")
-                alice.courier.drain()
-                async with running(Agent(far, "Bob", url=bobs)) as bob:
-                    assert [m.body for m in await bob.receive()] == ["two"]
+        async with running(Agent(home, "Alice")) as alice:
+
+            async def say(text: str) -> None:
+                await in_ledger(home, lambda ledger: post(ledger, "default", "you", "#ops", text))
+                alice.client.drain()
+
+            async with running(Agent(far, "Bob", url=bobs)) as bob:
+                await bob.client.join("ops")
+                await alice.sees("Bob")
+                await in_channels(home, "ops")
+                await say("one")
+                assert [m.body for m in await bob.receive()] == ["one"]
+            await alice.sees("Bob", online=False)
+            await say("two")
+            async with running(Agent(far, "Bob", url=bobs)) as bob:
+                assert [m.body for m in await bob.receive()] == ["two"]
 
     asyncio.run(scenario())

@@ -32,13 +32,12 @@ from failpoints import (
     far_url,
 )
 
+from ledgers import post, send
 from relay import names
 from relay.home import Home
+from relay.message import Message
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.ledger import Ledger
-from relay.messaging.ledger_database import Database
-from relay.messaging.message import Message
-from relay.messaging.posting import post
 from relay.messaging.runaway import Limits
 from support import wait_until
 
@@ -113,6 +112,10 @@ class Stage:
         messages, typed = self.messages(), self.typed()
         # In order, and nothing that was not sent.
         assert typed == [message.id for message in messages if message.id in typed]
+        ids = [message.id for message in messages]
+        assert [message.body for message in messages] == BODIES[: len(messages)]
+        if self.alice.accepted.exists():
+            assert {*self.alice.accepted.read_text().split()} <= {*ids}
         return [End(message.state, typed.count(message.id)) for message in messages]
 
 
@@ -131,12 +134,13 @@ def stage(home: Home, far: Home, request: pytest.FixtureRequest) -> Iterator[Sta
 def test_every_step_that_changes_something_has_a_point(tmp_path: Path) -> None:
     """A new step of the protocol cannot be forgotten here."""
     with Ledger(tmp_path / "ledger.db") as ledger:
-        parts = {type(part) for part in vars(ledger).values()} - {Database} | {Ledger}
+        found = (type(part) for part in vars(ledger).values())
+        parts = {part for part in found if part.__module__.startswith("relay.messaging.")} | {Ledger}
     steps = {
         f"{part.__module__}:{part.__qualname__}.{name}": method
         for part in parts
-        for name, method in inspect.getmembers(part, inspect.isfunction)
-        if not name.startswith("_")
+        for name, method in vars(part).items()
+        if inspect.isfunction(method) and not name.startswith("_")
     }
     rooms = {target.partition(":")[0] for target in steps}
     named = {point.target for point in POINTS if point.target.partition(":")[0] in rooms}
@@ -160,9 +164,11 @@ def test_who_is_killed_at_a_step_loses_and_doubles_nothing(stage: Stage, point: 
     first, *others = stage.ends()
     expected = point.before if when is When.BEFORE else point.after
     assert first == expected or expected is None
-    assert all(end == INJECTED for end in others)
-    # Who accepted nothing was asked again.
-    assert len(others) == (0 if point.name == "Outbox.send" and when is When.AFTER else len(BODIES) - 1)
+    doubtful = [end for end in others if end != INJECTED]
+    if point in RECEIVING and expected == INJECTED:  # it may have been typing the next one
+        assert len(doubtful) <= 1 and {*doubtful} <= HALF
+    else:
+        assert doubtful == []
 
 
 def check_pair(stage: Stage, point: Point, when: When, pair: str) -> None:
@@ -263,10 +269,10 @@ def test_what_is_killed_alone_is_done_or_not(tmp_path: Path, point: Point, when:
     """R88: and can be done, again."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
-        (sent,) = ledger.outbox.send(TEAM, names.PERSON, ["Bob"], "hello")
-        (held,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", depth=9, limits=Limits(depth=8))
+        (sent,) = send(ledger, TEAM, names.PERSON, ["Bob"], "hello")
+        (held,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", depth=9, limits=Limits(depth=8))
         for _ in range(CATCH_UP + 1):
-            ledger.outbox.send(TEAM, "Alice", ["Carol"], "hello", channel="all")
+            send(ledger, TEAM, "Alice", ["Carol"], "hello", channel="all")
         ledger.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, CATCH_UP + 1)
         ledger.channels.join(TEAM, "all", "Carol")
     action = {

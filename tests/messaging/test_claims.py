@@ -15,7 +15,7 @@ from relay.errors import NameInUse
 from relay.home import Home
 from relay.transport import broker, name_claims, presence, topics
 from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
-from relay.transport.name_claims import Claim, contend
+from relay.transport.name_claims import NameClaim, contend
 from relay.transport.presence import Presence
 
 NEVER = 3600.0  # seconds: what is waited for must come before it
@@ -51,8 +51,8 @@ def announcement(session: str, *, online: bool = True) -> bytes:
     )
 
 
-def claim(session: str, *, held: bool = False) -> Claim:
-    return Claim("Bob", session, f"at-{session}", held)
+def claim(session: str, *, held: bool = False) -> NameClaim:
+    return NameClaim("Bob", session, f"at-{session}", held)
 
 
 async def win(transport: MqttTransport, session: str, *, held: bool = False) -> None:
@@ -74,7 +74,7 @@ async def kept(home: Home) -> Presence | None:
 
 @contextlib.asynccontextmanager
 async def held_by(home: Home, session: str, *, answers: bool = True) -> AsyncIterator[None]:
-    """A holder that does what a courier does: announce itself, and again when somebody claims the name."""
+    """A holder that does what a client does: announce itself, and again when somebody claims the name."""
 
     async def answer(transport: MqttTransport) -> None:
         async for inbound in transport.arriving():
@@ -168,7 +168,7 @@ def test_an_earlier_connection_of_the_same_session_does_not_object(home: Home) -
     ],
 )
 def test_of_two_newcomers_one_gives_way(
-    home: Home, one: Claim, other: Claim, monkeypatch: pytest.MonkeyPatch
+    home: Home, one: NameClaim, other: NameClaim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(name_claims, "QUIET_SECONDS", 1.0)
 
@@ -208,7 +208,7 @@ sessions = st.builds(claim, st.text("ab", min_size=1, max_size=2), held=st.boole
 
 
 @given(sessions, sessions)
-def test_exactly_one_of_two_sessions_yields(one: Claim, other: Claim) -> None:
+def test_exactly_one_of_two_sessions_yields(one: NameClaim, other: NameClaim) -> None:
     if one.session != other.session:
         assert one.yields_to(other) is not other.yields_to(one)
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ledgers import send
+from relay.message import State
 from relay.messaging import ledger_clock
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import State
 
 TEAM = "default"
 
@@ -21,7 +22,7 @@ def test_a_wall_clock_that_jumps_expires_and_delays_nothing(
 ) -> None:
     wall = time.time
     with Ledger(tmp_path / "ledger.db") as ledger:
-        (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
+        (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", ttl=600)
         ledger.outbox.claim(TEAM, "Alice", lambda *_: 300.0, 10)
         monkeypatch.setattr(time, "time", lambda: wall() + jump)
         with Ledger(tmp_path / "ledger.db") as later:
@@ -40,7 +41,7 @@ def test_another_start_of_the_machine_never_takes_it_back(
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         before = ledger.now()
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
+        send(ledger, TEAM, "Alice", ["Bob"], "hello", ttl=600)
     monkeypatch.setattr(time, "time", lambda: 60.0)
     monkeypatch.setattr(ledger_clock, "since_boot", lambda: 60.0)
     monkeypatch.setattr(ledger_clock, "boot_id", lambda: "another")
@@ -53,7 +54,7 @@ def test_another_start_of_the_machine_never_takes_it_back(
 def test_a_day_without_the_machine_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
+        send(ledger, TEAM, "Alice", ["Bob"], "hello", ttl=600)
     tomorrow = time.time() + 86400
     monkeypatch.setattr(time, "time", lambda: tomorrow)
     monkeypatch.setattr(ledger_clock, "since_boot", lambda: 60.0)
@@ -66,7 +67,7 @@ def test_all_processes_of_a_home_read_one_clock(tmp_path: Path, monkeypatch: pyt
     with Ledger(tmp_path / "ledger.db") as first:
         monkeypatch.setattr(time, "time", lambda: 5.0)
         with Ledger(tmp_path / "ledger.db") as second:
-            first.outbox.send(TEAM, "Alice", ["Bob"], "hello", ttl=600)
+            send(first, TEAM, "Alice", ["Bob"], "hello", ttl=600)
             (entry,) = second.messages()
             assert entry.message.expires is not None
             assert entry.message.expires > 1e9

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from couriers import Agent, running
+from clients import Agent, running
 
 from guarded import GuardedMosquitto
 from relay.errors import BrokerError
 from relay.home import Home
-from relay.messaging.envelope import Parcel, encode
-from relay.messaging.message import Message
+from relay.message import Message
+from relay.messaging.envelope import Envelope, encode
 from relay.transport import acl, broker, topics
 from relay.transport.credentials import Credentials, CredentialStore, for_endpoint, parse
+from relay.transport.endpoint import Endpoint
 
 ALICE = Credentials("default", "alice", "secret")
 
@@ -41,8 +42,8 @@ def test_they_are_private_and_not_shown(home: Home) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert alices.password not in repr(alices)
-    assert alices.password not in repr(for_endpoint(broker.external("mqtt://host"), alices))
-    assert alices.client_id not in repr(for_endpoint(broker.external("mqtt://host"), alices))
+    assert alices.password not in repr(for_endpoint(Endpoint.of("mqtt://host"), alices))
+    assert alices.client_id not in repr(for_endpoint(Endpoint.of("mqtt://host"), alices))
 
 
 def test_a_file_that_was_made_open_by_hand_stays_whole(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_file_that_was_made_open_by_hand_stays_whole(tmp_path: Path) -> None:
 
 
 def test_a_login_without_a_url_is_the_agents_own() -> None:
-    login = for_endpoint(broker.external("mqtts://host"), ALICE)
+    login = for_endpoint(Endpoint.of("mqtts://host"), ALICE)
     assert (login.user, login.password) == ("default/alice", "secret")
     assert login.client_id == ALICE.client_id
 
@@ -67,13 +68,13 @@ def test_a_login_without_a_url_is_the_agents_own() -> None:
 )
 def test_a_login_in_the_url_is_taken_as_it_stands(url: str, password: str | None) -> None:
     """Never an agent's own password beside somebody else's user."""
-    login = for_endpoint(broker.external(url), ALICE)
+    login = for_endpoint(Endpoint.of(url), ALICE)
     assert (login.user, login.password) == ("team", password)
 
 
 def test_an_agent_has_one_mailbox_for_one_login() -> None:
     """On every home: what another home made for itself does not matter where the login is shared."""
-    shared, other = broker.external("mqtt://team:shared@host"), broker.external("mqtt://team:other@host")
+    shared, other = Endpoint.of("mqtt://team:shared@host"), Endpoint.of("mqtt://team:other@host")
     elsewhere = Credentials("default", "alice", "made elsewhere")
     bob = Credentials("default", "bob", "secret")
     assert for_endpoint(shared, ALICE).client_id == for_endpoint(shared, elsewhere).client_id
@@ -92,7 +93,7 @@ def test_mail_follows_an_agent_to_another_home(home: Home, tmp_path: Path) -> No
     """What the broker keeps for Bob, who was here, is his on the other home: it is one mailbox."""
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     shared = Credentials("the", "team", "shared")
-    word = Parcel(Message("id", "Carol", "Bob", "while he was away", 1.0), "elsewhere", 1, 1)
+    word = Envelope(Message("id", "Carol", "Bob", "while he was away", 1.0), "elsewhere", 1, 1)
 
     async def scenario(server: GuardedMosquitto) -> None:
         url = server.url.replace("//", "//the%2Fteam:shared@")

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from couriers import Agent, eventually, running
+from clients import Agent, eventually, known, running
 
+from ledgers import in_ledger, post
 from relay import names
 from relay.errors import MessageRefused, NameInUse, UnknownRecipient
 from relay.home import Home
+from relay.message import MAX_BODY, State
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import MAX_BODY, State
-from relay.messaging.posting import post
 from relay.transport import broker, nats
 
 
@@ -28,13 +28,11 @@ def test_mail_waits_for_an_agent_that_is_away(home: Home) -> None:
                 await alice.sees("Bob")
             await alice.sees("Bob", online=False)
             for number in range(20):
-                alice.courier.send("Bob", f"while away {number}")
-            bob = Agent(home, "Bob")
-            assert bob.courier.waiting() == []
-            async with running(bob):
+                await alice.send("Bob", f"while away {number}")
+            async with running(Agent(home, "Bob")) as bob:
                 expected = [f"while away {number}" for number in range(20)]
                 assert [m.body for m in await bob.receive(20)] == expected
-                assert [m.body for m in bob.courier.waiting()] == expected
+                assert await bob.waiting() == expected
         assert bob.messages.empty()
 
     asyncio.run(scenario())
@@ -44,12 +42,11 @@ def test_mail_that_was_stored_and_not_typed_is_there_at_the_next_start(home: Hom
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             async with running(Agent(home, "Bob")) as bob:
-                alice.courier.send("Bob", "later")
+                await alice.send("Bob", "later")
                 await bob.receive()
-            again = Agent(home, "Bob")
-            async with running(again):
-                assert [m.body for m in again.courier.waiting()] == ["later"]
-                again.inject(again.courier.waiting()[0])
+            async with running(Agent(home, "Bob")) as again:
+                assert await again.waiting() == ["later"]
+                await again.inject((await again.client.waiting())[0])
                 await alice.outcome(State.INJECTED)
 
     asyncio.run(scenario())
@@ -59,29 +56,31 @@ def test_mail_of_an_agent_that_has_ended_is_carried_by_another(home: Home) -> No
     async def scenario() -> None:
         gone = Agent(home, "Gone")
         async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Carol")) as carol:
-            gone.courier.send("Bob", "my last words")
-            carol.courier.drain()
+            await gone.open()
+            await gone.send("Bob", "my last words")
+            await gone.client.close()
+            carol.client.drain()
             (message,) = await bob.receive()
             assert (message.sender, message.body) == ("Gone", "my last words")
-        gone.courier._ledger.close()
 
     asyncio.run(scenario())
 
 
 def test_the_persons_message_is_carried_by_a_session_and_its_end_is_known(home: Home) -> None:
     async def scenario() -> None:
-        with Ledger(home.ledger) as ledger:
-            async with running(Agent(home, "Bob")) as bob:
-                (sent,) = post(ledger, "default", names.PERSON, "bob", "from the keyboard")
-                bob.courier.drain()
-                (message,) = await bob.receive()
-                assert message.sender == names.PERSON
-                bob.inject(message)
-                assert ledger.find(sent.id).message.state is State.INJECTED
-                # A second one rides on the same connection.
-                post(ledger, "default", names.PERSON, "bob", "again")
-                bob.courier.drain()
-                assert (await bob.receive())[0].body == "again"
+        async with running(Agent(home, "Bob")) as bob:
+
+            async def say(text: str) -> None:
+                await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "bob", text))
+                bob.client.drain()
+
+            await say("from the keyboard")
+            (message,) = await bob.receive()
+            assert message.sender == names.PERSON
+            await bob.inject(message)
+            assert [each.state for each in await bob.ledger()] == [State.INJECTED]
+            await say("again")  # on the same connection
+            assert (await bob.receive())[0].body == "again"
 
     asyncio.run(scenario())
 
@@ -89,9 +88,9 @@ def test_the_persons_message_is_carried_by_a_session_and_its_end_is_known(home: 
 def test_what_an_agent_says_to_the_person_is_in_the_ledger(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
-            alice.courier.send(names.PERSON, "done")
-            (entry,) = alice.courier._ledger.messages(to=names.PERSON)
-            assert (entry.message.body, entry.message.state) == ("done", State.STORED)
+            await alice.send(names.PERSON, "done")
+            (message,) = await alice.ledger()
+            assert (message.to, message.body, message.state) == (names.PERSON, "done", State.STORED)
 
     asyncio.run(scenario())
 
@@ -100,15 +99,14 @@ def test_everybody_is_everybody_else(home: Home) -> None:
     """R47: a broadcast reaches every known agent but its sender, each on its own account."""
 
     async def scenario() -> None:
-        away = Agent(home, "Away")
-        away.courier._ledger.close()
+        await known(home, "Away")
         async with (
             running(Agent(home, "Alice")) as alice,
             running(Agent(home, "Bob")) as bob,
             running(Agent(home, "Carol")) as carol,
             running(Agent(home, "Dan", team="other")) as dan,
         ):
-            sent = alice.courier.send("*", "hello all")
+            sent = await alice.send("*", "hello all")
             assert [m.to for m in sent] == ["Away", "Bob", "Carol"]
             for agent in (bob, carol):
                 assert [m.body for m in await agent.receive()] == ["hello all"]
@@ -159,7 +157,7 @@ def test_a_name_is_on_the_bus_once(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")):
             with pytest.raises(NameInUse, match="on the bus already"):
-                await Agent(home, "alice").courier.run()
+                await Agent(home, "alice").open()
 
     asyncio.run(scenario())
 
@@ -171,7 +169,7 @@ def test_a_killed_broker_loses_no_message(home: Home) -> None:
             for round_ in range(3):
                 for number in range(30):
                     expected.append(f"{round_}.{number}")
-                    alice.courier.send("Bob", expected[-1])
+                    await alice.send("Bob", expected[-1])
                     if number == 10 * round_:
                         status = await asyncio.to_thread(broker.status, home)
                         if status is not None and status.pid is not None:
@@ -182,9 +180,8 @@ def test_a_killed_broker_loses_no_message(home: Home) -> None:
             assert [m.body for m in got] == expected
             assert bob.messages.empty()
             for message in got:
-                bob.inject(message)
-            ledger = alice.courier._ledger
-            await eventually(lambda: all(e.message.state is State.INJECTED for e in ledger.messages()))
+                await bob.inject(message)
+            await alice.all_are(State.INJECTED)
 
     asyncio.run(scenario())
 
@@ -193,7 +190,7 @@ def test_a_stopped_broker_is_started_again_by_whoever_needs_it(home: Home) -> No
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
             assert await asyncio.to_thread(broker.stop, home)
-            alice.courier.send("Bob", "over the next broker")
+            await alice.send("Bob", "over the next broker")
             assert [m.body for m in await bob.receive()] == ["over the next broker"]
 
     asyncio.run(scenario())
@@ -208,9 +205,8 @@ def test_a_broker_that_hangs_delays_messages_and_nothing_else(home: Home) -> Non
             os.kill(status.pid, signal.SIGSTOP)
             try:
                 for number in range(100):
-                    alice.courier.send("Bob", str(number))
-                ledger = alice.courier._ledger
-                assert len(ledger.messages()) == 100
+                    await alice.send("Bob", str(number))
+                assert len(await alice.ledger()) == 100
                 assert bob.messages.empty()
             finally:
                 os.kill(status.pid, signal.SIGCONT)
@@ -221,19 +217,20 @@ def test_a_broker_that_hangs_delays_messages_and_nothing_else(home: Home) -> Non
 
 def test_thousands_of_messages_wait_and_arrive_in_order(home: Home) -> None:
     async def scenario() -> None:
-        with Ledger(home.ledger) as ledger:
-            ledger.registry.register("default", "Bob")
-        alice = Agent(home, "Alice")
-        for number in range(1000):
-            alice.courier.send("Bob", str(number))
-        async with running(alice):
+        await known(home, "Bob")
+        async with running(Agent(home, "Alice"), connected=False) as alice:
+            sent = [str(number) for number in range(1000)]
+            await asyncio.gather(*(alice.send("Bob", body) for body in sent))
             async with running(Agent(home, "Bob")) as bob:
                 got = await bob.receive(400)
             async with running(Agent(home, "Bob")) as again:
-                await eventually(lambda: len(again.courier.waiting()) == 1000)
-                waiting = again.courier.waiting()
-        assert [m.body for m in got] == [str(number) for number in range(400)]
-        assert [m.body for m in waiting] == [str(number) for number in range(1000)]
+
+                async def all_there() -> bool:
+                    return len(await again.waiting()) == 1000
+
+                await eventually(all_there)
+                assert await again.waiting() == sent
+        assert [m.body for m in got] == sent[:400]
 
     asyncio.run(scenario())
 
@@ -251,9 +248,9 @@ def test_what_waits_for_somebody_away_never_fills_the_broker(
             await alice.sees("Bob", online=False)
             large = [f"{number} {'x' * 60_000}" for number in range(40)]
             for body in large:
-                alice.courier.send("Bob", body)
+                await alice.send("Bob", body)
             async with running(Agent(home, "Carol")) as carol:
-                alice.courier.send("Carol", "hello")
+                await alice.send("Carol", "hello")
                 assert [m.body for m in await carol.receive()] == ["hello"]
             async with running(Agent(home, "Bob")) as bob:
                 assert [m.body for m in await bob.receive(40)] == large
@@ -263,16 +260,20 @@ def test_what_waits_for_somebody_away_never_fills_the_broker(
 
 RECEIVER = """
 import asyncio, sys
-from relay.messaging.client import Courier
+from relay.messaging.client import MessagingClient
+from relay.messaging.events import MessageStored
 from relay.home import Home
 
 async def main():
-    def typing(message):
-        courier.injecting(message.id)
+    async def typing(message):
+        await client.injecting(message.id)
         print(message.id, flush=True)   # and now it is killed
-    courier = Courier(Home.from_env(), "default", "Bob", on_message=typing,
-                      on_outcome=print, on_status=lambda text: None)
-    await courier.run()
+    def publish(event):
+        if isinstance(event, MessageStored):
+            tasks.append(asyncio.ensure_future(typing(event.message)))
+    tasks = []
+    client = await MessagingClient.open(Home.from_env(), "default", "Bob", publish=publish)
+    await client.run()
 
 asyncio.run(main())
 """
@@ -288,7 +289,7 @@ def test_a_receiver_that_dies_while_typing_leaves_an_uncertain_message(home: Hom
             )
             try:
                 await alice.sees("Bob")
-                (sent,) = alice.courier.send("Bob", "half typed")
+                (sent,) = await alice.send("Bob", "half typed")
                 assert receiver.stdout is not None
                 assert (await receiver.stdout.readline()).decode().strip() == sent.id
             finally:
@@ -297,7 +298,7 @@ def test_a_receiver_that_dies_while_typing_leaves_an_uncertain_message(home: Hom
             # His will, which the broker publishes, has a session of his home look after what he left.
             assert (await alice.outcome(State.UNCERTAIN)).id == sent.id
             async with running(Agent(home, "Bob")) as bob:
-                assert bob.courier.waiting() == []
+                assert (await bob.client.waiting()) == []
                 assert bob.messages.empty()
 
     asyncio.run(scenario())
@@ -325,15 +326,15 @@ def test_two_homes_on_one_broker_reach_each_other(home: Home, tmp_path: Path) ->
         async with running(Agent(home, "Alice")) as alice, running(Agent(far, "Bob", url=url)) as bob:
             await alice.sees("Bob")
             await bob.sees("Alice")
-            (sent,) = alice.courier.send("Bob", "from afar")
+            (sent,) = await alice.send("Bob", "from afar")
             (got,) = await bob.receive()
             assert got.id == sent.id
             await alice.outcome(State.STORED)
-            bob.courier.injecting(got.id)
-            bob.courier.settle(got.id, State.REJECTED, "it is a shell")
+            await bob.client.injecting(got.id)
+            await bob.client.settle(got.id, State.REJECTED, "it is a shell")
             outcome = await alice.outcome(State.REJECTED)
             assert outcome.detail == "it is a shell"
-            bob.courier.send("Alice", "and back")
+            await bob.send("Alice", "and back")
             assert (await alice.receive())[0].body == "and back"
 
     asyncio.run(scenario())

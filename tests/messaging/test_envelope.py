@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.messaging.envelope import ForeignPayload, Parcel, Receipt, decode, encode
-from relay.messaging.message import MAX_BODY, Message, State
+from relay.message import MAX_BODY, Message, State
+from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode, encode
 from relay.transport import topics
 
-TO_BOB = topics.Inbox("default", "bob", "alice")
-TO_ALICE = topics.Inbox("default", "alice", "bob")
+TO_BOB = topics.InboxTopic("default", "bob", "alice")
+TO_ALICE = topics.InboxTopic("default", "alice", "bob")
 MESSAGE = Message("id-1", "Alice", "Bob", "hello", 12.5, State.STORED, "thread")
-PARCEL = Parcel(MESSAGE, "origin", 3, 2)
+PARCEL = Envelope(MESSAGE, "origin", 3, 2)
 
 
 def changed(**fields: Any) -> bytes:
@@ -26,7 +26,7 @@ def changed(**fields: Any) -> bytes:
 
 @given(st.text(min_size=1, max_size=200).filter(lambda text: text.isprintable() or "\x00" in text))
 def test_messages_come_out_as_they_went_in(body: str) -> None:
-    parcel = Parcel(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
+    parcel = Envelope(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
     assert decode(encode(parcel), TO_BOB) == parcel
 
 
@@ -38,7 +38,7 @@ def test_receipts_come_out_as_they_went_in(state: State) -> None:
 
 def test_the_largest_body_fits() -> None:
     for body in ("x" * MAX_BODY, "\x01" * MAX_BODY, "語" * (MAX_BODY // 3)):
-        parcel = Parcel(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
+        parcel = Envelope(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
         assert decode(encode(parcel), TO_BOB) == parcel
 
 
@@ -96,7 +96,7 @@ def test_any_bytes_are_foreign_or_ours(payload: bytes) -> None:
 @pytest.mark.parametrize("name", ["Alice", "api.v1", "a-b_c", "X"])
 def test_topics_say_who_and_to_whom(name: str) -> None:
     topic = topics.parse(topics.inbox("Team.1", "Bob", name))
-    assert topic == topics.Inbox("team~1", "bob", topics.level(name))
+    assert topic == topics.InboxTopic("team~1", "bob", topics.level(name))
     assert topics.parse(topics.presence("t", name)) == topics.PresenceTopic("t", topics.level(name))
 
 

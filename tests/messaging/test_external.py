@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from brokers import Mosquitto
-from couriers import Agent, running
+from clients import Agent, running
 
 from relay.home import Home
-from relay.messaging.message import State
+from relay.message import State
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def test_messages_and_receipts_go_over_it(home: Home, tmp_path: Path, mosquitto:
         ):
             await alice.sees("Bob.B")
             for number in range(50):
-                alice.courier.send("bob.b", str(number))
+                await alice.send("bob.b", str(number))
             got = await bob.receive(50)
             assert [m.body for m in got] == [str(number) for number in range(50)]
-            bob.inject(got[0])
+            await bob.inject(got[0])
             assert (await alice.outcome(State.INJECTED)).id == got[0].id
 
     asyncio.run(scenario())
@@ -107,7 +107,7 @@ def test_tls_is_verified(
                 assert server.url("Alice").split("@")[1] in await alice.status(refusal)
                 return
             async with running(Agent(home, "Bob", url=server.url("Bob"))) as bob:
-                alice.courier.send("Bob", "in private " * 5000)
+                await alice.send("Bob", "in private " * 5000)
                 assert len((await bob.receive())[0].body) == 55000
 
     server.start()

@@ -13,17 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from couriers import Agent, eventually, running
+from clients import Agent, eventually, known, running
 from failpoints import far_url
 
+from ledgers import in_ledger, send, states
 from relay.errors import LedgerError
 from relay.home import Home
-from relay.messaging import client, ledger_database, publisher
-from relay.messaging.envelope import Parcel
+from relay.message import State
+from relay.messaging import client, publisher
+from relay.messaging.envelope import Envelope
 from relay.messaging.inbox import KEEP_DAYS, InboxFull
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
-from relay.messaging.message import State
 from relay.transport import broker
 
 TEAM = "default"
@@ -38,13 +39,13 @@ class Ends:
         self.here = Ledger(folder / "here.db", clock=clock)
         self.there = Ledger(folder / "there.db", clock=clock)
 
-    def parcels(self, count: int) -> list[Parcel]:
+    def parcels(self, count: int) -> list[Envelope]:
         """So many messages from Alice to Bob, on their way."""
         for number in range(count):
-            self.here.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+            send(self.here, TEAM, "Alice", ["Bob"], str(number))
         return self.here.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, count)
 
-    def type(self, parcel: Parcel) -> None:
+    def type(self, parcel: Envelope) -> None:
         self.there.inbox.injecting(TEAM, "Bob", parcel.message.id)
         self.there.inbox.settle(TEAM, "Bob", parcel.message.id, State.INJECTED)
 
@@ -120,9 +121,9 @@ def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
         far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
         url = await asyncio.to_thread(far_url, home, "Bob")
         alice = Agent(home, "Alice")
-        alice.courier._ledger.registry.register(TEAM, "Bob")
+        await known(home, "Bob")
         async with running(alice):
-            alice.courier.send("Bob", "hello")
+            await alice.send("Bob", "hello")
             async with running(Agent(far, "Bob", url=url)) as bob:
                 assert [message.body for message in await bob.receive()] == ["hello"]
 
@@ -134,26 +135,27 @@ def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
 
 def fill(ledger: Ledger) -> None:
     """Leave `ledger` no room to grow, as a full disk does."""
-    db = ledger._db._connection
-    (pages,) = db.execute("PRAGMA page_count").fetchone()
-    db.execute(f"PRAGMA max_page_count = {pages}")
+    with ledger.reading() as db:
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages}")
 
 
 def make_room(ledger: Ledger) -> None:
-    ledger._db._connection.execute("PRAGMA max_page_count = 1000000")
+    with ledger.reading() as db:
+        db.execute("PRAGMA max_page_count = 1000000")
 
 
 def test_a_full_disk_refuses_what_is_sent_and_keeps_what_was_accepted(ends: Ends) -> None:
     """R88: nothing is accepted by half, not even a broadcast, and all goes on when there is room."""
-    accepted = [message.id for message in ends.here.outbox.send(TEAM, "Alice", ["Bob"], "before")]
+    accepted = [message.id for message in send(ends.here, TEAM, "Alice", ["Bob"], "before")]
     fill(ends.here)
     with pytest.raises(LedgerError, match=r"the disk is full, and nothing more is accepted. Make room"):
         while True:
-            sent = ends.here.outbox.send(TEAM, "Alice", ["Bob", "Carol", "Dan"], "x" * 1000)
+            sent = send(ends.here, TEAM, "Alice", ["Bob", "Carol", "Dan"], "x" * 1000)
             accepted += [message.id for message in sent]
     assert [entry.message.id for entry in ends.here.messages()] == accepted
     make_room(ends.here)
-    accepted += [message.id for message in ends.here.outbox.send(TEAM, "Alice", ["Bob"], "after")]
+    accepted += [message.id for message in send(ends.here, TEAM, "Alice", ["Bob"], "after")]
     parcels = ends.here.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, 1000)
     assert [parcel.message.id for parcel in parcels] == accepted
     for parcel in parcels:
@@ -181,15 +183,15 @@ def test_a_receivers_full_disk_delays_what_it_gets(ends: Ends) -> None:
 
 
 def test_a_ledger_that_another_process_keeps_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_database, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(Ledger, "busy_seconds", 0.05)
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match=r"another process keeps it locked\. Try again; `fuser`"):
-            ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+            send(ledger, TEAM, "Alice", ["Bob"], "hello")
         assert ledger.messages() == []  # reading goes on
         other.execute("ROLLBACK")
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+        send(ledger, TEAM, "Alice", ["Bob"], "hello")
         assert len(ledger.messages()) == 1
 
 
@@ -197,7 +199,7 @@ def test_a_damaged_ledger_is_said_and_a_new_one_begun(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         for _ in range(100):
-            ledger.outbox.send(TEAM, "Alice", ["Bob"], "x" * 1000)
+            send(ledger, TEAM, "Alice", ["Bob"], "x" * 1000)
     whole = path.read_bytes()
     path.write_bytes(b"\0" * 4096 + whole[4096:])
     with pytest.raises(LedgerError, match=r"it is not a ledger\. Move it away; relay then begins a new one"):
@@ -216,15 +218,15 @@ def test_a_ledger_that_was_taken_away_is_written_no_more(tmp_path: Path, replace
     """What goes into a file that nobody can find would be lost with the last process that has it open."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+        send(ledger, TEAM, "Alice", ["Bob"], "hello")
         path.rename(tmp_path / "away.db")
         if replaced:
             Ledger(path).close()
         with pytest.raises(LedgerGone, match="moved away or deleted"):
-            ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+            send(ledger, TEAM, "Alice", ["Bob"], "hello")
 
 
-def test_a_courier_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
+def test_a_client_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session opens a new ledger then."""
@@ -232,13 +234,13 @@ def test_a_courier_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
 
     async def scenario() -> None:
         alice = Agent(home, "Alice")
-        running_alice = asyncio.create_task(alice.courier.run())
+        running_alice = asyncio.create_task((await alice.open()).run())
         await alice.status("connected")
         home.ledger.unlink()
         with pytest.raises(LedgerGone):
             await running_alice
         async with running(Agent(home, "Alice")) as again, running(Agent(home, "Bob")) as bob:
-            again.courier.send("Bob", "hello")
+            await again.send("Bob", "hello")
             assert [message.body for message in await bob.receive()] == ["hello"]
 
     asyncio.run(scenario())
@@ -258,18 +260,21 @@ def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: 
                 await alice.sees("Bob")
                 for number, jump in enumerate([0.0, 400 * 86400.0, -400 * 86400.0, 3600.0, -3600.0]):
                     offset += jump
-                    alice.courier.send("Bob", str(number))
+                    await alice.send("Bob", str(number))
                     (message,) = await bob.receive()
                     assert message.body == str(number)
-                    bob.inject(message)
+                    await bob.inject(message)
             offset += 400 * 86400
-            alice.courier.send("Bob", "while away")
+            await alice.send("Bob", "while away")
             offset -= 800 * 86400
             async with running(Agent(home, "Bob")) as again:
-                await eventually(lambda: [m.body for m in again.courier.waiting()] == ["while away"])
-                again.inject(again.courier.waiting()[0])
-        with Ledger(home.ledger) as ledger:
-            assert {entry.message.state for entry in ledger.messages()} == {State.INJECTED}
+
+                async def there() -> bool:
+                    return await again.waiting() == ["while away"]
+
+                await eventually(there)
+                await again.inject((await again.client.waiting())[0])
+        assert set(await states(home)) == {State.INJECTED}
 
     asyncio.run(scenario())
 
@@ -300,14 +305,16 @@ def test_thousands_of_messages_wait_for_a_broker_and_arrive_in_order(
     broker.stop(home)  # and nobody listens there
 
     async def scenario() -> None:
-        bob = Agent(far, "Bob", url=url)
-        ledger = bob.courier._ledger
-        ledger.registry.register(TEAM, "Alice")
-        for number in range(many):
-            ledger.outbox.send(TEAM, "Bob", ["Alice"], str(number))
-        async with running(bob, connected=False):
+        def write(ledger: Ledger) -> None:
+            ledger.registry.register(TEAM, "Alice")
+            with ledger.transaction():
+                for number in range(many):
+                    send(ledger, TEAM, "Bob", ["Alice"], str(number))
+
+        await in_ledger(far, write)
+        async with running(Agent(far, "Bob", url=url), connected=False) as bob:
             await bob.status("no connection to the broker")
-            assert len(ledger.messages()) == many
+            assert len(await bob.ledger()) == many
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             await asyncio.to_thread(broker.ensure, home, port=port)
             async with running(Agent(home, "Alice")) as alice:

@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ledgers import send
 from relay.errors import LedgerError
-from relay.messaging.envelope import Parcel, Receipt, decode, encode
+from relay.message import Message, Priority, State
+from relay.messaging.envelope import Envelope, Receipt, decode, encode
 from relay.messaging.ledger import KEEP_DAYS, Ledger
-from relay.messaging.message import Message, Priority, State
 from relay.messaging.runaway import Limits
 from relay.transport import topics
 
@@ -95,7 +96,7 @@ class Network(RuleBasedStateMachine):
     @rule(pair=pairs, priority=st.sampled_from(Priority), depth=st.sampled_from([*[0] * 15, 9]))
     def send(self, pair: tuple[str, str], priority: Priority, depth: int) -> None:
         if process := self.processes.get(pair[0]):
-            (message,) = process.ledger.outbox.send(
+            (message,) = send(process.ledger,
                 TEAM, pair[0], [pair[1]], "hello", priority=priority, depth=depth, ttl=TTL,
                 limits=Limits(depth=8),
             )  # fmt: skip
@@ -140,7 +141,7 @@ class Network(RuleBasedStateMachine):
     def lose(self, pick: int) -> None:
         """The broker forgets a payload that it may have acknowledged."""
         to, sender, payload = self.flying.pop(pick % len(self.flying))
-        item = decode(payload, topics.Inbox(TEAM, topics.level(to), topics.level(sender)))
+        item = decode(payload, topics.InboxTopic(TEAM, topics.level(to), topics.level(sender)))
         if isinstance(item, Receipt) and HOMES[to] != HOMES[sender] and item.id in self.fates:
             self.fates[item.id].excuses.add("receipt lost")
 
@@ -320,8 +321,8 @@ class Network(RuleBasedStateMachine):
 
     def arrive(self, to: str, sender: str, payload: bytes) -> None:
         ledger = self.processes[to].ledger
-        item = decode(payload, topics.Inbox(TEAM, topics.level(to), topics.level(sender)))
-        if isinstance(item, Parcel):
+        item = decode(payload, topics.InboxTopic(TEAM, topics.level(to), topics.level(sender)))
+        if isinstance(item, Envelope):
             ledger.inbox.store(TEAM, item)
         else:
             ledger.outbox.receipt(TEAM, item)

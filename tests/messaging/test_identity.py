@@ -17,19 +17,19 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from couriers import Agent, eventually, running
+from clients import Agent, eventually, known, running
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay import names
 from relay.errors import InvalidName
 from relay.home import Home
+from relay.message import Message, State
 from relay.messaging import envelope
-from relay.messaging.envelope import Parcel, Receipt
-from relay.messaging.message import Message, State
+from relay.messaging.envelope import Envelope, Receipt
 from relay.transport import broker, presence, topics
-from relay.transport.broker import Endpoint
 from relay.transport.credentials import Credentials
+from relay.transport.endpoint import Endpoint
 
 FLOOD = 20_000
 
@@ -67,7 +67,7 @@ async def client(
 
 def parcel(sender: str, to: str, body: str, sequence: int = 1, *, origin: str = "forged") -> bytes:
     return envelope.encode(
-        Parcel(
+        Envelope(
             Message(f"{sender}-{body.replace(' ', '-')}", sender, to, body, 1.0), origin, sequence, sequence
         )
     )
@@ -80,9 +80,15 @@ def own_word(to: str = "Bob", body: str = "own", sequence: int = 1) -> tuple[str
 
 async def heard_of(agent: Agent, name: str) -> str:
     """The boot id that `name` has announced, over the broker (the roster also knows who is of this home)."""
-    await eventually(lambda: any(p.boot for p in agent.courier.roster() if p.name == name))
-    assert agent.courier._roster.online(name)
-    return next(p.boot for p in agent.courier.roster() if p.name == name)
+    found: list[str] = []
+
+    async def heard() -> bool:
+        found[:] = [p.boot for p in await agent.client.roster() if p.name == name and p.boot]
+        return bool(found)
+
+    await eventually(heard)
+    assert agent.client._tracker.online(name)
+    return found[0]
 
 
 def announced(name: str, boot: str, *, online: bool) -> bytes:
@@ -101,9 +107,9 @@ def test_nobody_publishes_as_another(home: Home, qos: int, retain: bool) -> None
             await mallory.publish(*own_word(), qos=1)
             assert [m.body for m in await bob.receive()] == ["own"]
             assert bob.messages.empty()
-            assert bob.courier.ignored == 0
+            assert bob.ignored == 0
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
-            alice.courier.send("Bob", "the first that was kept")  # nothing retained came with Bob's return
+            await alice.send("Bob", "the first that was kept")  # nothing retained came with Bob's return
             assert [m.body for m in await bob.receive()] == ["the first that was kept"]
 
     asyncio.run(scenario())
@@ -119,7 +125,7 @@ def test_an_envelope_that_names_another_sender_is_ignored_and_counted(home: Home
             await mallory.publish(*own_word(), qos=1)
             assert [m.body for m in await bob.receive()] == ["own"]
             assert bob.messages.empty()
-            assert bob.courier.ignored == 7
+            assert bob.ignored == 7
 
     asyncio.run(scenario())
 
@@ -208,11 +214,11 @@ def test_nobody_forges_anothers_presence(home: Home, retain: bool) -> None:
                 await mallory.publish(topics.presence("default", "Mallory"), own, qos=1)
                 await heard_of(bob, "Mallory")
             assert await heard_of(bob, "Carol") == boot
-            assert "Ghost" not in {p.name for p in bob.courier.roster()}
-            assert bob.courier.ignored == 1
+            assert "Ghost" not in {p.name for p in await bob.client.roster()}
+            assert bob.ignored == 1
             async with running(Agent(home, "Late")) as late:
                 assert await heard_of(late, "Carol") == boot
-                assert "Ghost" not in {p.name for p in late.courier.roster()}
+                assert "Ghost" not in {p.name for p in await late.client.roster()}
 
     asyncio.run(scenario())
 
@@ -264,14 +270,13 @@ async def lose(it: aiomqtt.Client) -> None:
 def test_nobody_settles_anothers_message(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Bob")) as bob, client(home) as mallory:
-            away = Agent(home, "Carol")
-            away.courier._ledger.close()
-            (sent,) = bob.courier.send("Carol", "for Carol")
+            await known(home, "Carol")
+            (sent,) = await bob.send("Carol", "for Carol")
             receipt = Receipt(sent.id, "Mallory", "Bob", State.INJECTED)
             await mallory.publish(topics.inbox("default", "Bob", "Mallory"), envelope.encode(receipt), qos=1)
             await mallory.publish(*own_word(), qos=1)
             await bob.receive()
-            assert bob.courier._ledger.find(sent.id).message.state in {State.QUEUED, State.SENT}
+            assert {m.state for m in await bob.ledger() if m.id == sent.id} <= {State.QUEUED, State.SENT}
 
     asyncio.run(scenario())
 
@@ -292,8 +297,8 @@ def test_nobody_writes_to_another_team(home: Home) -> None:
                 word = parcel("Eve", "Dave", "from the own team")
                 await eve.publish(topics.inbox("other", "Dave", "Eve"), word, qos=1)
             assert [m.body for m in await dave.receive()] == ["from the own team"]
-            assert dave.courier.ignored == 0
-            assert {p.name for p in dave.courier.roster()} == {"Dave"}
+            assert dave.ignored == 0
+            assert {p.name for p in await dave.client.roster()} == {"Dave"}
 
     asyncio.run(scenario())
 
@@ -482,7 +487,7 @@ def test_malformed_topics_reach_nobody(home: Home) -> None:
                 await mallory.publish(*own_word(), qos=1)
             assert [m.body for m in await bob.receive()] == ["own"]
             assert bob.messages.empty()
-            assert bob.courier.ignored == 0
+            assert bob.ignored == 0
 
     asyncio.run(scenario())
 
@@ -494,10 +499,10 @@ def test_a_flood_of_garbage_is_counted_and_kept_nowhere(home: Home, caplog: pyte
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
             raw = await asyncio.to_thread(Raw, home)
             await asyncio.to_thread(raw.publish, *[(topic, b"x")] * FLOOD)
-            alice.courier.send("Bob", "is heard all the same")
+            await alice.send("Bob", "is heard all the same")
             assert [m.body for m in await bob.receive()] == ["is heard all the same"]
-            await eventually(lambda: bob.courier.ignored == FLOOD)
-            assert [e.message.body for e in bob.courier._ledger.messages()] == ["is heard all the same"]
+            await eventually(lambda: bob.ignored == FLOOD)
+            assert [m.body for m in await bob.ledger()] == ["is heard all the same"]
             assert len(caplog.records) < 100, "a session's log is a file"
             await asyncio.to_thread(raw.close)
 
@@ -515,9 +520,9 @@ def test_a_payload_that_is_too_large_harms_nobody(home: Home) -> None:
             ):  # the broker refuses the second
                 raw = await asyncio.to_thread(Raw, home)
                 await asyncio.to_thread(raw.publish, (topic, b" " * size))
-                alice.courier.send("Bob", f"after {size}")
+                await alice.send("Bob", f"after {size}")
                 assert [m.body for m in await bob.receive()] == [f"after {size}"]
-                await eventually(lambda expected=ignored: bob.courier.ignored == expected)
+                await eventually(lambda expected=ignored: bob.ignored == expected)
                 await asyncio.to_thread(raw.close)
 
     asyncio.run(scenario())
@@ -532,12 +537,11 @@ def test_what_was_retained_in_an_inbox_is_never_taken(home: Home) -> None:
             await mallory.publish(topic, word, qos=1, retain=True)
         for _ in range(2):
             async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
-                alice.courier.send("Bob", "end")
+                await alice.send("Bob", "end")
                 while [m.body for m in await bob.receive()] != ["end"]:
                     pass
-                bodies = [e.message.body for e in bob.courier._ledger.messages()]
-                assert "own" not in bodies
-                assert bob.courier.ignored == 1
+                assert "own" not in [m.body for m in await bob.ledger()]
+                assert bob.ignored == 1
 
     asyncio.run(scenario())
 
@@ -563,6 +567,6 @@ def test_no_valid_name_holds_what_stands_for_a_dot(text: str) -> None:
 @given(*[valid_names] * 3)
 def test_a_topic_says_who_publishes(team: str, to: str, sender: str) -> None:
     parsed = topics.parse(topics.inbox(team, to, sender))
-    assert parsed == topics.Inbox(topics.level(team), topics.level(to), topics.level(sender))
+    assert parsed == topics.InboxTopic(topics.level(team), topics.level(to), topics.level(sender))
     seen = topics.parse(topics.presence(team, sender))
     assert seen == topics.PresenceTopic(topics.level(team), topics.level(sender))

@@ -17,11 +17,11 @@ from clocks import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledgers import send
 from relay.errors import LedgerError, MessageRefused
-from relay.messaging import schema
-from relay.messaging.envelope import Parcel, Receipt
+from relay.message import Message, Priority, State
+from relay.messaging.envelope import Envelope, Receipt
 from relay.messaging.ledger import KEEP_DAYS, Ledger
-from relay.messaging.message import Message, Priority, State
 
 TEAM = "default"
 
@@ -33,7 +33,7 @@ def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
         yield found
 
 
-def claim(ledger: Ledger, sender: str = "Alice", limit: int = 100) -> list[Parcel]:
+def claim(ledger: Ledger, sender: str = "Alice", limit: int = 100) -> list[Envelope]:
     return ledger.outbox.claim(TEAM, sender, lambda *_: 5.0, limit)
 
 
@@ -46,7 +46,7 @@ def bodies(messages: list[Message]) -> list[str]:
 
 
 def test_a_message_goes_through_its_states(ledger: Ledger, far: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello", "thread-1")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", "thread-1")
     assert state(ledger, sent.id) is State.QUEUED
     (parcel,) = claim(ledger)
     assert parcel.message == sent
@@ -71,7 +71,7 @@ def test_a_message_goes_through_its_states(ledger: Ledger, far: Ledger) -> None:
 
 
 def test_a_message_within_one_home_is_listed_once_with_one_state(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.inbox.settle(TEAM, "Bob", sent.id, State.REJECTED, "no")
     (entry,) = ledger.messages()
@@ -79,7 +79,7 @@ def test_a_message_within_one_home_is_listed_once_with_one_state(ledger: Ledger)
 
 
 def test_the_same_message_again_is_stored_once_and_receipted_again(ledger: Ledger, far: Ledger) -> None:
-    ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+    send(ledger, TEAM, "Alice", ["Bob"], "hello")
     (parcel,) = claim(ledger)
     assert len(far.inbox.store(TEAM, parcel)) == 1
     far.inbox.receipted(TEAM, far.inbox.receipts(TEAM, "Bob", 10))
@@ -89,7 +89,7 @@ def test_the_same_message_again_is_stored_once_and_receipted_again(ledger: Ledge
 
 
 def test_a_published_message_is_due_again_after_its_delay_only(ledger: Ledger, clock: Clock) -> None:
-    ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+    send(ledger, TEAM, "Alice", ["Bob"], "hello")
     assert len(claim(ledger)) == 1
     assert claim(ledger) == []
     assert ledger.outbox.next_due(TEAM, "Alice") == 5.0
@@ -98,7 +98,7 @@ def test_a_published_message_is_due_again_after_its_delay_only(ledger: Ledger, c
 
 
 def test_a_message_for_one_who_is_away_waits_until_he_appears(ledger: Ledger, clock: Clock) -> None:
-    ledger.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+    send(ledger, TEAM, "Alice", ["Bob"], "hello")
     assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 10)) == 1
     clock.now += 1e6
     assert ledger.outbox.next_due(TEAM, "Alice") is None
@@ -109,7 +109,7 @@ def test_a_message_for_one_who_is_away_waits_until_he_appears(ledger: Ledger, cl
 
 def test_one_that_overtakes_waits_for_those_before_it(ledger: Ledger, far: Ledger) -> None:
     for number in range(4):
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+        send(ledger, TEAM, "Alice", ["Bob"], str(number))
     first, second, third, fourth = claim(ledger)
     assert far.inbox.store(TEAM, third) == []
     assert far.inbox.waiting(TEAM, "Bob") == []
@@ -120,18 +120,18 @@ def test_one_that_overtakes_waits_for_those_before_it(ledger: Ledger, far: Ledge
 
 
 def test_pairs_do_not_wait_for_each_other(ledger: Ledger, far: Ledger) -> None:
-    ledger.outbox.send(TEAM, "Alice", ["Bob", "Carol"], "lost")
-    ledger.outbox.send(TEAM, "Dan", ["Bob"], "from another")
+    send(ledger, TEAM, "Alice", ["Bob", "Carol"], "lost")
+    send(ledger, TEAM, "Dan", ["Bob"], "from another")
     assert bodies(far.inbox.store(TEAM, claim(ledger, "Dan")[0])) == ["from another"]
-    ledger.outbox.send(TEAM, "Alice", ["Carol"], "second")
+    send(ledger, TEAM, "Alice", ["Carol"], "second")
     to_carol = [p for p in claim(ledger) if p.message.to == "Carol"]
     assert bodies(far.inbox.store(TEAM, to_carol[1])) == []
     assert bodies(far.inbox.store(TEAM, to_carol[0])) == ["lost", "second"]
 
 
 def test_what_its_sender_gave_up_holds_nothing_back(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    (given_up,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "given up")
-    ledger.outbox.send(TEAM, "Alice", ["Bob"], "next")
+    (given_up,) = send(ledger, TEAM, "Alice", ["Bob"], "given up")
+    send(ledger, TEAM, "Alice", ["Bob"], "next")
     parcels = claim(ledger)
     ledger.outbox.sent(p.message.id for p in parcels)
     assert far.inbox.store(TEAM, parcels[1]) == []
@@ -147,11 +147,11 @@ def test_what_its_sender_gave_up_holds_nothing_back(ledger: Ledger, far: Ledger,
 
 def test_a_new_ledger_of_the_sender_begins_anew(ledger: Ledger, far: Ledger, tmp_path: Path) -> None:
     for number in range(3):
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+        send(ledger, TEAM, "Alice", ["Bob"], str(number))
     for parcel in claim(ledger):
         far.inbox.store(TEAM, parcel)
     with Ledger(tmp_path / "reinstalled.db") as fresh:
-        fresh.outbox.send(TEAM, "Alice", ["Bob"], "fresh")
+        send(fresh, TEAM, "Alice", ["Bob"], "fresh")
         assert bodies(far.inbox.store(TEAM, claim(fresh)[0])) == ["fresh"]
 
 
@@ -163,7 +163,7 @@ def test_any_order_of_arrival_gives_the_order_of_sending(
     directory = tmp_path_factory.mktemp("ledger")
     with Ledger(directory / "near.db") as near, Ledger(directory / "far.db") as far:
         for number in range(6):
-            near.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+            send(near, TEAM, "Alice", ["Bob"], str(number))
         parcels = claim(near)
         released: list[str] = []
         for index in [*again, *order, *again]:
@@ -173,7 +173,7 @@ def test_any_order_of_arrival_gives_the_order_of_sending(
 
 def test_what_was_being_typed_when_its_receiver_died_is_uncertain(ledger: Ledger) -> None:
     for number in range(3):
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+        send(ledger, TEAM, "Alice", ["Bob"], str(number))
     first, second, third = (parcel.message.id for parcel in claim(ledger) if ledger.inbox.store(TEAM, parcel))
     ledger.inbox.injecting(TEAM, "Bob", first)
     ledger.inbox.settle(TEAM, "Bob", first, State.INJECTED)
@@ -189,12 +189,12 @@ def test_what_was_being_typed_when_its_receiver_died_is_uncertain(ledger: Ledger
 
 
 def test_a_settled_message_is_sent_anew_in_a_new_place(ledger: Ledger) -> None:
-    (lost,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text", "thread")
+    (lost,) = send(ledger, TEAM, "Alice", ["Bob"], "text", "thread")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     with pytest.raises(LedgerError, match="has arrived and waits until Bob is ready"):
         ledger.retry(lost.id[:6])
     ledger.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
-    ledger.outbox.send(TEAM, "Alice", ["Bob"], "later")
+    send(ledger, TEAM, "Alice", ["Bob"], "later")
     again = ledger.retry(lost.id[:6])
     assert (again.body, again.thread, again.state) == ("text", "thread", State.QUEUED)
     assert state(ledger, lost.id) is State.UNCERTAIN
@@ -202,14 +202,14 @@ def test_a_settled_message_is_sent_anew_in_a_new_place(ledger: Ledger) -> None:
 
 
 def test_a_message_that_is_on_its_way_is_tried_at_once(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     claim(ledger)
     assert ledger.retry(sent.id).id == sent.id
     assert len(claim(ledger)) == 1
 
 
 def test_a_dropped_message_is_not_typed_and_a_settled_one_not_listed(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     (parcel,) = claim(ledger)
     ledger.inbox.store(TEAM, parcel)
     ledger.drop(sent.id)
@@ -223,7 +223,7 @@ def test_a_dropped_message_is_not_typed_and_a_settled_one_not_listed(ledger: Led
 
 def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
     """The receiver's session holds it already when the person drops it."""
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.drop(sent.id)
     with pytest.raises(MessageRefused, match="dropped"):
@@ -234,7 +234,7 @@ def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
 
 
 def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.inbox.injecting(TEAM, "Bob", sent.id)
     with pytest.raises(LedgerError, match="cannot be dropped any more"):
@@ -246,7 +246,7 @@ def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
 
 def test_what_has_arrived_in_another_home_can_be_given_up_here(ledger: Ledger, far: Ledger) -> None:
     """Its host may be gone for ever; if it is not, the truth from there wins."""
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     far.inbox.store(TEAM, claim(ledger)[0])
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
         ledger.outbox.receipt(TEAM, receipt)
@@ -263,7 +263,7 @@ def test_what_has_arrived_in_another_home_can_be_given_up_here(ledger: Ledger, f
 
 
 def test_what_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.inbox.injecting(TEAM, "Bob", sent.id)
     assert ledger.inbox.waiting(TEAM, "Bob") == []
@@ -276,7 +276,7 @@ def test_what_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
 
 def test_one_that_is_dropped_while_it_is_held_back_is_never_released(ledger: Ledger) -> None:
     for number in range(3):
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+        send(ledger, TEAM, "Alice", ["Bob"], str(number))
     first, second, third = claim(ledger)
     assert ledger.inbox.store(TEAM, second) == []
     ledger.drop(second.message.id)
@@ -287,7 +287,7 @@ def test_one_that_is_dropped_while_it_is_held_back_is_never_released(ledger: Led
 
 
 def test_a_dropped_message_is_not_taken_within_its_home(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     (parcel,) = claim(ledger)
     ledger.drop(sent.id)
     assert ledger.inbox.store(TEAM, parcel) == []
@@ -303,21 +303,21 @@ def test_a_dropped_message_is_not_taken_within_its_home(ledger: Ledger) -> None:
     ],
 )
 def test_a_receipt_from_another_than_the_receiver_changes_nothing(ledger: Ledger, receipt: Receipt) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.outbox.receipt(TEAM, replace(receipt, id=receipt.id.replace("ID", sent.id)))
     assert state(ledger, sent.id) is State.QUEUED
 
 
 def test_a_message_with_somebody_elses_id_changes_nothing_of_his(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
-    forged = Parcel(replace(sent, sender="Mallory"), "origin", 1, 1)
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
+    forged = Envelope(replace(sent, sender="Mallory"), "origin", 1, 1)
     assert len(ledger.inbox.store(TEAM, forged)) == 1
     assert state(ledger, sent.id) is State.QUEUED
     assert bodies(ledger.inbox.store(TEAM, claim(ledger)[0])) == ["text"]
 
 
 def test_states_never_go_back(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "text")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.outbox.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.INJECTED))
     ledger.outbox.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.STORED))
     ledger.outbox.sent([sent.id])
@@ -332,9 +332,9 @@ def test_names_are_remembered_as_they_were_spelled_last(ledger: Ledger) -> None:
 
 
 def test_the_list_is_filtered_and_limited(ledger: Ledger) -> None:
-    ledger.outbox.send(TEAM, "Alice", ["Bob"], "1")
-    ledger.outbox.send(TEAM, "Bob", ["Alice"], "2")
-    ledger.outbox.send("other", "Carol", ["Dan"], "3")
+    send(ledger, TEAM, "Alice", ["Bob"], "1")
+    send(ledger, TEAM, "Bob", ["Alice"], "2")
+    send(ledger, "other", "Carol", ["Dan"], "3")
 
     def listed(**filters: str | int) -> list[str]:
         return bodies([entry.message for entry in ledger.messages(**filters)])  # type: ignore[arg-type]
@@ -348,7 +348,7 @@ def test_the_list_is_filtered_and_limited(ledger: Ledger) -> None:
 
 
 def test_ids_are_found_by_their_beginning(ledger: Ledger) -> None:
-    (sent,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "1")
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "1")
     assert ledger.find(sent.id[:5]).message == sent
     assert ledger.find(sent.id).message == sent
     for wrong in ("zz", "_", sent.id + "0"):
@@ -360,7 +360,7 @@ def test_ids_are_found_by_their_beginning(ledger: Ledger) -> None:
 
 
 def test_old_settled_messages_are_forgotten_and_others_never(ledger: Ledger, clock: Clock) -> None:
-    done, open_ = (ledger.outbox.send(TEAM, "Alice", ["Bob"], body)[0] for body in ("done", "open"))
+    done, open_ = (send(ledger, TEAM, "Alice", ["Bob"], body)[0] for body in ("done", "open"))
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()
     ledger.outbox.receipt(TEAM, Receipt(done.id, "Bob", "Alice", State.INJECTED))
@@ -375,7 +375,7 @@ def test_processes_that_claim_at_once_never_get_the_same(tmp_path: Path) -> None
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         for number in range(250):
-            ledger.outbox.send(TEAM, "Alice", ["Bob"], str(number))
+            send(ledger, TEAM, "Alice", ["Bob"], str(number))
     code = (
         "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
@@ -395,7 +395,9 @@ def test_what_was_committed_survives_kill_minus_nine(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
-        "while True:\n    print(ledger.outbox.send('default', 'Alice', ['Bob'], 'x')[0].id, flush=True)\n"
+        "from relay.message import OutgoingMessage\n"
+        "text = OutgoingMessage('Bob', 'x')\n"
+        "while True:\n    print(ledger.outbox.send('default', 'Alice', ['Bob'], text)[0].id, flush=True)\n"
     )
     writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
@@ -419,7 +421,7 @@ def test_a_damaged_ledger_is_said(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         for _ in range(200):
-            ledger.outbox.send(TEAM, "Alice", ["Bob"], "x" * 500)
+            send(ledger, TEAM, "Alice", ["Bob"], "x" * 500)
     data = bytearray(path.read_bytes())
     data[4096:] = os.urandom(len(data) - 4096)
     path.write_bytes(data)
@@ -459,13 +461,13 @@ def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int
         (old,) = other.inbox.waiting(TEAM, "Bob")
         assert (old.body, old.priority, old.depth, old.expires) == ("old", Priority.NORMAL, 0, None)
         ledger.inbox.settle(TEAM, "Bob", old.id, State.INJECTED, route="native", role="system")
-        ledger.outbox.send(TEAM, "Alice", ["Bob"], "new")
+        send(ledger, TEAM, "Alice", ["Bob"], "new")
         assert [(each.message.body, each.sequence) for each in claim(ledger)] == [("waits", 2), ("new", 3)]
         told = {entry.message.body: entry.message.route for entry in other.messages()}
         assert told == {"old": "native", "waits": None, "new": None}
         assert ledger.outbox.expire() == 0
     new, made = sqlite3.connect(path), sqlite3.connect(":memory:")
-    schema.create(made)
+    Ledger.schema.install(made)
     for kind in ("table", "index"):
         query = f"SELECT name FROM sqlite_master WHERE type = '{kind}' ORDER BY name"
         assert new.execute(query).fetchall() == made.execute(query).fetchall()
@@ -479,7 +481,7 @@ def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
     """Also one in another home, from the receipt."""
     with Ledger(tmp_path / "here") as here, Ledger(tmp_path / "there") as there:
-        (message,) = here.outbox.send(TEAM, "Alice", ["Bob"], "hello")
+        (message,) = send(here, TEAM, "Alice", ["Bob"], "hello")
         (parcel,) = here.outbox.claim(TEAM, "Alice", lambda *_: None, 1)
         there.inbox.store(TEAM, parcel)
         there.inbox.settle(TEAM, "Bob", message.id, State.UNCERTAIN, "not seen", route="typed", role="user")
@@ -497,26 +499,28 @@ def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_locked_ledger_is_said(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.messaging.ledger_database.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(Ledger, "busy_seconds", 0.01)
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with (
         pytest.raises(LedgerError, match="another process keeps it locked"),
         Ledger(tmp_path / "ledger.db") as second,
     ):
-        second.outbox.send(TEAM, "Alice", ["Bob"], "x")
+        send(second, TEAM, "Alice", ["Bob"], "x")
     other.close()
 
 
 def test_a_full_disk_is_said_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
-        (kept,) = ledger.outbox.send(TEAM, "Alice", ["Bob"], "kept")
+        (kept,) = send(ledger, TEAM, "Alice", ["Bob"], "kept")
     code = (
         "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
         "from relay.errors import LedgerError\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
-        "try:\n    while True: ledger.outbox.send('default', 'Alice', ['Bob'], 'x' * 60000)\n"
+        "from relay.message import OutgoingMessage\n"
+        "long = OutgoingMessage('Bob', 'x' * 60000)\n"
+        "try:\n    while True: ledger.outbox.send('default', 'Alice', ['Bob'], long)\n"
         "except LedgerError as error:\n    print(error)\n"
     )
 

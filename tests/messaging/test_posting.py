@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgers import post
 from relay import names
 from relay.errors import MessageRefused, UnknownRecipient
+from relay.message import State
 from relay.messaging.envelope import decode, encode
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import State
-from relay.messaging.posting import LATELY, post
+from relay.messaging.posting import LATELY
 from relay.messaging.runaway import Limits
-from relay.transport.topics import Inbox
+from relay.transport.topics import InboxTopic
 
 
 def test_a_broadcast_reaches_those_seen_lately_and_a_name_is_known_for_ever(tmp_path: Path) -> None:
@@ -48,11 +49,11 @@ def test_what_is_accepted_every_receiver_takes(
     with tempfile.TemporaryDirectory() as directory, Ledger(Path(directory) / "ledger.db") as ledger:
         ledger.registry.register("default", "Bob")
         try:
-            post(ledger, "default", "Alice", "Bob", "hello", thread, reply_to=reply_to, ttl=ttl)
+            post(ledger, "default", "Alice", "Bob", "hello", thread=thread, reply_to=reply_to, ttl=ttl)
         except MessageRefused:
             return
         (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
-        assert decode(encode(parcel), Inbox("default", "bob", "alice"))
+        assert decode(encode(parcel), InboxTopic("default", "bob", "alice"))
 
 
 def test_the_person_in_a_channel_gets_it_with_the_others(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_an_announcement_makes_an_agent_appear_once() -> None:
     assert hear(roster, "Bob", "1", online=True)
     assert not hear(roster, "Bob", "1", online=True)
     assert roster.online("bob")
-    assert roster.count() == 1
+    assert roster.now().count() == 1
 
 
 def test_a_new_boot_is_a_new_appearance() -> None:
@@ -59,7 +59,7 @@ def test_a_late_will_of_an_earlier_boot_is_ignored() -> None:
     assert roster.online("Bob")
     hear(roster, "Bob", "2", online=False)
     assert not roster.online("Bob")
-    assert roster.count() == 0
+    assert roster.now().count() == 0
 
 
 def test_an_announcement_that_is_too_large_is_foreign() -> None:
@@ -131,7 +131,7 @@ def test_a_kept_presence_is_as_old_as_it_says_and_a_live_one_is_new() -> None:
     assert not hear(roster, "Bob", "1", online=True, time=1000.0 - SILENCE, kept=True)
     assert hear(roster, "Carol", "1", online=True, time=0.0), "its host's clock may be wrong"
     assert hear(roster, "Dave", "1", online=True, time=5000.0, kept=True), "its host's clock is ahead"
-    assert [(p.name, p.online) for p in roster.list(["Alice"])] == [
+    assert [(p.name, p.online) for p in roster.now().list(["Alice"])] == [
         ("Alice", False),
         ("Bob", False),
         ("Carol", True),

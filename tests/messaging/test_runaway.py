@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from clocks import Clock
 
+from ledgers import post
 from relay import names
 from relay.errors import LedgerError
+from relay.message import Message, State
 from relay.messaging.ledger import Ledger
-from relay.messaging.message import Message, State
-from relay.messaging.posting import post
 from relay.messaging.runaway import Limits
 
 TEAM = "default"

@@ -12,7 +12,7 @@ import pytest
 import soak
 from soak import Injected, Sent
 
-from relay.messaging.message import Message, Priority, State
+from relay.message import Message, Priority, State
 
 ONE = Message("id1", "Ada", "Bo", "1", 0.0, State.INJECTED)
 TWO = Message("id2", "Ada", "Bo", "2", 0.0, State.INJECTED)

@@ -7,12 +7,11 @@ import contextlib
 from collections import Counter
 
 import pytest
-from couriers import Agent, eventually, running
+from clients import Agent, eventually, running
 
 from relay.home import Home
-from relay.messaging import client
 from relay.messaging.ledger import Ledger
-from relay.transport import announcer, broker
+from relay.transport import announcer, broker, presence
 
 MANY = 40
 
@@ -26,16 +25,14 @@ def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
 
     async def scenario() -> None:
         agents = [Agent(home, f"agent-{number}") for number in range(MANY)]
-        said: list[str] = []
-        for agent in agents:
-            agent.courier._on_status = said.append
         async with contextlib.AsyncExitStack() as stack:
             others = asyncio.create_task(asyncio.to_thread(admit_others))
             for agent in agents:
                 await stack.enter_async_context(running(agent, connected=False))
                 await asyncio.sleep(0.02)  # they come while others do
             await others
-            await eventually(lambda: all(agent.courier.connected for agent in agents))
+            await eventually(lambda: all(agent.client.connected for agent in agents))
+        said = [agent.statuses.get_nowait() for agent in agents for _ in range(agent.statuses.qsize())]
         assert [text for text in said if not text.startswith("connected")] == []
 
     asyncio.run(scenario())
@@ -45,16 +42,16 @@ def test_who_comes_together_with_others_says_so_twice(home: Home, monkeypatch: p
     """Of two that subscribe and announce themselves at once, one may miss the other."""
     monkeypatch.setattr(announcer, "CROWD_SECONDS", 2.0)
     heard: Counter[str] = Counter()
+    decode = presence.decode
 
-    class Listening(client.Courier):
-        def _hear(self, inbound: client.Inbound, level: str) -> None:
-            heard[level] += 1
-            super()._hear(inbound, level)
+    def counted(payload: bytes, level: str) -> presence.Presence | None:
+        heard[level] += 1
+        return decode(payload, level)
+
+    monkeypatch.setattr(presence, "decode", counted)
 
     async def scenario() -> None:
         agents = [Agent(home, name) for name in ("early", "late")]
-        for agent in agents:
-            agent.courier.__class__ = Listening
         async with running(agents[0]), running(agents[1]):
             async with asyncio.timeout(20):  # the next announcement is due after 30 s
                 await eventually(lambda: heard["early"] >= 4)
@@ -66,10 +63,10 @@ def test_what_all_sessions_of_a_home_hear_is_written_by_one(home: Home) -> None:
     """Else a hundred agents that come would be ten thousand transactions on one file."""
     with Ledger(home.ledger) as first, Ledger(home.ledger) as second:
         first.registry.register("default", "Bob")
-        before = first.version()
+        before = first.data_version()
         second.registry.register("default", "Bob")
         second.outbox.appeared("default", "Bob", "Alice", "elsewhere")
-        assert first.version() == before
+        assert first.data_version() == before
         second.registry.register("default", "bob")  # spelled anew
-        assert first.version() != before
+        assert first.data_version() != before
         assert first.registry.known("default") == ["bob"]

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from guarded import GuardedMosquitto, make_certificate
-from relay.transport import acl, broker
+from relay.transport import acl
 from relay.transport.credentials import Credentials
+from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
 from relay.transport.probe import probe
-from relay.transport.probe_result import CLAIMS, Verdict
+from relay.transport.probe_result import CLAIMS, Finding
 
 AGENTS = [
     Credentials("default", "alice", "a"),
@@ -34,7 +35,7 @@ def connect(url: str) -> None:
     async def scenario() -> None:
         alice = AGENTS[0]
         transport = MqttTransport(
-            broker.external(url), Identity("test", keep=False, user=alice.user, password=alice.password)
+            Endpoint.of(url), Identity("test", keep=False, user=alice.user, password=alice.password)
         )
         await transport.connect()
         transport.close()
@@ -80,7 +81,7 @@ def test_a_wrong_certificate_is_refused_and_said(
         with pytest.raises(ConnectionLost, match="is not accepted") as refused:
             connect(mosquitto.url)
         with pytest.raises(ConnectionLost, match="certificate"):
-            asyncio.run(probe(broker.external(mosquitto.url), AGENTS))
+            asyncio.run(probe(Endpoint.of(mosquitto.url), AGENTS))
         assert "default/alice" not in (tmp_path / "log").read_text(), "it never came to a login"
     assert says in str(refused.value)
     assert "SSL_CERT_FILE" in str(refused.value)
@@ -95,6 +96,6 @@ def test_a_private_authority_is_trusted_when_it_is_named(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     with encrypted(tmp_path) as mosquitto:
         connect(mosquitto.url)
-        rows = asyncio.run(probe(broker.external(mosquitto.url), AGENTS, native=1))
-    assert {row.key: row.verdict for row in rows} == dict.fromkeys(CLAIMS, Verdict.HOLDS), rows
+        rows = asyncio.run(probe(Endpoint.of(mosquitto.url), AGENTS, native=1))
+    assert {row.key: row.status for row in rows} == dict.fromkeys(CLAIMS, Finding.HOLDS), rows
     assert "certificate was verified" in next(row.detail for row in rows if row.key == "tls")

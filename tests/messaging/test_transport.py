@@ -9,12 +9,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from couriers import Agent, running
+from clients import Agent, known, running
 
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.transport import broker, mqtt
-from relay.transport.broker import Endpoint
+from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -124,37 +124,65 @@ def test_a_connection_that_the_broker_closes_is_said_in_plain_words() -> None:
     gc.collect()
 
 
-def test_an_answer_may_come_after_much_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that has hundreds of announcements to tell first is late, not dead."""
-    monkeypatch.setattr(mqtt, "PUBLISH_SECONDS", 0.5)
+class Skipping(asyncio.SelectorEventLoop):
+    """An event loop whose time goes on by itself, and by what a test skips."""
+
+    skipped = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped
+
+
+@pytest.mark.parametrize("then", ["answers", "falls silent", "never answers"])
+def test_a_broker_that_has_much_else_to_say_first_is_late_and_not_dead(then: str) -> None:
+    """As with hundreds of announcements; it is dead when it falls silent, or never comes to the answer."""
+    orders: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1024)
         writer.write(b"\x20\x02\x00\x00")
         await reader.read(1024)
-        for _ in range(10):
-            await asyncio.sleep(0.1)  # what it takes is the matter of this test
-            writer.write(b"\x30\x04\x00\x01ax")  # QoS 0, topic `a`
-        writer.write(b"\x40\x02\x00\x01")  # PUBACK
+        while order := await orders.get():
+            writer.write(order)
         await reader.read()
 
     async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Skipping)
         async with serving(busy) as endpoint:
             connection = MqttTransport(endpoint, NOBODY)
             await connection.connect()
+            arriving = aiter(connection.arriving())
+            publishing = asyncio.create_task(connection.publish("b", b""))
 
-            async def hear() -> None:
-                async for _ in connection.arriving():
-                    pass
+            async def go_on(seconds: float) -> None:
+                """Bring something else, and have so much time pass."""
+                orders.put_nowait(b"\x30\x04\x00\x01ax")  # QoS 0, topic `a`
+                await anext(arriving)
+                loop.skipped += seconds
+                for _ in range(5):
+                    await asyncio.sleep(0)
 
-            hearing = asyncio.create_task(hear())
-            await connection.publish("b", b"")
-            hearing.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await hearing
+            for _ in range(5):
+                await go_on(0.9 * mqtt.PUBLISH_SECONDS)
+                assert not publishing.done()
+            if then == "answers":
+                orders.put_nowait(b"\x40\x02\x00\x01")  # PUBACK
+                await publishing
+            else:
+                if then == "falls silent":
+                    loop.skipped += 1.1 * mqtt.PUBLISH_SECONDS
+                else:
+                    for _ in range(2):
+                        await go_on(0.9 * mqtt.PUBLISH_SECONDS)
+                with pytest.raises(ConnectionLost, match="does not answer to a publish"):
+                    await publishing
+            orders.put_nowait(b"")
             connection.close()
 
-    asyncio.run(scenario())
+    with asyncio.Runner(loop_factory=Skipping) as runner:
+        runner.run(scenario())
+    gc.collect()
 
 
 def test_a_port_where_nobody_listens_is_said() -> None:
@@ -181,9 +209,9 @@ def test_a_wedged_broker_stops_nothing_else(
             async with running(Agent(home, "Alice", url=url), connected=False) as alice:
                 text = await alice.status("does not answer like an MQTT broker")
                 assert "secret" not in text
-                Agent(home, "Bob").courier._ledger.close()
-                (message,) = alice.courier.send("Bob", "kept until there is a broker")
-                assert [e.message.id for e in alice.courier._ledger.messages()] == [message.id]
+                await known(home, "Bob")
+                (message,) = await alice.send("Bob", "kept until there is a broker")
+                assert [each.id for each in await alice.ledger()] == [message.id]
 
     asyncio.run(scenario())
 

@@ -1,20 +1,17 @@
-"""A session's ears for tests: the reader and the grammar, on a clock that the test turns."""
+"""A session's ears for tests: the pipeline of the readers, on a clock that the test turns."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from relay.agents.profile import CodeStyle, EchoStyle
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
+from relay.directives.pipeline import OutputPipeline, Reading
 from relay.readers.auto import AutoReader, Kind
 from relay.readers.line import Line
 
-TICK = 0.02
-
 
 class Ears:
-    """Feeds an AutoReader and a Grammar; time passes in ticks of 20 ms, as in a session."""
+    """Feeds a pipeline; time passes in ticks of 20 ms, as in a session."""
 
     def __init__(
         self,
@@ -26,42 +23,44 @@ class Ears:
         code: CodeStyle | None = None,
     ) -> None:
         self.reader = AutoReader(columns, rows, kind=kind, echo_style=echo, code_style=code)
-        self.grammar = Grammar({"relay", "memory"}.__contains__)
+        self.pipeline = OutputPipeline(self.reader, Grammar({"relay", "memory"}.__contains__))
         self.directives: list[Directive] = []
         self.lines: list[Line] = []
-        self.now = 100.0
+        self._take(self.pipeline.tick(100.0))
+
+    @property
+    def now(self) -> float:
+        return self.pipeline.now
 
     def hear(self, *pieces: bytes | str) -> Ears:
         """The child writes the pieces, one after the other, at the same moment."""
         for piece in pieces:
-            self._take(self.reader.feed(piece.encode() if isinstance(piece, str) else piece, self.now))
+            data = piece.encode() if isinstance(piece, str) else piece
+            self._take(self.pipeline.output(data, self.now))
         return self
 
     def wait(self, seconds: float = 3.0) -> Ears:
-        end = self.now + seconds
-        while self.now < end:
-            self.now = min(self.now + TICK, end)
-            self._take(self.reader.tick(self.now))
-        return self
+        for reading in self.pipeline.advance(self.now + seconds):
+            self._take(reading)
+        return self._take(self.pipeline.tick(self.now))
 
     def type(self, data: bytes | str, *, echo: bool = True) -> Ears:
-        self.reader.typed(data.encode() if isinstance(data, str) else data, self.now, echo=echo)
+        self.pipeline.typed(data.encode() if isinstance(data, str) else data, self.now, echo=echo)
         return self
 
     def prompted(self) -> Ears:
         """The child waits for input: its turn has ended."""
-        self._take(self.reader.waiting(self.now))
-        self.directives += self.grammar.turn_end(self.now)
-        return self
+        return self._take(self.pipeline.waiting(self.now))
 
     def resize(self, columns: int, rows: int) -> Ears:
-        self._take(self.reader.resize(columns, rows, self.now))
-        return self
+        return self._take(self.pipeline.resized(columns, rows, self.now))
+
+    def gap(self, size: int) -> Ears:
+        """Output of the child is lost."""
+        return self._take(self.pipeline.gap(size, self.now))
 
     def close(self) -> Ears:
-        self._take(self.reader.close(self.now))
-        self.directives += self.grammar.turn_end(self.now)
-        return self
+        return self._take(self.pipeline.close(self.now))
 
     @property
     def told(self) -> list[tuple[str, str]]:
@@ -71,10 +70,10 @@ class Ears:
     def texts(self) -> list[str]:
         return [line.text for line in self.lines if line.text]
 
-    def _take(self, lines: Iterable[Line]) -> None:
-        for line in lines:
-            self.lines.append(line)
-            self.directives += self.grammar.line(line)
+    def _take(self, reading: Reading) -> Ears:
+        self.lines += reading.lines
+        self.directives += reading.directives
+        return self
 
 
 def directives_in(

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
-from hearing import TICK
 
 from relay.directives.grammar import Grammar
+from relay.directives.pipeline import TICK, OutputPipeline
 from relay.readers.auto import AutoReader
 
 FAKES = Path(__file__).parent.parent / "fakes"
@@ -28,13 +28,12 @@ def run(
     """What `command` told under a terminal of its own until it ended."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    reader = AutoReader(columns, rows)
-    grammar = Grammar({"relay"}.__contains__)
+    pipeline = OutputPipeline(AutoReader(columns, rows), Grammar({"relay"}.__contains__))
     with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True):
         os.close(follower)
-        lines = []
+        found = []
         if typed:
-            reader.typed(typed, time.monotonic(), echo=True)
+            pipeline.typed(typed, time.monotonic(), echo=True)
             os.write(leader, typed)
         while True:
             ready, _, _ = select.select([leader], [], [], TICK)
@@ -43,12 +42,11 @@ def run(
                     data = os.read(leader, 65536)
                 except OSError:  # EIO: the last process that had the terminal open has ended
                     break
-                lines += reader.feed(data, time.monotonic())
+                found += pipeline.output(data, time.monotonic()).directives
             else:
-                lines += reader.tick(time.monotonic())
-        lines += reader.close(time.monotonic())
+                found += pipeline.tick(time.monotonic()).directives
+        found += pipeline.close(time.monotonic()).directives
     os.close(leader)
-    found = [one for line in lines for one in grammar.line(line)] + grammar.turn_end(0)
     return [(one.target, one.body) for one in found]
 
 

@@ -6,7 +6,6 @@ import pytest
 from hearing import Ears, directives_in
 
 from relay.readers.flood import FLOOD
-from relay.readers.lines import LinesReader
 
 HI = [("Bob", "hi there")]
 
@@ -170,7 +169,7 @@ def test_a_line_without_end_is_bounded() -> None:
 
 def test_lost_output_is_never_joined_across() -> None:
     ears = Ears().hear("@relay:Bob hi")
-    assert ears.reader.gap(ears.now) == []
+    assert ears.reader.gap(100, ears.now) == []
     ears.hear(" there\r\nnext\r\n")
     assert ears.told == []
     assert [line.gap for line in ears.lines] == [True, False]
@@ -179,7 +178,7 @@ def test_lost_output_is_never_joined_across() -> None:
 def test_the_unfinished_line_is_what_the_cursor_stands_on() -> None:
     ears = Ears().hear("done\r\nInstall? [Y/n] ")
     assert ears.reader.unfinished() == "Install? [Y/n]"
-    assert LinesReader().unfinished() == ""
+    assert Ears().reader.unfinished() == ""
     assert Ears(10).hear("Install it now? [Y/n]").reader.unfinished() == "Install it now? [Y/n]"
 
 

@@ -9,46 +9,37 @@ recordings/resized/  60 and 200 columns, another size in the middle, typed direc
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from relay import recording
 from relay.agents import catalog
 from relay.directives.grammar import DECORATION, Grammar
+from relay.directives.pipeline import OutputPipeline, play
 from relay.home import Home
 from relay.readers.auto import AutoReader
-from relay.readers.line import Line
+from relay.recording.asciicast import Cast
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 NAMES = sorted(str(path.relative_to(RECORDINGS).with_suffix("")) for path in RECORDINGS.rglob("*.cast"))
-TICK = 0.02
 
 
 def told(path: Path, agent: str, home: Home) -> list[list[str]]:
-    recorded = recording.read(path)
+    cast = Cast(path, strict=True)
     chosen = catalog.load(agent, home)
     reader = AutoReader(
-        recorded.columns, recorded.rows, kind="screen", echo_style=chosen.echo, code_style=chosen.code
+        cast.header.columns,
+        cast.header.rows,
+        kind="screen",
+        echo_style=chosen.echo,
+        code_style=chosen.code,
     )
     decoration = DECORATION if chosen.decoration is None else chosen.decoration.pattern
-    grammar = Grammar({"relay"}.__contains__, decoration=decoration)
-    lines: list[Line] = []
-    now = 0.0
-    for event in recorded.events:
-        while reader.settling and now + TICK < event.time:
-            now += TICK
-            lines += reader.tick(now)
-        now = event.time
-        match event.kind:
-            case "o":
-                lines += reader.feed(event.bytes, now)
-            case "i":
-                reader.typed(event.bytes, now, echo=True)
-            case "r":
-                lines += reader.resize(*event.size, now)
-    lines += reader.close(now)
-    found = [one for line in lines for one in grammar.line(line)] + grammar.turn_end(now)
+    pipeline = OutputPipeline(reader, Grammar({"relay"}.__contains__, decoration=decoration))
+    found = [one for reading in play(cast, pipeline) for one in reading.directives]
+    places = [one.place for one in found]
+    assert all(a < b for a, b in pairwise(places))
     return [[one.namespace, one.target, one.body] for one in found]
 
 

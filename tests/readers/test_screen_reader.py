@@ -369,7 +369,7 @@ def test_what_a_shell_sends_at_its_prompt_does_not_end_the_lines_reader() -> Non
 
 def test_lost_output_is_marked() -> None:
     ears = drawing()
-    ears.reader.gap(ears.now)
+    ears.gap(100)
     ears.hear(at(3, LINE)).wait()
     assert [line.gap for line in ears.lines if line.text.startswith("@")] == [True]
 

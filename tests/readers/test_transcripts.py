@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from itertools import pairwise
 
 from hearing import Ears
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relay.directives.grammar import Grammar
+from relay.place import Place
 from relay.readers.line import Line
 
 WORD = st.text(st.sampled_from("abcxyz日本éñ👍-,.@:<>`"), min_size=1, max_size=9)
@@ -25,7 +28,8 @@ COLOURED = st.sampled_from(["", "\x1b[1;31m", "\x1b[0m", "\x1b(B", "\x1b]0;t\x07
 def directives(transcript: str) -> list[tuple[str, str]]:
     """What the grammar alone makes of the text."""
     grammar = Grammar({"relay"}.__contains__)
-    found = [one for line in transcript.split("\n") for one in grammar.line(Line(line, 0))]
+    lines = [Line(text, 0, Place("terminal", n)) for n, text in enumerate(transcript.split("\n"))]
+    found = [one for line in lines for one in grammar.line(line)]
     return [(one.target, one.body) for one in found + grammar.turn_end(0)]
 
 
@@ -86,11 +90,19 @@ def test_a_page_that_is_wrapped_by_the_agent_and_drawn_over_and_over(
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=10), st.integers(1, 90), st.integers(1, 30))
-def test_no_bytes_make_a_reader_raise(pieces: list[bytes], columns: int, rows: int) -> None:
+def test_whatever_the_bytes_lines_are_text_in_order(pieces: list[bytes], columns: int, rows: int) -> None:
     ears = Ears(columns, rows)
     for piece in pieces:
         ears.hear(piece).type(piece).wait(0.05)
     ears.resize(max(1, columns // 2), rows + 3).prompted().wait(0.1).close()
+    assert ears.reader.failed is None
+    assert not any(CONTROL.search(line.text) for line in ears.lines)
+    assert all(a.place < b.place and a.time <= b.time for a, b in pairwise(ears.lines))
+    assert all(line.place.offset <= sum(map(len, pieces)) for line in ears.lines)
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x80-\x9f]")
+"""Without DEL, which the virtual screen draws."""
 
 
 SEQUENCES = st.lists(
@@ -135,6 +147,7 @@ def test_no_sequences_make_a_reader_raise(pieces: list[bytes], columns: int, row
         if number == 30:
             ears.resize(rows, columns)
     assert ears.prompted().close().reader.failed is None
+    assert all(a.place < b.place for a, b in pairwise(ears.lines))
 
 
 def squeezed(told: list[tuple[str, str]]) -> list[tuple[str, str]]:

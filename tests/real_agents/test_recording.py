@@ -15,7 +15,7 @@ import pytest
 from real_agents.house import House, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
-from relay import recording
+from relay.recording.asciicast import Cast
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 PIECE = 12
@@ -57,7 +57,7 @@ class Secrets:
 
 def shown(path: Path) -> str:
     """What a recording's output says, without its sequences and without its jumps."""
-    output = "".join(event.data for event in recording.read(path).events if event.kind == "o")
+    output = "".join(event.data for event in Cast(path, strict=True) if event.kind == "o")
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\r\n]", "", output)
 
 

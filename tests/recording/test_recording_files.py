@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from relay import recording
 from relay.errors import RecordingError
 from relay.recording import store
-from relay.recording.writer import Header, Writer
+from relay.recording.asciicast import Cast, CastEvent, Header
+from relay.recording.writer import PartWriter
 
 BEGAN = 1_760_000_000.0
 DAY = 86_400
@@ -22,8 +22,8 @@ def write(
     folder: Path, name: str = "Ann", session: str = "0123456789", began: float = BEGAN, part: int = 1
 ) -> Path:
     path = store.path_of(folder, "default", name, session, began, part)
-    writer = Writer(path, Header(80, 24, began, f"{name}: claude", "claude", part=part))
-    writer.event(0.5, "o", "x" * 100)
+    writer = PartWriter(path, Header(80, 24, began, f"{name}: claude", "claude", part=part))
+    writer.event(CastEvent(0.5, "o", "x" * 100))
     writer.flush()
     writer.close()
     os.utime(path, (began, began))
@@ -33,19 +33,21 @@ def write(
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     """Also bytes that were not UTF-8, and what JSON escapes."""
     path = store.path_of(tmp_path / "recordings", "default", "Ann", "0123456789ab", BEGAN)
-    writer = Writer(path, Header(80, 24, BEGAN, "Ann: claude", "claude", env={"TERM": "xterm"}))
-    writer.event(0.25, "o", 'a\r\n\x1b[1m"日本"')
-    writer.event(1, "r", "100x30")
-    writer.event(2, "o", b"\xff\xe6".decode("utf-8", "surrogateescape"))
+    who = {"team": "default", "name": "Ann", "session": "0123456789ab", "part": 1}
+    header = Header(80, 24, BEGAN, "Ann: claude", "claude", {"TERM": "xterm"}, 3.0, **who)  # type: ignore[arg-type]
+    writer = PartWriter(path, header)
+    writer.event(CastEvent(0.25, "o", 'a\r\n\x1b[1m"日本"'))
+    writer.event(CastEvent(1, "r", "100x30"))
+    writer.event(CastEvent(2, "o", b"\xff\xe6".decode("utf-8", "surrogateescape")))
     writer.entry(2.5, {"time": BEGAN + 2.5, "event": "notice", "text": "hi"})
     writer.flush()
     writer.close()
-    read = recording.read(path)
-    assert (read.columns, read.rows, read.command, read.title) == (80, 24, "claude", "Ann: claude")
-    assert (read.timestamp, read.note) == (BEGAN, "") and read.idle_limit
-    assert [(e.time, e.kind) for e in read.events] == [(0.25, "o"), (1, "r"), (2, "o")]
-    assert read.events[0].data == 'a\r\n\x1b[1m"日本"'
-    assert read.events[2].bytes == b"\xff\xe6"
+    cast = Cast(path, strict=True)
+    assert cast.header == header
+    events = list(cast)
+    assert [(e.time, e.kind) for e in events] == [(0.25, "o"), (1, "r"), (2, "o")]
+    assert events[0].data == 'a\r\n\x1b[1m"日本"'
+    assert events[2].encoded == b"\xff\xe6" and cast.skipped == 0
     [entry] = map(json.loads, store.events_of(path).read_text().splitlines())
     assert (entry["event"], entry["at"]) == ("notice", 2.5)
     for each in (path, store.events_of(path)):
@@ -59,40 +61,40 @@ def test_a_last_line_that_was_cut_off_is_left_out(cut: int, tmp_path: Path) -> N
     path = write(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole + b'[0.75, "o", "\xe6\x97\xa5 cut off here'[:-cut])
-    read = recording.read(path)
-    assert len(read.events) == 1
-    assert read.note == f"{path}:3: the recording is cut off here."
+    recorded = Cast(path, strict=True)
+    assert (len(list(recorded)), recorded.skipped) == (1, 1)
     path.write_bytes(whole[:-1])  # whole, but for its line feed
-    assert (len(recording.read(path).events), recording.read(path).note) == (1, "")
+    recorded = Cast(path, strict=True)
+    assert (len(list(recorded)), recorded.skipped) == (1, 0)
     path.write_bytes(whole.replace(b"[0.5", b"{0.5") + b'[1, "o", ""]\n')
     with pytest.raises(RecordingError, match=":2: this line is no JSON list"):
-        recording.read(path)
+        list(Cast(path, strict=True))
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "default" / "a.cast"
-    writer = Writer(path, Header(80, 24, BEGAN, "", ""))
-    writer.event(1, "o", "kept")
+    writer = PartWriter(path, Header(80, 24, BEGAN, "", ""))
+    writer.event(CastEvent(1, "o", "kept"))
     writer.flush()
     real = os.write
     with monkeypatch.context() as full:
         full.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
-        writer.event(2, "o", "lost")
+        writer.event(CastEvent(2, "o", "lost"))
         with pytest.raises(OSError, match="No space") as raised:
             writer.flush()
         assert raised.value.errno == errno.ENOSPC
-    writer.event(3, "o", "kept, too")
+    writer.event(CastEvent(3, "o", "kept, too"))
     writer.flush()
-    assert [event.data for event in recording.read(path).events] == ["kept", "kept, too"]
+    assert [event.data for event in Cast(path, strict=True)] == ["kept", "kept, too"]
     path.unlink()
-    writer.event(4, "o", "for nobody")
+    writer.event(CastEvent(4, "o", "for nobody"))
     with pytest.raises(FileNotFoundError):
         writer.flush()
     writer.close()
     with monkeypatch.context() as full:
         full.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
         with pytest.raises(OSError, match="No space"):
-            Writer(tmp_path / "default" / "b.cast", Header(80, 24, BEGAN, "", ""))
+            PartWriter(tmp_path / "default" / "b.cast", Header(80, 24, BEGAN, "", ""))
     assert not list((tmp_path / "default").glob("b*"))
 
 
@@ -101,7 +103,7 @@ def test_names_say_what_is_recorded(name: str, tmp_path: Path) -> None:
     for part in (1, 2, 11):
         path = store.path_of(tmp_path, "team.x", name, "0123456789", BEGAN, part)
         stored = store.parse(path)
-        assert stored == store.Stored(path, "team.x", name, "01234567", BEGAN, part)
+        assert stored == store.StoredPart(path, "team.x", name, "01234567", BEGAN, part)
         assert stored.events.name == path.name.replace(".cast", ".events.jsonl")
     for other in ("Ann.cast", "Ann-20261399T000000-abc.cast", "Ann-20260101T000000-abc.events.jsonl"):
         assert store.parse(tmp_path / other) is None
@@ -112,8 +114,8 @@ def test_the_latest_recording_has_all_its_parts(tmp_path: Path) -> None:
     write(tmp_path, session="old", began=BEGAN - 9)
     parts = [write(tmp_path, session="new", part=part) for part in (2, 10, 1)]
     write(tmp_path, "Bob", session="bob", began=BEGAN + 9)
-    assert [p.path for p in store.latest(tmp_path, "default", "ann")] == [parts[2], parts[0], parts[1]]
-    assert not list(store.latest(tmp_path, "other", "Ann"))
+    assert store.find(tmp_path, "ann").paths == [parts[2], parts[0], parts[1]]
+    assert store.recordings(tmp_path, "Ann", "other") == []
 
 
 def test_old_recordings_go(tmp_path: Path) -> None:
@@ -122,11 +124,11 @@ def test_old_recordings_go(tmp_path: Path) -> None:
     old = [write(tmp_path, session=f"s{age}", began=BEGAN - age * DAY) for age in ages]
     first = write(tmp_path, session="running", began=BEGAN - 90 * DAY)
     second = store.path_of(tmp_path, "default", "Ann", "running", BEGAN - 90 * DAY, 2)
-    running = Writer(second, Header(80, 24, BEGAN, "", "", part=2))
+    running = PartWriter(second, Header(80, 24, BEGAN, "", "", part=2))
     left = lambda: [path for path in (first, second, *old) if path.exists()]  # noqa: E731
     assert store.sweep(tmp_path, days=30, total=10**9, now=BEGAN) == 2
     assert left() == [first, second, *old[2:]]
-    size = sum(part.size for part in store.recordings(tmp_path))
+    size = sum(each.size for each in store.recordings(tmp_path))
     assert store.sweep(tmp_path, days=30, total=size - 1, now=BEGAN) == 1  # not the oldest one, which runs
     assert left() == [first, second, *old[3:]]
     assert store.sweep(tmp_path, days=30, total=0, now=BEGAN) == 2

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from relay import recording
 from relay.recording import store
-from replay.tapes import BEGAN, cast, said, session
+from relay.recording.asciicast import Cast
+from replay.casts import BEGAN, cast, said, session
 from support import Relay
 
 FIRED = {
@@ -245,9 +245,9 @@ def test_export_joins_the_parts_and_marks_the_events(relay: Relay) -> None:
     session(relay.home, "Alice", (1.0, "o", "\udcff"), b'[3.0, "o", "cut', part=2, columns=50)
     out = relay.home / "out.cast"
     assert relay("replay", "Alice", "--export", out).stdout == ""
-    made = recording.read(out)
-    assert (made.columns, made.rows, made.command) == (40, 8, "claude --model x")
-    assert [(each.time, each.kind, each.data) for each in made.events] == [
+    made = Cast(out, strict=True)
+    assert (made.header.columns, made.header.rows, made.header.command) == (40, 8, "claude --model x")
+    assert [(each.time, each.kind, each.data) for each in made] == [
         (0.0, "o", "a\r\n"),
         (0.5, "m", "message_sent: Bob · done now"),
         (1.0, "o", "b\r\n"),
@@ -276,7 +276,7 @@ def test_export_replaces_a_file_only_by_force_and_never_the_recording(relay: Rel
     assert refused.returncode == 1 and "--force" in refused.stderr
     assert out.read_text() == "precious"
     relay("replay", "Alice", "--export", out, "--force")
-    assert recording.read(out).events
+    assert list(Cast(out, strict=True))
     before = path.read_bytes()
     assert relay("replay", "Alice", "--export", path, "--force", check=False).returncode == 1
     assert path.read_bytes() == before

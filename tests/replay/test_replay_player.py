@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from relay.recording.asciicast import Cast
 from relay.replay import player as players
 from relay.replay import timeline
 from relay.replay.player import Player
 from relay.replay.show import frame, status
-from relay.replay.tape import Tape
-from replay.tapes import cast, said
+from replay.casts import cast, said
 
 Make = Callable[..., Player]
 
@@ -31,8 +31,8 @@ def play(tmp_path: Path) -> Iterator[Make]:
         *events: Any, entries: Any = ENTRIES, columns: int = 40, rows: int = 8, **options: Any
     ) -> Player:
         path = cast(tmp_path / "a.cast", *events, entries=entries, columns=columns, rows=rows)
-        tape = Tape([path])
-        made.append(Player(tape, timeline.read(tape), **options))
+        recorded = Cast(path)
+        made.append(Player(recorded, timeline.read(recorded), **options))
         return made[-1]
 
     yield make
@@ -41,7 +41,7 @@ def play(tmp_path: Path) -> Iterator[Make]:
 
 
 def shown(player: Player) -> str:
-    return " ".join(row.text for row in player.film.screen.rows() if row.text)
+    return " ".join(row.text for row in player.seekable.screen.rows() if row.text)
 
 
 def test_it_plays_in_the_recordings_time(play: Make) -> None:
@@ -155,9 +155,9 @@ def test_a_text_that_is_not_there_and_one_given_up(play: Make) -> None:
     assert player.message == "not found"
     player.press("/")
     player.press("q")
-    assert player.typing == "q" and not player.quit
+    assert player.search.typing == "q" and not player.quit
     player.press("escape")
-    assert player.typing is None
+    assert player.search.typing is None
     player.press("q")
     assert player.quit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from replay.tapes import said, session
+from replay.casts import said, session
 from support import Relay, wait_until
 
 AGENT = f"""\

@@ -9,8 +9,8 @@ import signal
 import pytest
 
 from relay.replay.player_terminal import ENTER, LEAVE, names
+from replay.casts import said, session
 from replay.conftest import Replay, Shell
-from replay.tapes import said, session
 from support import Relay, processes_of
 
 STILL = [(0.0, "o", "first\r\n"), (1000.0, "o", "second\r\n"), (2000.0, "o", "third\r\n")]

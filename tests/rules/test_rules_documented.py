@@ -10,8 +10,8 @@ import pytest
 from relay.agents import hook_setup
 from relay.agents.hook_event import EVENTS as NATIVE
 from relay.agents.hook_event import NativeEvent
+from relay.features.derived_rules import DERIVED
 from relay.rules.event import EVENTS, from_native
-from relay.session.ruling import DERIVED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf-8")
 AGENTS = {"claude": "Claude Code", "codex": "Codex", "qwen": "Qwen Code", "gemini": "Gemini CLI"}

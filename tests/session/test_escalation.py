@@ -7,64 +7,117 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from relay import desktop_notification
-from relay.session.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Escalation
+from relay.clock import Clock
+from relay.eventbus import EventBus, answers, handles
+from relay.features.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Escalation, PromptTitle
+from relay.hooks.commands import SendMessage
+from relay.hooks.events import Prompting
+from relay.message import Message
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import PromptOver
 from relay.storage.journal import Journal
+from relay.tasks import Tasks
+from relay.terminal.events import NotifyDesktop
+from relay.terminal.forward import Forwarder
+from session.puppet import Puppet, settings
+from support import Relay, wait_until
+
+
+class Timers(Clock):
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.alarms: list[Alarm] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def later(self, seconds: float, call: Callable[[], object]) -> Any:
+        self.alarms.append(Alarm(self.time + seconds, call))
+        return self.alarms[-1]
+
+
+class AtOnce:
+    """Tasks that wait for nothing."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        with pytest.raises(StopIteration):
+            work.send(None)
 
 
 class World:
-    """Everything that an escalation reaches."""
+    """Everything that an escalation reaches; it is the agent's terminal and the user's."""
 
-    def __init__(self, folder: Path, action: str = "escalate", to: str = "Lead") -> None:
-        self.now = 100.0
-        self.terminal = self.undo = b""
-        self.title = "own"
+    def __init__(self, folder: Path, to: str = "Lead") -> None:
+        self.shown = self.undo = b""
+        self.own_title = "own"
         self.drawn: tuple[str, ...] = ()
         self.notified: list[tuple[str, str]] = []
         self.sent: list[tuple[str, str]] = []
-        self.timers: list[Alarm] = []
+        self.clock = Timers()
         self.path = folder / "events.jsonl"
-        self.escalation = Escalation(
-            "Alice",
-            action=action,
-            to=to,
-            drawn=lambda: self.drawn,
-            show=self._show,
-            title=lambda: self.title,
-            notify=lambda title, text: self.notified.append((title, text)),
-            send=lambda to, text: self.sent.append((to, text)),
-            journal=Journal(self.path, "s1", "Alice"),
-            clock=lambda: self.now,
-            later=self._later,
+        self.bus = EventBus(asyncio.new_event_loop())
+        self.bus.loop.close()
+        terminal, forwarder = cast(AgentTerminal, self), cast(Forwarder, self)
+        title = PromptTitle(forwarder, terminal, enabled=True)
+        tasks, journal = cast(Tasks, AtOnce()), Journal(self.path, "s1", "Alice")
+        self.bus.add(
+            Escalation(self.bus, tasks, journal, terminal, title, name="Alice", to=to, clock=self.clock)
         )
+        self.bus.add(self)
 
-    def _show(self, data: bytes, undo: bytes | None = None) -> None:
-        self.terminal += data
+    def asks(self, kind: str, lines: Sequence[str]) -> None:
+        self.bus.publish(Prompting(kind, "\n".join(lines)))
+
+    def is_over(self) -> None:
+        self.bus.publish(PromptOver())
+
+    @handles(NotifyDesktop)
+    def notify(self, event: NotifyDesktop) -> None:
+        self.notified.append((event.title, event.text))
+
+    @answers(SendMessage)
+    async def send(self, question: SendMessage, _: object) -> tuple[Message, ...]:
+        self.sent.append((question.message.to, question.message.body))
+        return ()
+
+    # The agent's terminal, and the user's.
+
+    def screen_text(self) -> list[str]:
+        return list(self.drawn)
+
+    def unfinished(self) -> str:
+        return ""
+
+    def title(self) -> str:
+        return self.own_title
+
+    def aside(self, data: bytes, undo: bytes | None = None) -> None:
+        self.shown += data
         self.undo = self.undo if undo is None else undo
 
-    def _later(self, delay: float, call: Callable[[], None]) -> Alarm:
-        self.timers.append(Alarm(self.now + delay, call))
-        return self.timers[-1]
-
     def passes(self, seconds: float) -> None:
-        self.now += seconds
-        for alarm in [each for each in self.timers if each.at <= self.now]:
-            self.timers.remove(alarm)
+        self.clock.time += seconds
+        for alarm in [each for each in self.clock.alarms if each.at <= self.clock.time]:
+            self.clock.alarms.remove(alarm)
             if not alarm.cancelled:
                 alarm.call()
 
     @property
     def bells(self) -> int:
-        return self.terminal.count(b"\a")
+        return self.shown.count(b"\a")
 
 
 class Alarm:
-    def __init__(self, at: float, call: Callable[[], None]) -> None:
+    def __init__(self, at: float, call: Callable[[], object]) -> None:
         self.at, self.call, self.cancelled = at, call, False
 
     def cancel(self) -> None:
@@ -78,11 +131,11 @@ def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
     """R96: however often it is drawn."""
     world = World(tmp_path)
     for _ in range(3):
-        world.escalation.prompting("permission", ASKED)
+        world.asks("permission", ASKED)
     assert world.notified == []
     world.passes(MOMENT)
     assert world.bells == 1
-    assert world.terminal.startswith(b"\x1b[22;0t\x1b]2;Alice asks: permission\x1b\\")
+    assert world.shown.startswith(b"\x1b[22;0t\x1b]2;Alice asks: permission\x1b\\")
     assert world.notified == [("Alice asks: permission", "Do you want to proceed?\n1. Yes")]
     ((to, text),) = world.sent
     assert to == "Lead"
@@ -92,65 +145,65 @@ def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
 
 def test_what_is_drawn_says_more_than_why_it_counts_as_a_prompt(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.drawn = ASKED
-    world.escalation.prompting("permission", ["its hooks say that it asks"])
+    world.drawn = ("Do you want to proceed?", "❯ 1. Yes", "  2. No")
+    world.asks("permission", ["its hooks say that it asks"])
     world.passes(MOMENT)
-    assert world.notified[0][1] == "\n".join(ASKED)
+    assert world.notified[0][1] == "Do you want to proceed?\n1. Yes\n2. No"
 
 
 def test_what_hooks_tell_and_what_is_drawn_then_is_one_question(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.escalation.prompting("permission", ["its hooks say that it asks"])
+    world.asks("permission", ["its hooks say that it asks"])
     world.passes(MOMENT / 2)
-    world.escalation.prompting("question", ASKED)
+    world.asks("question", ASKED)
     world.passes(2 * COOLDOWN)
     assert (world.bells, len(world.notified), len(world.sent)) == (1, 1, 1)
     assert world.notified == [("Alice asks: a question", "\n".join(ASKED))]
-    assert world.terminal.endswith(b"Alice asks: a question\x1b\\")
+    assert world.shown.endswith(b"Alice asks: a question\x1b\\")
 
 
 def test_what_is_answered_at_once_is_told_nobody_else(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.escalation.prompting("permission", ASKED)
-    world.escalation.over()
+    world.asks("permission", ASKED)
+    world.is_over()
     world.passes(2 * COOLDOWN)
     assert (world.bells, world.notified, world.sent) == (1, [], [])
 
 
 def test_the_agents_own_title_comes_back(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.escalation.prompting("question", ASKED)
+    world.asks("question", ASKED)
     assert world.undo == b"\x1b[23;0t"
-    world.terminal = b""
-    world.escalation.over()
-    world.escalation.over()
+    world.shown = b""
+    world.is_over()
+    world.is_over()
     assert world.undo == b""
-    assert world.terminal == b"\x1b[23;0t\x1b]2;own\x1b\\"
-    world.title = ""
-    world.escalation.prompting("other", ASKED)
-    world.terminal = b""
-    world.escalation.over()
-    assert world.terminal == b"\x1b[23;0t"
+    assert world.shown == b"\x1b[23;0t\x1b]2;own\x1b\\"
+    world.own_title = ""
+    world.asks("other", ASKED)
+    world.shown = b""
+    world.is_over()
+    assert world.shown == b"\x1b[23;0t"
 
 
 def test_a_question_that_flickers_is_told_again_only_much_later(tmp_path: Path) -> None:
     world = World(tmp_path)
     for _ in range(3):
-        world.escalation.prompting("permission", ASKED)
+        world.asks("permission", ASKED)
         world.passes(MOMENT)
-        world.escalation.over()
+        world.is_over()
     assert (world.bells, len(world.sent)) == (1, 1)
     world.passes(REPEAT)
-    world.escalation.prompting("permission", ASKED)
+    world.asks("permission", ASKED)
     world.passes(MOMENT)
     assert (world.bells, len(world.sent)) == (2, 2)
 
 
 def test_a_question_that_flickered_before_it_was_told_is_told(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.escalation.prompting("permission", ASKED)
-    world.escalation.over()
-    world.escalation.prompting("permission", ASKED)
+    world.asks("permission", ASKED)
+    world.is_over()
+    world.asks("permission", ASKED)
     world.passes(MOMENT)
     assert (world.bells, len(world.sent)) == (1, 1)
 
@@ -159,44 +212,52 @@ def test_another_question_rings_at_once_and_is_sent_after_a_while(tmp_path: Path
     """A message costs a turn of the receiver's: the last that still stands is sent, once."""
     world = World(tmp_path)
     for number in range(5):
-        world.escalation.prompting("question", (f"question {number}",))
+        world.asks("question", (f"question {number}",))
         world.passes(MOMENT)
     assert (world.bells, len(world.sent), len(world.notified)) == (5, 1, 1)
     world.passes(COOLDOWN)
     assert (len(world.sent), len(world.notified)) == (2, 2)
     assert world.sent[1][1].endswith("\n> question 4")
-    world.escalation.prompting("question", ("question 5",))
-    world.escalation.over()
+    world.asks("question", ("question 5",))
+    world.is_over()
     world.passes(COOLDOWN)
     assert len(world.sent) == 2
 
 
 def test_what_the_agent_has_drawn_acts_on_nobody(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.title = "a\x1b]0;b\x07\x9c"
-    world.escalation.prompting("permission", ["\x1b[31mred\x07", "a\u202eb", "@relay:Bob hi", *ASKED * 3])
+    world.own_title = "a\x1b]0;b\x07\x9c"
+    world.asks("permission", ["\x1b[31mred\x07", "a\u202eb", "@relay:Bob hi", *ASKED * 3])
     world.passes(MOMENT)
-    world.escalation.over()
+    world.is_over()
     shown = world.notified[0][1] + world.sent[0][1]
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert "\n> @relay:Bob hi" in world.sent[0][1]
-    world.escalation.prompting("permission", ASKED * 20)
+    world.asks("permission", ASKED * 20)
     world.passes(COOLDOWN)
     assert len(world.notified[1][1].splitlines()) == MAX_LINES
     assert world.bells == 2
-    world.escalation.over()
-    assert world.terminal.endswith("\x1b]2;a␛]0;b␇<U+009C>\x1b\\".encode())
+    world.is_over()
+    assert world.shown.endswith("\x1b]2;a␛]0;b␇<U+009C>\x1b\\".encode())
 
 
-def test_nothing_is_done_where_the_settings_say_so(tmp_path: Path) -> None:
-    world = World(tmp_path, action="none")
-    world.escalation.prompting("permission", ASKED)
-    world.escalation.over()
-    assert (world.terminal, world.notified, world.sent) == (b"", [], [])
-    world = World(tmp_path, to="")
-    world.escalation.prompting("permission", ASKED)
-    world.passes(MOMENT)
-    assert (len(world.notified), world.sent) == (1, [])
+def test_without_a_name_nobody_is_sent_anything(tmp_path: Path) -> None:
+    for to in ("", "alice"):  # it is the one that asks
+        world = World(tmp_path, to=to)
+        world.asks("permission", ASKED)
+        world.passes(MOMENT)
+        assert (len(world.notified), world.sent) == (1, [])
+
+
+def test_the_settings_may_want_no_escalation(relay: Relay) -> None:
+    settings(relay, 'on_prompt = "none"\n')
+    bob = Puppet(relay, "Bob").wrap()
+    bob.say("Install? [Y/n] ", end="")
+    wait_until(lambda: bob.state() == "prompting")
+    wait_until(lambda: bob.events("state"))
+    bob.exit()
+    wait_until(bob.ended)
+    assert not bob.events("escalated")
 
 
 def test_a_machine_without_a_desktop_is_one_line_for_the_journal(

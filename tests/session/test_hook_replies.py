@@ -6,104 +6,133 @@ import asyncio
 import json
 import os
 import socket
+import time
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from injection.ptyagent import PtyAgent, fake, running
+from relay.agents.events import TextRead
 from relay.agents.hook_event import NativeEvent, NativeName
-from relay.agents.transcript_formats import Said
-from relay.control.server import ControlServer
+from relay.agents.transcript_reader import TranscriptReader
+from relay.control.operations import operations
+from relay.errors import RelayError
+from relay.eventbus import EventBus, answers, handles
+from relay.features.derived_rules import DerivedRules
+from relay.features.handler_runner import HandlerRunner
+from relay.features.hook_responder import HookResponder
+from relay.features.native_hooks import NativeHooks
+from relay.features.onboarding import Onboarding
+from relay.features.requests import Requests
+from relay.features.turn_tracker import TurnTracker
 from relay.hooks import events
-from relay.hooks.result import HookResult
+from relay.hooks.context import Context, History, MemoryService
+from relay.hooks.events import HandlerEvent
+from relay.hooks.registry import Registry
+from relay.hooks.result import HookResult, decide
+from relay.hooks.runner import Runner
+from relay.injection.events import Compose, Inject
 from relay.injection.injection import Injection
+from relay.lifecycle import Identity
 from relay.policy import Policy
-from relay.rules.aggregate import Fired
-from relay.rules.answer import RuleRun
 from relay.rules.event import RuleEvent
-from relay.rules.rule import Rule
-from relay.session.native import Bridge, NativeHooks
-from relay.session.requests import Requests
-from relay.session.turns import Turns
+from relay.rules.events import Consult, HasRules, Results
+from relay.state.continuations import Continuations
+from relay.state.states import AgentState
+from relay.state.turn import Turn
 from relay.storage.journal import Journal
+from relay.tasks import Tasks
+from relay.terminal.events import Notify
 
 ASKS = fake("lines", "--ask", "Install? [Y/n] ")
 LESSON = "You are Ann."
 
 
+class Rules:
+    """Rules that answer `results` to each event; with `fault` nobody can ask them."""
+
+    def __init__(self) -> None:
+        self.results: list[HookResult] = []
+        self.fault = False
+
+    @answers(Consult)
+    async def consult(self, question: Consult, _: object) -> tuple[HookResult, ...] | None:
+        if question.rules is None:
+            return None
+        if self.fault:
+            raise ValueError("an error of relay's own")
+        return tuple(self.results)
+
+    @answers(HasRules)
+    async def has_rules(self, _: HasRules, __: object) -> bool:
+        return True
+
+
 class Session:
     """A session's hooks and its control socket, for an agent that asks something: nothing is typed.
 
-    asked: the events whose handlers were called; they answer once `answers` is set.
-    said:  what was heard.
-    rules: what rules answer to each event. fault: nobody can ask them.
+    asked:   the events about which handlers were asked; they answer once `answers` is set.
+    handle:  what handlers answer.
+    emitted: what the agent's own record was found to say. injected: what hooks gave the agent.
     """
 
-    def __init__(self, agent: PtyAgent, folder: Path) -> None:
+    def __init__(self, agent: PtyAgent, folder: Path, group: asyncio.TaskGroup) -> None:
         self.agent = agent
         self.path = str(folder / "control")
-        self.asked: list[events.Event] = []
-        self.said: list[str] = []
-        self.rules: list[RuleRun] = []
-        self.fault = False
+        self.asked: list[HandlerEvent] = []
+        self.emitted: list[str] = []
+        self.injected: list[Injection] = []
+        self.rules = Rules()
         self.answers = asyncio.Event()
-        self.journal = Journal(folder / "journal", "id", "Ann", print)
-        self.native = NativeHooks(
-            self,
-            agent.injector,
-            self.journal,
-            Bridge("claude"),
-            transcript="claude",
+        self.turn = turn = Turn(time.monotonic)
+        bus, identity = agent.bus, Identity("id", "Ann", "default", folder)
+        journal, tasks = Journal(folder / "journal", "id", "Ann"), Tasks(group, agent.bus)
+        continuations = Continuations(bus, journal, turn, AgentState(agent.view, bus), 3)
+        hooks = NativeHooks(
+            bus,
+            journal,
+            turn,
+            kind="claude",
+            note="",
+            record=TranscriptReader("claude"),
             continuations=3,
-            policy=Policy(),
-            lesson=lambda: LESSON,
         )
-        session: Any = SimpleNamespace(
-            pty=SimpleNamespace(pid=os.getpid()),
-            native=self.native,
-            journal=self.journal,
-            ruling=SimpleNamespace(has=lambda name: True),
-            tell_person=self.tell_person,
-        )
-        self.server = ControlServer(self.path, Requests(session).answer)
+        requests = Requests(bus, journal, identity, self.path, agent="claude", pid=os.getpid())
+        for feature in (
+            hooks,
+            TurnTracker(bus, tasks, turn, continuations, identity, known=True, hooked=True, recorded=True),
+            self.rules,
+            Onboarding(bus, tasks, identity, template=LESSON, prefix="@", hooked=True),
+            HookResponder(bus, journal, turn, continuations, Policy()),
+            self,
+        ):
+            bus.add(feature)
+        requests.offer(operations([hooks]))
+        self.serving = group.create_task(requests.run())
 
-    # relay.session.native.Host
-
-    def on_bridge_alive(self) -> None: ...
-
-    def on_bridge_event(self) -> None: ...
-
-    def on_turn(self) -> None: ...
-
-    def is_ready(self) -> bool:
-        return False
-
-    def on_said(self, said: Sequence[Said]) -> None:
-        self.said += [each.text for each in said]
-
-    def tell_person(self, text: str) -> None: ...
-
-    def inject(self, result: HookResult, *, event: str, place: str = "", wakes: bool | None = None) -> None:
-        raise AssertionError("no handler answers anything")
-
-    async def fire(self, event: RuleEvent | None) -> Fired:
-        if self.fault:
-            raise ValueError("an error of relay's own")
-        return Fired(event or RuleEvent(""), tuple(self.rules if event else ()))
-
-    def note(self, fired: Fired, outcome: str = "", **fields: Any) -> None: ...
-
-    def observe(self, event: RuleEvent | None) -> None: ...
-
-    async def ask(self, event: events.Event) -> list[HookResult]:
-        self.asked.append(event)
+    async def handle(self, event: HandlerEvent) -> list[HookResult]:
         await self.answers.wait()
         return []
+
+    @answers(Consult)
+    async def consult(self, question: Consult, earlier: Sequence[Results]) -> tuple[HookResult, ...] | None:
+        refused = decide(each for results in earlier for each in results).refused
+        if question.handlers is None or refused:
+            return None
+        self.asked.append(question.handlers)
+        return tuple(await self.handle(question.handlers))
+
+    @handles(TextRead)
+    def read(self, event: TextRead) -> None:
+        self.emitted += [each.text for each in event.texts]
+
+    @handles(Inject)
+    def inject(self, event: Inject) -> None:
+        if event.injection.kind == "hook":
+            self.injected.append(event.injection)
 
     # The agent's side.
 
@@ -140,15 +169,10 @@ def played(tmp_path: Path, play: Any) -> None:
             await agent.ended()
             agent.outcomes.clear()
             agent.submit("a message", id="waits")
-            session = Session(agent, tmp_path)
-            session.server.listen()
-            serving = asyncio.create_task(session.server.run())
-            try:
+            async with asyncio.TaskGroup() as group:
+                session = Session(agent, tmp_path, group)
                 await play(session, agent)
-            finally:
-                serving.cancel()
-                with suppress(asyncio.CancelledError):
-                    await serving
+                session.serving.cancel()
 
     asyncio.run(main())
 
@@ -195,7 +219,7 @@ def test_a_client_that_has_given_up_has_told_its_event(
         client = await session.hook("PostToolUse", tool_name="Bash", tool_input={})
         client.close()
         await agent.until(lambda: session.asked)
-        assert session.native.turn.active
+        assert session.turn.active
 
     played(tmp_path, play)
     assert not caplog.records
@@ -221,7 +245,7 @@ def test_hooks_that_speak_late_repeat_nothing_that_was_read_on_the_screen(tmp_pa
         await session.called("PreToolUse", **tool)
         say("late")
         await session.called("PostToolUse", **tool)
-        assert session.said == ["late"]
+        assert session.emitted == ["late"]
 
     played(tmp_path, play)
 
@@ -233,7 +257,7 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
         session.answers.set()
         mine: dict[str, Any] = {"kind": "qwen", "session_id": "1"}
         nested: dict[str, Any] = {"kind": "qwen", "session_id": "2"}
-        turn = session.native.turn
+        turn = session.turn
         await session.called("SessionStart", **mine, source="startup")
         turn.take(NativeEvent(NativeName.PROMPT_SUBMIT, "qwen", prompt="do it"))
         for event in ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"):
@@ -246,10 +270,7 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
     played(tmp_path, play)
 
 
-def denying() -> RuleRun:
-    """A rule that denies whatever it is asked about."""
-    rule = Rule("1", "guard", "PreToolUse", "command", "flat", Path("hooks.json"), 1)
-    return RuleRun(rule, results=(HookResult("deny", reason="never", source="guard"),))
+DENIED = HookResult("deny", reason="never", source="guard")
 
 
 def test_an_agent_that_the_agent_has_started_is_guarded_by_its_rules(tmp_path: Path) -> None:
@@ -258,8 +279,8 @@ def test_an_agent_that_the_agent_has_started_is_guarded_by_its_rules(tmp_path: P
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
         await session.called("SessionStart", kind="qwen", session_id="1", source="startup")
-        session.native.turn.take(NativeEvent(NativeName.PROMPT_SUBMIT, "qwen", prompt="do it"))
-        session.rules.append(denying())
+        session.turn.take(NativeEvent(NativeName.PROMPT_SUBMIT, "qwen", prompt="do it"))
+        session.rules.results.append(DENIED)
         nested: dict[str, Any] = {"kind": "qwen", "session_id": "2", "tool_name": "Bash"}
         assert "never" in await session.called("PreToolUse", **nested)
         assert not await session.called("PostToolUse", **nested)
@@ -276,7 +297,7 @@ def test_rules_are_not_asked_again_about_what_relay_has_given(tmp_path: Path) ->
         await session.called("SessionStart", source="startup")
         given = json.loads(await session.called("Stop", last_assistant_message="done"))["reason"]
         assert "a message" in given
-        session.rules.append(denying())
+        session.rules.results.append(DENIED)
         assert not await session.called("UserPromptSubmit", prompt=given)
         assert "never" in await session.called("UserPromptSubmit", prompt=f"my own words\n{given}")
         assert "never" in await session.called("UserPromptSubmit", prompt="my own words")
@@ -290,7 +311,7 @@ def test_a_fault_of_our_own_is_no_way_around_rules(tmp_path: Path, caplog: pytes
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
         await session.called("SessionStart", source="startup")
-        session.fault = True
+        session.rules.fault = True
         assert "could not be asked" in await session.called("PreToolUse", tool_name="Bash")
         assert not await session.called("PostToolUse", tool_name="Bash")
 
@@ -298,25 +319,34 @@ def test_a_fault_of_our_own_is_no_way_around_rules(tmp_path: Path, caplog: pytes
     assert "an error of relay's own" in caplog.text
 
 
-def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of() -> None:
+def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of(tmp_path: Path) -> None:
     """R80: the injector types it all the same."""
-    told: list[str] = []
+    notices: list[str] = []
 
-    async def fire(event: RuleEvent) -> Fired:
-        raise ValueError("an error of relay's own")
+    class Screen:
+        @handles(Notify)
+        def show(self, event: Notify) -> None:
+            notices.append(event.text)
 
-    ruling = SimpleNamespace(has=lambda name: True, derived=lambda name, **data: RuleEvent(name, data))
-    turns: Any = SimpleNamespace(_session=SimpleNamespace(ruling=ruling), fire=fire, tell_person=told.append)
-    with pytest.raises(ValueError, match="of relay's own"):
-        asyncio.run(Turns.on_prompt(turns, [Injection("1", "hello", "Bob")]))
-    assert len(told) == 1 and "unchecked" in told[0]
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            bus, rules = EventBus(), Rules()
+            rules.fault = True
+            identity = Identity("id", "Ann", "default", tmp_path)
+            for feature in (rules, DerivedRules(bus, Tasks(group, bus), identity, hooked=False), Screen()):
+                bus.add(feature)
+            with pytest.raises(ValueError, match="of relay's own"):
+                await bus.ask(Compose((Injection("1", "hello", "Bob"),)))
+
+    asyncio.run(main())
+    assert len(notices) == 1 and "unchecked" in notices[0]
 
 
 def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -> None:
     """R15: agents call tools beside one another."""
 
     async def play(session: Any, agent: PtyAgent) -> None:
-        async def ask(event: events.Event) -> list[HookResult]:
+        async def handle(event: HandlerEvent) -> list[HookResult]:
             match event:
                 case events.ToolPre(tool_name="Slow"):
                     began.set()
@@ -325,7 +355,7 @@ def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -
                     return [HookResult("halt", reason="enough")]
             return []
 
-        session.ask, session.inject = ask, lambda *_, **__: None
+        session.handle = handle
         began = asyncio.Event()
         slow = asyncio.create_task(session.called("PreToolUse", tool_name="Slow", tool_input={}))
         await began.wait()
@@ -340,36 +370,66 @@ def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
 def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> None:
     """R24, R36: an agent waits for so long, and then does it."""
-    guard = Rule("1", "guard", event, "command", "flat", tmp_path / "hooks.json", 1, command="exit 2")
 
-    async def play(session: Any, agent: PtyAgent) -> None:
-        async def fire(event: RuleEvent) -> Fired:
-            return Fired(event, (RuleRun(guard, results=(HookResult("deny", reason="never"),)),))
+    async def main() -> None:
+        registry, bus, asked = Registry(), EventBus(), list[str]()
+        registry.add_event("tool_pre", lambda event: asked.append(event.tool_name))
+        registry.add_event("prompt_submit", lambda event: asked.append(event.prompt))
+        rules, history = Rules(), History()
+        rules.results = [DENIED]
+        context = Context(
+            agent_id="",
+            agent_name="Ann",
+            session_id="id",
+            working_dir=tmp_path,
+            env={},
+            bus=bus,
+            memory=MemoryService(RelayError("none")),
+            history=history,
+        )
+        async with asyncio.TaskGroup() as group:
+            runner = Runner(registry, bus)
+            journal = Journal(tmp_path / "journal", "id", "Ann")
+            handlers = HandlerRunner(bus, Tasks(group, bus), journal, runner, context, history, hooked=True)
+            for feature in (rules, handlers):
+                bus.add(feature)
+            handled = events.ToolPre("Bash", {}) if event == "PreToolUse" else events.PromptSubmit("do it")
+            for results, expected in (([DENIED], []), ([], ["Bash" if event == "PreToolUse" else "do it"])):
+                rules.results = results
+                await bus.ask(Consult(RuleEvent(event), handled))
+                assert asked == expected
+            runner.close()
 
-        session.fire, session.inject = fire, lambda *_, **__: None
-        assert "never" in await session.called(event, tool_name="Bash", tool_input={}, prompt="do it")
-        assert not session.asked
-
-    played(tmp_path, play)
+    asyncio.run(main())
 
 
-@pytest.mark.parametrize(("stops", "wakes"), [(True, False), (False, None)])
+@pytest.mark.parametrize(("stops", "wakes"), [(True, False), (False, True)])
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse", "PostToolUseFailure"])
 def test_what_a_stopped_turn_is_told_begins_no_other(
-    tmp_path: Path, event: str, stops: bool, wakes: bool | None
+    tmp_path: Path, event: str, stops: bool, wakes: bool
 ) -> None:
     """R15, R73: else relay would type it, and the agent would go on."""
-    told = []
 
     async def play(session: Any, agent: PtyAgent) -> None:
-        async def ask(event: events.Event) -> list[HookResult]:
+        async def handle(event: HandlerEvent) -> list[HookResult]:
             return [HookResult.inject("line 3 is bad"), *([HookResult("halt", reason="enough")] * stops)]
 
-        def inject(result: HookResult, *, event: str, place: str = "", wakes: bool | None = None) -> None:
-            told.append(wakes)
-
-        session.ask, session.inject = ask, inject
+        session.handle = handle
         await session.called(event, tool_name="Bash", tool_input={})
+        assert session.injected and all(each.wakes is wakes for each in session.injected)
 
     played(tmp_path, play)
-    assert told and set(told) == {wakes}
+
+
+def test_only_a_refused_prompt_has_a_marker(tmp_path: Path) -> None:
+    """R39, R40."""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        session.rules.results = [DENIED]
+        prompt = json.loads(await session.called("UserPromptSubmit", prompt="do it"))
+        assert prompt["reason"] == "[Blocked by hook] never"
+        call = json.loads(await session.called("PreToolUse", tool_name="Bash", tool_input={}))
+        assert call["hookSpecificOutput"]["permissionDecisionReason"] == "never"
+
+    played(tmp_path, play)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from agents.hooked import Claude
-from relay.hooks.result import Level
+from relay.eventbus import EventBus, handles
+from relay.features.injection_audit import InjectionAudit
 from relay.injection import audit_log
 from relay.injection.audit_log import AuditLog, Entry
 from relay.injection.budget import Budget
+from relay.injection.events import InjectionEnded
 from relay.injection.injection import Injection, Outcome, Result
-from relay.session.auditing import Audit
 from relay.storage.journal import Journal
+from relay.terminal.events import Notify
 from session.puppet import Puppet, project, settings
 from session.test_session_guard import LISTENING, Agent
 from support import Relay, wait_until
@@ -60,21 +63,25 @@ def entry(relay: Relay, words: str) -> dict[str, Any]:
 
 
 class Desk:
-    """An Audit with a journal and a log of its own."""
+    """An audit with a journal and a log of its own; what it shows the user is in `told`."""
 
     def __init__(self, folder: Path, *, full: bool = False, limit: int = 10) -> None:
         self.path = folder / "audit.jsonl"
-        self.told: list[tuple[str, Level, str]] = []
-        self.budget = Budget(limit, lambda text: self.tell(text, level="warning"))
-        self.audit = Audit(
-            Journal(folder / "events.jsonl", "s1", "Alice"),
-            AuditLog(self.path, "s1", "Alice", "crew", full=full),
-            self.budget,
-            self.tell,
-        )
+        self.told: list[tuple[str, str, str]] = []
+        self.budget = Budget(limit)
+        self.bus = bus = EventBus(asyncio.new_event_loop())
+        bus.loop.close()
+        journal = Journal(folder / "events.jsonl", "s1", "Alice")
+        log = AuditLog(self.path, "s1", "Alice", "crew", full=full)
+        bus.add(InjectionAudit(bus, journal, log, self.budget))
+        bus.add(self)
 
-    def tell(self, text: str, *, level: Level = "info", source: str = "") -> None:
-        self.told.append((text, level, source))
+    def ended(self, injection: Injection, outcome: Outcome) -> None:
+        self.bus.publish(InjectionEnded(injection, outcome))
+
+    @handles(Notify)
+    def notify(self, event: Notify) -> None:
+        self.told.append((event.text, event.level, event.source))
 
     @property
     def entries(self) -> list[Entry]:
@@ -89,7 +96,7 @@ def test_an_entry_says_who_what_when_whence_and_how(tmp_path: Path) -> None:
     """R75, R74, R72"""
     desk = Desk(tmp_path)
     before = time.time()
-    desk.audit.ended(
+    desk.ended(
         hook(place="/x/hooks.json:12", time=5.0), Outcome(Result.INJECTED, "", "native", "system", "printed")
     )
     (found,) = desk.entries
@@ -125,8 +132,8 @@ def test_what_arrives_after_all_counts_once_and_is_one_injection(tmp_path: Path)
     """R75, R76: the audit holds both entries; who reads it sees how it ended."""
     desk = Desk(tmp_path)
     injection = hook("x" * 20)
-    desk.audit.ended(injection, Outcome(Result.UNCERTAIN, "not seen", "typed", "user"))
-    desk.audit.ended(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
+    desk.ended(injection, Outcome(Result.UNCERTAIN, "not seen", "typed", "user"))
+    desk.ended(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
     assert desk.budget.spent == 5
     assert len(desk.path.read_text().splitlines()) == 2
     assert [(each.result, each.failed) for each in desk.entries] == [("injected", False)]
@@ -136,19 +143,17 @@ def test_what_was_not_given_costs_nothing(tmp_path: Path) -> None:
     """R76"""
     desk = Desk(tmp_path)
     for result in (Result.REJECTED, Result.WITHDRAWN, Result.UNTYPED):
-        desk.audit.ended(hook("x" * 100), Outcome(result, "why"))
-    desk.audit.ended(Injection("m", "x" * 100, "Bob"), Outcome(Result.INJECTED))
+        desk.ended(hook("x" * 100), Outcome(result, "why"))
+    desk.ended(Injection("m", "x" * 100, "Bob"), Outcome(Result.INJECTED))
     assert desk.budget.spent == 0 and [level for _, level, _ in desk.told] == ["error"]
 
 
 def test_a_failure_is_told_with_what_the_person_was_told_before(tmp_path: Path) -> None:
     """R80"""
     desk = Desk(tmp_path)
-    desk.audit.ended(
-        hook(remark="3 findings", place="/x/hooks.json:12"), Outcome(Result.REJECTED, "too large")
-    )
-    desk.audit.ended(hook(), Outcome(Result.REJECTED, "too large"))
-    desk.audit.ended(Injection("m", "hi", "Bob"), Outcome(Result.REJECTED, "dropped"))  # its sender is told
+    desk.ended(hook(remark="3 findings", place="/x/hooks.json:12"), Outcome(Result.REJECTED, "too large"))
+    desk.ended(hook(), Outcome(Result.REJECTED, "too large"))
+    desk.ended(Injection("m", "hi", "Bob"), Outcome(Result.REJECTED, "dropped"))  # its sender is told
     assert desk.told == [
         ("3 findings (injection failed): too large", "error", "ruff (/x/hooks.json:12)"),
         ("its text was not given to the agent (injection failed): too large", "error", "ruff"),
@@ -163,7 +168,7 @@ def test_secrets_are_taken_out_of_previews_and_of_whole_texts(tmp_path: Path) ->
         desk = Desk(folder, full=full)
         long = "word " * 49 + SECRET + " word" * 1000
         for text in (f"token {SECRET}", long, long * 40):
-            desk.audit.ended(hook(text), Outcome(Result.REJECTED, f"not with {SECRET}"))
+            desk.ended(hook(text), Outcome(Result.REJECTED, f"not with {SECRET}"))
         written = desk.path.read_text()
         assert SECRET not in written and SECRET[4:20] not in written
         texts = [json.loads(line)["text"] for line in written.splitlines()]
@@ -173,7 +178,7 @@ def test_secrets_are_taken_out_of_previews_and_of_whole_texts(tmp_path: Path) ->
 def test_what_is_not_to_be_shown_is_not_kept(tmp_path: Path) -> None:
     """R29"""
     desk = Desk(tmp_path)
-    desk.audit.ended(hook("between us", quiet=True), Outcome(Result.INJECTED, "", "native", "system"))
+    desk.ended(hook("between us", quiet=True), Outcome(Result.INJECTED, "", "native", "system"))
     assert desk.entries[0].text is None and "between us" not in desk.path.read_text()
 
 

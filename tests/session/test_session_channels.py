@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,6 @@ import pytest
 from relay.control.sessions import call, socket_of
 from relay.errors import InvalidName, UsageError
 from relay.home import Home
-from relay.injection.injection import Injection
-from relay.messaging.message import Message, State
-from relay.session.receipts import Receipts
 from session.puppet import Puppet, messages, project, settings
 from support import Relay, wait_until
 
@@ -133,19 +129,3 @@ def test_a_request_without_a_channel_is_refused(relay: Relay, operation: str) ->
     with pytest.raises(InvalidName):
         call(socket, {"op": operation, "channel": "a b"})
     assert members(relay) == {}
-
-
-def test_a_sender_is_not_woken_for_what_an_absent_member_misses() -> None:
-    told: list[str] = []
-
-    def tell(text: str, *, wakes: bool) -> Injection:
-        told.append(text)
-        return Injection("1", text, "relay", kind="notice", wakes=wakes)
-
-    receipts = Receipts(tell, told.remove, told.append)
-    missed = Message("a", "Alice", "Bob", "hello", 0.0, State.EXPIRED, channel="ops", detail="left out")
-    receipts.settled(missed)
-    assert told == []
-    receipts.settled(replace(missed, state=State.REJECTED))
-    receipts.settled(replace(missed, channel=None))
-    assert len(told) == 2

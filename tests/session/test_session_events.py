@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ledgers import post
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from relay.messaging.posting import post
 from session.puppet import Puppet, messages, project, settings
 from support import Relay, wait_until
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ledgers import post
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from relay.messaging.posting import post
 from session.puppet import Puppet, events, messages, project, ps
 from support import Relay, wait_until
 

@@ -138,8 +138,9 @@ def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Termi
     (puppet.folder / "heard").symlink_to("/dev/null")
     person = attached.spawn(puppet, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
     person.expect_exact(b"cannot write the journal")
-    person.expect_exact(b"The agent runs on without messages.")
-    person.expect_exact(b"The agent runs on without memory.")
+    without = [b"The agent runs on without messages.", b"The agent runs on without memory."]
+    while without:
+        without.pop(person.expect_exact(without))
     puppet.say("the agent runs on")
     person.expect_exact(b"the agent runs on")
     puppet.exit(5)

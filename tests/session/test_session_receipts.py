@@ -13,32 +13,41 @@ from pathlib import Path
 
 import pytest
 
+from relay.eventbus import EventBus, handles
+from relay.injection.events import Inject, Withdraw
 from relay.injection.injection import Injection
-from relay.messaging.message import Message, State
-from relay.session.receipts import Receipts
+from relay.message import Message, State
+from relay.messaging.delivery_tracker import DeliveryTracker
+from relay.messaging.events import MessagesHeld
 from session.puppet import Puppet, messages, project
 from support import Relay, wait_until
 
 
 class Told:
-    """What the agent and the person were told."""
+    """What the agent and the user were told; everything for the agent waits."""
 
     def __init__(self) -> None:
         self.agent: list[Injection] = []
         self.withdrawn: list[Injection] = []
         self.person: list[str] = []
-        self.receipts = Receipts(self._tell, self._withdraw, self.person.append)
+        self.bus = EventBus(asyncio.new_event_loop())
+        self.bus.loop.close()
+        self.bus.add(self)
+        self.receipts = DeliveryTracker(self.bus)
 
-    def _tell(self, text: str, *, wakes: bool) -> Injection:
-        injection = Injection(f"notice {len(self.agent)}", text, "relay", "notice", wakes)
-        self.agent.append(injection)
-        return injection
+    @handles(Inject)
+    def tell(self, event: Inject) -> None:
+        self.agent.append(event.injection)
 
-    def _withdraw(self, id: str) -> None:
-        """As an injector in which everything waits."""
-        (injection,) = (each for each in self.agent if each.id == id)
+    @handles(Withdraw)
+    def withdraw(self, event: Withdraw) -> None:
+        (injection,) = (each for each in self.agent if each.id == event.id)
         self.withdrawn.append(injection)
         self.receipts.given(injection)
+
+    @handles(MessagesHeld)
+    def held(self, event: MessagesHeld) -> None:
+        self.person.append(event.reason)
 
     def texts(self) -> list[str]:
         return [injection.text for injection in self.agent]
@@ -90,6 +99,16 @@ def test_what_does_not_arrive_is_told_and_more_of_it_is_gathered() -> None:
     assert told.receipts.depth(told.agent[2]) == 3
     told.receipts.given(told.agent[2])
     assert len(told.texts()) == 3 and told.receipts.depth(told.agent[2]) is None
+
+
+def test_a_sender_is_not_woken_for_what_an_absent_member_misses() -> None:
+    told = Told()
+    missed = Message("a", "Alice", "Bob", "hello", 0.0, State.EXPIRED, channel="ops", detail="left out")
+    told.receipts.settled(missed)
+    assert told.texts() == []
+    told.receipts.settled(replace(missed, state=State.REJECTED))
+    told.receipts.settled(replace(missed, channel=None))
+    assert len(told.texts()) == 2
 
 
 def test_what_a_peer_gives_as_the_reason_is_quoted_in_one_short_line() -> None:

@@ -6,18 +6,25 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from puppet import Puppet, ps, settings
 
-from relay import recording
+from relay.eventbus import EventBus, handles
+from relay.features.recorder import Recorder
+from relay.lifecycle import SessionBegan, SessionClosed
+from relay.place import Place
 from relay.recording import store
+from relay.recording.asciicast import Cast, CastEvent, Header
+from relay.recording.throttle import BURST, RATE
 from relay.redaction import Redactor
-from relay.session.recorder import BURST, RATE, DiskRecorder, Recorded
 from relay.settings import Settings
+from relay.state.agent_terminal import AgentTerminal
 from relay.storage.journal import Journal
+from relay.terminal.events import Notify, OutputRead, OutputSkipped, TerminalResized
 from support import Relay, wait_until
 
 # Put together from parts: this file holds no secret.
@@ -26,13 +33,22 @@ PASSWORD = "hun" + "ter2-deep"
 FROM_ENV = "Qz9" + "mellon-friend7"
 
 
-def parts(relay: Relay, name: str) -> list[store.Stored]:
-    return list(store.latest(relay.home / "state" / "recordings", "default", name))
+def parts(relay: Relay, name: str) -> Sequence[store.StoredPart]:
+    return latest(relay.home / "state" / "recordings", name)
+
+
+def latest(folder: Path, name: str) -> Sequence[store.StoredPart]:
+    found = store.recordings(folder, name, "default")
+    return found[-1].parts if found else ()
+
+
+def events_of(part: store.StoredPart) -> list[CastEvent]:
+    return list(Cast(part.path, strict=True))
 
 
 def shown(relay: Relay, name: str) -> str:
     """All that the recording of `name` shows so far."""
-    return "".join(e.data for p in parts(relay, name) for e in recording.read(p.path).events if e.kind == "o")
+    return "".join(e.data for p in parts(relay, name) for e in events_of(p) if e.kind == "o")
 
 
 def files_with(folder: Path, secret: str) -> list[Path]:
@@ -52,8 +68,8 @@ def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
     stars = "*" * len(TOKEN)
     assert f"first {stars} \x1b[1mbold\x1b[0m DB_PASSWORD={'*' * len(PASSWORD)}" in shown(relay, "Ann")
     [part] = parts(relay, "Ann")
-    read = recording.read(part.path)
-    assert read.title.startswith("Ann: ") and read.note == ""
+    cast = Cast(part.path, strict=True)
+    assert cast.header.title.startswith("Ann: ") and list(cast) and cast.skipped == 0
     entries = [json.loads(line) for line in part.events.read_text().splitlines()]
     assert entries[0]["event"] == "session_start"
     assert "session_end" in [entry["event"] for entry in entries]
@@ -99,7 +115,7 @@ def test_what_the_person_types_is_not_recorded(relay: Relay) -> None:
     ann.exit()
     wait_until(lambda: not ps(relay))
     [part] = parts(relay, "Ann")
-    assert {event.kind for event in recording.read(part.path).events} <= {"o", "r"}
+    assert {event.kind for event in events_of(part)} <= {"o", "r"}
 
 
 def test_nothing_is_recorded_where_the_settings_say_so(relay: Relay) -> None:
@@ -139,24 +155,39 @@ class Session:
         self.screen: bytes | None = b"\x1b[Hthe screen"
         self.told: list[str] = []
         self.folder = folder / "recordings"
-        self.journal = Journal(folder / "events.jsonl", "0123456789", "Ann")
-        self.recorder = DiskRecorder(
-            self.folder,
-            Settings(**changed),  # type: ignore[arg-type]
-            Recorded("default", "Ann", "0123456789", ["claude"], {"TERM": "xterm"}, (80, 24)),
-            redactor=Redactor(),
-            repaint=lambda: self.screen,
-            tell=self.told.append,
-            clock=lambda: self.now,
+        self.bus = EventBus()
+        self.journal = Journal(folder / "events.jsonl", "0123456789", "Ann", self.bus, publishes=True)
+        who = {"team": "default", "name": "Ann", "session": "0123456789"}
+        self.bus.add(self)
+        self.bus.add(
+            Recorder(
+                self.bus,
+                cast(AgentTerminal, self),
+                self.folder,
+                Settings(**changed),  # type: ignore[arg-type]
+                Header(80, 24, command="claude", env={"TERM": "xterm"}, **who),  # type: ignore[arg-type]
+                Redactor(),
+                clock=lambda: self.now,
+            )
         )
-        self.journal.listener = self.recorder.entry
+        self.bus.publish(SessionBegan())
+
+    def repaint(self) -> bytes | None:
+        return self.screen
+
+    @handles(Notify)
+    def notify(self, event: Notify) -> None:
+        self.told.append(event.text)
+
+    def output(self, data: bytes) -> None:
+        self.bus.publish(OutputRead(data, Place("terminal", 0)))
 
     def say(self, text: str, seconds: float = 0.0) -> None:
         self.now += seconds
-        self.recorder.output(text.encode("utf-8", "surrogateescape"))
+        self.output(text.encode("utf-8", "surrogateescape"))
 
-    def parts(self) -> list[store.Stored]:
-        return list(store.latest(self.folder, "default", "Ann"))
+    def parts(self) -> Sequence[store.StoredPart]:
+        return latest(self.folder, "Ann")
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Let the loop and the clock go on until `condition()` is true."""
@@ -166,7 +197,7 @@ class Session:
                 await asyncio.sleep(0.01)
 
     def events(self) -> list[tuple[str, str]]:
-        return [(e.kind, e.data) for part in self.parts() for e in recording.read(part.path).events]
+        return [(e.kind, e.data) for part in self.parts() for e in events_of(part)]
 
 
 def run(work: Callable[[Session], Awaitable[None]], folder: Path, **changed: object) -> Session:
@@ -175,7 +206,7 @@ def run(work: Callable[[Session], Awaitable[None]], folder: Path, **changed: obj
     async def on_a_loop() -> Session:
         session = Session(folder, **changed)
         await work(session)
-        session.recorder.close()
+        await session.bus.ask(SessionClosed())
         return session
 
     return asyncio.run(on_a_loop())
@@ -185,16 +216,16 @@ def test_sizes_and_broken_characters(tmp_path: Path) -> None:
     async def work(session: Session) -> None:
         session.say("日本\r\n", 1)
         for byte in "語".encode():
-            session.recorder.output(bytes([byte]))
-        session.recorder.output(b"\xff\xfe")
-        session.recorder.resized(100, 30)
-        session.recorder.resized(100, 30)
+            session.output(bytes([byte]))
+        session.output(b"\xff\xfe")
+        session.bus.publish(TerminalResized(100, 30))
+        session.bus.publish(TerminalResized(100, 30))
         session.say("wide", 1)
 
     session = run(work, tmp_path)
     [part] = session.parts()
-    events = recording.read(part.path).events
-    output = b"".join(event.bytes for event in events if event.kind == "o")
+    events = events_of(part)
+    output = b"".join(event.encoded for event in events if event.kind == "o")
     assert output == "日本\r\n語".encode() + b"\xff\xfewide"
     assert [(e.time, e.size) for e in events if e.kind == "r"] == [(1, (100, 30))]
     assert events[-1].data == "wide"
@@ -223,7 +254,7 @@ def test_a_flood_is_left_out_and_the_screen_is_right_again(tmp_path: Path) -> No
 def test_a_gap_is_left_out_too(tmp_path: Path) -> None:
     async def work(session: Session) -> None:
         session.say("before")
-        session.recorder.gap(123_456)
+        session.bus.publish(OutputSkipped(123_456))
 
     kinds = [(kind, data) for kind, data in run(work, tmp_path).events()]
     assert ("m", "123 kB left out") in kinds and "the screen" in kinds[-1][1]
@@ -242,9 +273,9 @@ def test_a_large_recording_goes_on_in_another_file(tmp_path: Path) -> None:
     session = run(work, tmp_path, record_megabytes=1)
     assert [part.part for part in session.parts()] == [3, 4]
     for part in session.parts():
-        read = recording.read(part.path)
+        first = events_of(part)[0]
         assert 0 < part.path.stat().st_size < 1_400_000
-        assert read.events[0].data.endswith("the screen") and read.events[0].time < 11
+        assert first.data.endswith("the screen") and first.time < 11
     entries = [json.loads(line) for line in session.parts()[0].events.read_text().splitlines()]
     assert [entry["number"] for entry in entries] == list(range(12))
     assert all(0 <= entry["at"] < 30 for entry in entries)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.hooked import Claude, Json
-from relay.session.ruling import TOLD
+from relay.features.rule_runner import REPORTED
 from session.puppet import Puppet, events, settings
 from session.transcript import Transcript
 from support import Relay, wait_until
@@ -450,11 +450,11 @@ def test_a_rule_whose_every_problem_is_another_is_told_of_for_a_while(relay: Rel
     """R80: what it prints may hold the time, say; the journal has it each time."""
     rules(relay, PostToolUse="echo $$ >&2; exit 1")
     claude = begun(Claude(relay).wrap())
-    for _ in range(TOLD + 2):
+    for _ in range(REPORTED + 2):
         claude.fire("PostToolUse", **BASH)
-    assert len({entry["rules"][0]["problem"] for entry in fired(claude, TOLD + 2)}) == TOLD + 2
+    assert len({entry["rules"][0]["problem"] for entry in fired(claude, REPORTED + 2)}) == REPORTED + 2
     told = [entry["level"] for entry in claude.events("notice") if "exit code 1" in entry["text"]]
-    assert told == ["warning"] * TOLD
+    assert told == ["warning"] * REPORTED
 
 
 def test_a_projects_scripts_are_found_from_its_subfolders(relay: Relay, tmp_path: Path) -> None:

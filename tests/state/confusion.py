@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.agents.catalog import load
-from relay.cli.inspect import look_at, states
+from relay.cli.inspect import inspect, inspect_screen
 from relay.home import Home
-from relay.recording import read
+from relay.recording.asciicast import Cast
 from relay.state.readiness import Verdict
 
 TESTS = Path(__file__).parent.parent
@@ -55,7 +55,7 @@ def screens() -> Iterator[Case]:
         match = _SCREEN.fullmatch(path.stem)
         assert match is not None, f"{path} is not called as a screen is"
         agent = path.parent.name
-        verdict = look_at(path.read_text("utf-8"), load(agent, _NOWHERE))
+        verdict = inspect_screen(path.read_text("utf-8"), load(agent, _NOWHERE))
         kind = match["kind"] if match["state"] == "prompting" else ""
         yield Case(agent, path.stem, match["state"], kind or "", verdict)
 
@@ -65,9 +65,10 @@ def instants() -> Iterator[Case]:
         name = path.name.removesuffix(".expected.json")
         agent = name.removesuffix("-inline")
         expected = json.loads(path.read_text("utf-8")).get("states", [])
-        changes = states(read(path.with_name(f"{name}.cast")), load(agent, _NOWHERE))
+        cast = Cast(path.with_name(f"{name}.cast"), strict=True)
+        states = inspect(cast, load(agent, _NOWHERE)).states
         for time, state in expected:
-            found = [change.verdict for change in changes if change.time <= time]
+            found = [change.verdict for change in states if change.time <= time]
             kind = "permission" if state == "prompting" else ""
             yield Case(agent, f"{name}.cast at {time}", state, kind, found[-1])
 

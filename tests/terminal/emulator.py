@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relay.terminal.ghostty import open_screen
+from relay.terminal.screen import VirtualScreen
 
 PATIENCE = 20.0
 """Seconds until a test gives up on a broken program."""
@@ -47,9 +47,9 @@ class Emulator:
         self.code: int | None = None
         self.drawing = True
         self._over = False
-        self.screen = open_screen(columns, rows)
+        self.screen = VirtualScreen(columns, rows)
         self._answers = bytearray()
-        self.screen.on_reply = self._answers.extend
+        self.screen.answer_queries(self._answers.extend)
         master, slave = pty.openpty()
         self.resize(columns, rows, master)
         self.name = os.ttyname(slave)

@@ -201,7 +201,7 @@ def test_the_answer_of_the_persons_terminal_is_kept_from_the_agent(line: Line) -
     assert read_exactly(line.agent, len(QUERY)) == QUERY
     os.write(person.screen, b"one" + QUERY + b"two\x1b[A")
     assert read_exactly(line.agent, 9) == b"onetwo\x1b[A"
-    assert line.forwarder._answers.spoken
+    assert line.forwarder._answers.answered
 
 
 def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
@@ -211,7 +211,7 @@ def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
     for keys in (b"\x1b", b"\x1b]", b"\x1b]7501;?\x1b"):
         os.write(person.screen, keys)
         assert read_exactly(line.agent, len(keys)) == keys
-    assert not line.forwarder._answers.spoken
+    assert not line.forwarder._answers.answered
 
 
 def test_a_terminal_is_told_only_after_it_has_answered(line: Line) -> None:

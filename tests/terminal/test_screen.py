@@ -6,20 +6,21 @@ import importlib.metadata
 
 import pytest
 
-from relay.terminal import ghostty, libghostty
-from relay.terminal.ghostty import open_screen
-from relay.terminal.screen import Colours, Row, Screen, ScreenUnavailable
+from relay.terminal import libghostty
+from relay.terminal import screen as screens
+from relay.terminal.libghostty import ScreenUnavailable
+from relay.terminal.screen import Colours, Row, VirtualScreen
 
 
-def screen(columns: int = 20, rows: int = 5, *fed: bytes) -> Screen:
-    opened = open_screen(columns, rows)
+def screen(columns: int = 20, rows: int = 5, *fed: bytes) -> VirtualScreen:
+    opened = VirtualScreen(columns, rows)
     opened.collect()
     for data in fed:
         opened.feed(data)
     return opened
 
 
-def texts(opened: Screen) -> list[str]:
+def texts(opened: VirtualScreen) -> list[str]:
     return [row.text for row in opened.rows()]
 
 
@@ -40,14 +41,12 @@ def test_a_wide_character_that_does_not_fit_stands_in_the_next_row_only() -> Non
     assert opened.rows()[0] == Row("日")
 
 
-def test_rows_that_scroll_off_are_drained_once_and_counted() -> None:
+def test_rows_that_scroll_off_are_drained_once() -> None:
     opened = screen(20, 5, b"".join(b"line %d\r\n" % n for n in range(10)))
     assert [row.text for row in opened.drain().rows] == [f"line {n}" for n in range(6)]
-    assert opened.base == 6
     opened.feed(b"line 10\r\n")
     assert [row.text for row in opened.drain().rows] == ["line 6"]
     assert opened.drain().rows == []
-    assert opened.base == 7
 
 
 @pytest.mark.parametrize("columns", [5, 20, 120, 400])
@@ -122,22 +121,13 @@ def test_ground_is_between_sequences_and_characters() -> None:
         assert opened.ground is ground
 
 
-def test_unknown_osc_is_passed_on() -> None:
-    opened = screen()
-    seen: list[bytes] = []
-    opened.on_osc = seen.append
-    opened.feed(b"\x1b]7501;state=id")
-    opened.feed(b"le\x1b\\\x1b]0;title\x07\x1b]7501;?\x07")
-    assert seen == [b"7501;state=idle", b"7501;?"]
-
-
 def test_queries_are_answered_only_when_asked_to() -> None:
     opened = screen()
     opened.feed(b"ab\x1b[6n")
     answers: list[bytes] = []
-    opened.on_reply = answers.append
+    opened.answer_queries(answers.append)
     opened.feed(b"\x1b[6n")
-    opened.on_reply = None
+    opened.answer_queries(None)
     opened.feed(b"\x1b[6n\x1b[c")
     assert answers == [b"\x1b[1;3R"]
 
@@ -146,7 +136,7 @@ def test_rows_with_a_mark_say_in_which_colours_it_is_drawn() -> None:
     opened = screen(40, 6)
     opened.feed(b"plain @one\r\n\x1b[38;2;1;2;3;48;5;16m@two\x1b[0m\r\n")
     assert [row.colours for row in opened.rows()[:2]] == [None, None]
-    opened.marks = ("@", "```")
+    opened.note_colours("@", "```")
     opened.feed(b"\x1b[31m  ```sh\x1b[0m\r\n\x1b[48;5;231mno mark\x1b[0m\r\n\x1b[38;5;244m@five @\x1b[0m")
     rows = opened.rows()
     assert [row.colours for row in rows] == [
@@ -238,7 +228,7 @@ def test_a_failure_stops_the_analysis_and_says_so(monkeypatch: pytest.MonkeyPatc
     opened = screen(20, 3)
 
     def refuse(*_: object) -> None:
-        raise ghostty._CallFailed("reading a row failed with -1")
+        raise screens._CallFailed("reading a row failed with -1")
 
     monkeypatch.setattr(opened, "_ref", refuse)
     opened.feed(b"a\r\n" * 10)
@@ -255,7 +245,7 @@ def test_without_the_package_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(importlib.metadata, "files", missing)
     libghostty.load.cache_clear()
     with pytest.raises(ScreenUnavailable, match="pip install pyghostty"):
-        open_screen(80, 24)
+        VirtualScreen(80, 24)
 
 
 def test_the_package_itself_is_not_imported() -> None:
@@ -263,14 +253,14 @@ def test_the_package_itself_is_not_imported() -> None:
     import subprocess
     import sys
 
-    code = "import sys; from relay.terminal.ghostty import open_screen; open_screen(8, 2)\n"
+    code = "import sys; from relay.terminal.screen import VirtualScreen; VirtualScreen(8, 2)\n"
     code += "print([m for m in sys.modules if m in ('pyghostty', 'cffi', 'asyncio')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
 def test_a_terminal_that_claims_to_be_enormous_is_drawn_in_part() -> None:
-    screen = open_screen(65535, 65535)
+    screen = VirtualScreen(65535, 65535)
     assert (screen.columns, screen.height) == (2000, 1000)
     screen.resize(80, 24)
     screen.resize(65535, 65535)

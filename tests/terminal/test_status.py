@@ -124,13 +124,11 @@ def test_the_least_recently_updated_record_is_given_up() -> None:
     assert "1" not in states(records)
 
 
-@pytest.mark.parametrize("end", [StatusRecords.exited, StatusRecords.prompt_started])
-def test_the_end_of_the_program_ends_what_it_was_at(end: object) -> None:
+def test_the_end_of_the_program_ends_what_it_was_at() -> None:
     records = told(
         "state=working", "state=blocked:id=b", "state=done:id=d", "state=error:id=e", "state=idle:id=i"
     )
-    assert callable(end)
-    end(records)
+    records.prompt_started()
     assert states(records) == {"d": "done", "e": "error", "i": "idle"}
 
 
@@ -169,21 +167,21 @@ PIECES = [b"\x1b", b"]", b"7501", b";", b"?", b"\\", b"\x07", b"a", b"\x1b]7501;
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), st.integers(1, 12))
 def test_a_query_is_found_and_nothing_else_is_taken_however_it_is_cut(data: bytes, size: int) -> None:
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    answers, queries = query.Answers(), query.Queries()
-    answers.expected = True
+    answers, queries = query.AnswerFilter(), query.QueryFinder()
+    answers.expect()
     rest = b"".join(map(answers.feed, pieces)) + answers.flush()
     found = [each for piece in pieces for each in queries.feed(piece)]
     whole, expected, tail = query.sift(data)
     assert (rest, found) == (whole + tail, expected)
-    assert answers.spoken == bool(expected)
+    assert answers.answered == bool(expected)
     assert len(data) == len(rest) + sum(map(len, expected))
     assert all(each in (query.QUERY, b"\x1b]7501;?\x07") for each in found)
 
 
 def test_nothing_is_taken_from_the_keys_of_a_terminal_that_was_not_asked() -> None:
-    answers = query.Answers()
+    answers = query.AnswerFilter()
     assert answers.feed(query.QUERY) == query.QUERY
-    assert not answers.spoken
+    assert not answers.answered
 
 
 @pytest.mark.parametrize(
@@ -224,8 +222,8 @@ def test_what_relay_reports_counts_elsewhere(state: str, kind: str, expected: by
 )
 def test_an_aside_waits_for_the_end_of_a_sequence(said: bytes, free: bool) -> None:
     asides = Asides()
-    asides.said(b"\x1b[1mbefore")
-    asides.said(said)
+    asides.output(b"\x1b[1mbefore")
+    asides.output(said)
     asides.add(b"\x07")
     assert asides.due() == (b"\x07" if free else b"")
     assert asides.waiting is not free
@@ -235,18 +233,18 @@ def test_an_aside_waits_for_the_end_of_a_sequence(said: bytes, free: bool) -> No
 def test_an_aside_waits_for_the_end_of_a_long_control_string(begin: bytes) -> None:
     """An image or a copied text of many reads."""
     asides = Asides()
-    asides.said(begin + b"A" * 10_000)
+    asides.output(begin + b"A" * 10_000)
     asides.add(b"\x07")
     for _ in range(3):
-        asides.said(b"A" * 10_000)
+        asides.output(b"A" * 10_000)
         assert asides.due() == b""
-    asides.said(b"A\x1b\\")
+    asides.output(b"A\x1b\\")
     assert asides.due() == b"\x07"
 
 
 def test_long_output_after_a_sequence_holds_nothing_back() -> None:
     asides = Asides()
-    asides.said(b"\x1b]0;title\x07" + b"A" * 10_000)
-    asides.said(b"A" * 10_000)
+    asides.output(b"\x1b]0;title\x07" + b"A" * 10_000)
+    asides.output(b"A" * 10_000)
     asides.add(b"\x07")
     assert asides.due() == b"\x07"

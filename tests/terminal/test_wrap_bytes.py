@@ -133,7 +133,7 @@ def test_mouse_reports_and_modes_pass_byte_for_byte(wrap: Open) -> None:
     )
     outer = wrap(sys.executable, "-c", program, modes.hex())
     outer.see(modes + b"ready")
-    assert outer.screen.mode(1003) and outer.screen.mode(1006)  # type: ignore[attr-defined]
+    assert outer.screen.mode(1003) and outer.screen.mode(1006)
     outer.type(typed)
     outer.see(b"<" + typed.hex().encode() + b">")
     assert outer.end() == 0

@@ -1,0 +1,34 @@
+"""The operations that others may ask of a session: methods of its features, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+from relay.control.server import Answer, Request
+
+_OPERATION = "_operation"
+
+S = TypeVar("S")
+Method = Callable[[S, Request], Awaitable[Answer]]
+
+
+def operation(name: str) -> Callable[[Method[S]], Method[S]]:
+    """Mark a coroutine method as the operation `name`; relay.control.guard says who may ask for it."""
+
+    def mark(method: Method[S]) -> Method[S]:
+        setattr(method, _OPERATION, name)
+        return method
+
+    return mark
+
+
+def operations(features: Iterable[object]) -> dict[str, Callable[[Request], Awaitable[Answer]]]:
+    """Return the marked methods of `features` by the names of their operations."""
+    found: dict[str, Callable[[Request], Any]] = {}
+    for feature in features:
+        for name in dir(type(feature)):
+            marked = getattr(getattr(type(feature), name, None), _OPERATION, None)
+            if marked is not None:
+                found[marked] = getattr(feature, name)
+    return found

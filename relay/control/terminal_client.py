@@ -1,0 +1,48 @@
+"""A terminal client's connection, from the session's side (relay.terminal.client has the other)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from relay.control.server import lines, send
+
+GOODBYE = 1.0
+"""Seconds that a client gets to take our last line."""
+
+
+class TerminalClient:
+    """One connected client. `owner`: it started the agent, so losing its terminal ends the agent."""
+
+    def __init__(self, channel: socket.socket, *, owner: bool) -> None:
+        self.owner = owner
+        self._channel = channel
+        self._dismissed = False
+        channel.setblocking(False)
+
+    async def run(self, on_request: Callable[[dict[str, Any]], None], on_gone: Callable[[], None]) -> None:
+        """Pass on what the client asks until it goes; `on_gone` only if it was not dismissed."""
+        try:
+            with suppress(OSError, ValueError):
+                async for fields, _ in lines(self._channel):
+                    on_request(fields)
+        finally:
+            self._channel.close()
+        if not self._dismissed:
+            on_gone()
+
+    async def tell(self, event: str, **fields: Any) -> None:
+        """Send one event; a client that is gone or takes nothing is not waited for."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(GOODBYE):
+                await send(self._channel, {"event": event, **fields})
+
+    async def dismiss(self, event: str, **fields: Any) -> None:
+        """Send a last event and hang up; `run` ends."""
+        self._dismissed = True
+        await self.tell(event, **fields)
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,43 @@
+"""What the agent has said, from whichever source has its words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relay.directives.directive import Directive
+from relay.directives.grammar import unescape
+from relay.eventbus import Event
+from relay.place import Place
+from relay.readers.line import Line
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChosen(Event):
+    """The agent's words are taken from this source (relay.place) from now on; None: from none."""
+
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSaid(Event):
+    """The agent has said these lines, escapes of directives undone. place: of the last one."""
+
+    lines: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class DirectiveRead(Event):
+    """The agent has said a directive."""
+
+    directive: Directive
+
+
+def said(lines: Sequence[Line], directives: Sequence[Directive], prefix: str) -> list[Event]:
+    """Return the events for `lines`, and for the `directives` that they complete."""
+    found: list[Event] = []
+    if lines:
+        texts = tuple(unescape(line.text, prefix) for line in lines)
+        found.append(AgentSaid(texts, lines[-1].place))
+    return found + [DirectiveRead(directive) for directive in directives]

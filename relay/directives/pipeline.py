@@ -1,0 +1,125 @@
+"""The way from an agent's output to its lines and directives, with time as an argument.
+
+    output, typing, sizes, gaps, ticks → AutoReader → lines ─→ Grammar → directives
+
+A session feeds it what the terminal brings, with the times of that; `play` feeds it a recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from relay.directives.directive import Directive
+from relay.directives.grammar import Grammar
+from relay.readers.auto import AutoReader
+from relay.readers.line import Line
+from relay.recording.asciicast import CastEvent, gap_size
+
+TICK = 0.02
+"""Seconds between two looks at a screen that has just changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The result of one step, in order. left_out: bytes missing here according to a recording."""
+
+    lines: Sequence[Line] = ()
+    directives: Sequence[Directive] = ()
+    left_out: int = 0
+
+
+class OutputPipeline:
+    """Reads the output of one agent.
+
+    quiet:       seconds without output after which the program is taken to wait for input; None: only
+                 `waiting` says so.
+    now:         seconds, of the last step; it never goes back.
+    last_output: seconds, of the last byte.
+    """
+
+    def __init__(self, reader: AutoReader, grammar: Grammar, *, quiet: float | None = None) -> None:
+        self.reader = reader
+        self.now = self.last_output = 0.0
+        self._grammar = grammar
+        self._quiet = quiet
+        self._in_turn = False  # output has come that no `waiting` has ended
+        self._muted = False
+
+    @property
+    def settling(self) -> bool:
+        """True while `tick` may find something though nothing happens."""
+        return self.reader.settling or (self._in_turn and self._quiet is not None)
+
+    def mute(self, muted: bool) -> None:
+        """Read on without finding anything while `muted`: another source has the agent's words."""
+        self._muted = muted
+
+    def output(self, data: bytes, now: float) -> Reading:
+        """Take output of the agent."""
+        self.last_output = now
+        self._in_turn = True
+        return self._found(self.reader.feed(data, now), now)
+
+    def typed(self, data: bytes, now: float, *, echo: bool) -> None:
+        """Note keys before their echo comes. echo: the terminal or the program will draw them."""
+        self.now = now
+        self.reader.typed(data, now, echo=echo)
+
+    def resized(self, columns: int, rows: int, now: float) -> Reading:
+        """Note a new size of the terminal."""
+        return self._found(self.reader.resize(columns, rows, now), now)
+
+    def gap(self, size: int, now: float) -> Reading:
+        """Note that `size` bytes of output were lost."""
+        return self._found(self.reader.gap(size, now), now)
+
+    def tick(self, now: float) -> Reading:
+        """Let time pass until `now`."""
+        reading = self._found(self.reader.tick(now), now)
+        if not self._in_turn or self._quiet is None or now - self.last_output < self._quiet:
+            return reading
+        end = self.waiting(now)
+        return Reading([*reading.lines, *end.lines], [*reading.directives, *end.directives])
+
+    def waiting(self, now: float) -> Reading:
+        """End the turn: the program waits for input."""
+        self._in_turn = False
+        return self._found(self.reader.waiting(now), now, ends_turn=True)
+
+    def close(self, now: float) -> Reading:
+        """End the output."""
+        return self._found(self.reader.close(now), now, ends_turn=True)
+
+    def advance(self, until: float) -> Iterator[Reading]:
+        """Let time pass until `until`, in ticks while these may find something; yield after each and last."""
+        while self.settling and self.now + TICK < until:
+            yield self.tick(self.now + TICK)
+        self.now = until
+        yield Reading()
+
+    def _found(self, lines: list[Line], now: float, *, ends_turn: bool = False) -> Reading:
+        self.now = now
+        if self._muted:
+            lines = []
+        directives = [directive for line in lines for directive in self._grammar.line(line)]
+        if ends_turn:
+            end = self._grammar.turn_end(now)
+            directives += [] if self._muted else end
+        return Reading(lines, directives)
+
+
+def play(events: Iterable[CastEvent], pipeline: OutputPipeline) -> Iterator[Reading]:
+    """Feed a recording to `pipeline` at its own times, to its end; yield after each step."""
+    for event in events:
+        yield from pipeline.advance(event.time)
+        match event.kind:
+            case "o":
+                yield pipeline.output(event.encoded, event.time)
+            case "i":
+                pipeline.typed(event.encoded, event.time, echo=True)
+            case "r":
+                yield pipeline.resized(*event.size, event.time)
+            case "m":
+                yield Reading(left_out=gap_size(event.data) or 0)
+    yield pipeline.close(pipeline.now)

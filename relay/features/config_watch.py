@@ -1,0 +1,34 @@
+"""Notices that relay.config.py is no longer what runs in this session."""
+
+from __future__ import annotations
+
+from relay.eventbus import EventBus, handles
+from relay.hooks import config_file
+from relay.lifecycle import SessionBegan
+from relay.terminal.events import Notify
+
+LOOK = 2.0
+"""Seconds between two looks at the file."""
+
+
+class ConfigWatch:
+    """Shows the user, once, that `config` has changed since it was loaded; None: there is none."""
+
+    def __init__(self, bus: EventBus, config: config_file.ConfigFile | None) -> None:
+        self._bus = bus
+        self._config = config
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        if self._config is not None:
+            self._bus.loop.call_later(LOOK, self._look, self._config)
+
+    def _look(self, config: config_file.ConfigFile) -> None:
+        if not config_file.changed(config.path, config.digest):
+            self._bus.loop.call_later(LOOK, self._look, config)
+            return
+        text = (
+            f"{config.path} has changed; this session keeps the version it started with. "
+            "Read it, `relay trust` it, and start again to use it."
+        )
+        self._bus.publish(Notify(text))

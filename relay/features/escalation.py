@@ -1,0 +1,171 @@
+"""Brings what the agent asks to the user's attention, wherever they look.
+
+    the terminal    bell, and a title until the question is over
+    the desktop     a notification
+    the bus         a message to whom the settings name (escalate_to)
+
+Everything the agent has drawn is untrusted: it is shown in visible characters, and quoted to other agents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from relay import names
+from relay.clock import Clock
+from relay.errors import RelayError
+from relay.eventbus import EventBus, handles
+from relay.hooks.commands import SendMessage
+from relay.hooks.events import Prompting
+from relay.message import OutgoingMessage
+from relay.state import question
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import PromptOver
+from relay.storage.journal import Journal
+from relay.tasks import Tasks
+from relay.terminal.events import Notify, NotifyDesktop
+from relay.terminal.forward import Forwarder
+from relay.text import one_line, visible
+
+REPEAT = 60.0
+"""Seconds in which the same question, drawn anew, is not published again."""
+
+MOMENT = 1.0
+"""Seconds in which all that is asked is one question, which its hooks told before it was drawn, and in which
+a user who sees it may answer before it is shown beyond the terminal."""
+
+COOLDOWN = 10.0
+"""Seconds between two notifications, and two messages; a message to an agent costs a turn of its model."""
+
+MAX_LINES, MAX_LINE = 12, 200
+"""Lines of a question that are passed on, and characters of each."""
+
+BELL = b"\a"
+_SAVE_TITLE, _RESTORE_TITLE = b"\x1b[22;0t", b"\x1b[23;0t"  # xterm ctlseqs, XTWINOPS
+
+_Asked = tuple[str, tuple[str, ...]]
+"""The kind of a question, and its rows."""
+
+
+class Escalation:
+    """Escalates the prompts of the agent `name`. to: a name on the bus that is told, too, or ""."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        journal: Journal,
+        terminal: AgentTerminal,
+        title: PromptTitle,
+        *,
+        name: str,
+        to: str,
+        clock: Clock | None = None,
+    ) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._journal = journal
+        self._terminal = terminal
+        self._title = title
+        self._name = name
+        self._to = to
+        self._clock = clock or Clock()
+        self._asked: _Asked | None = None  # what stands now
+        self._shown: tuple[_Asked, float] | None = None  # the last that was shown in the terminal, and when
+        self._told: tuple[_Asked, float] | None = None  # the last that was passed on beyond it
+        self._timer: asyncio.TimerHandle | None = None
+
+    @handles(Prompting)
+    def prompting(self, event: Prompting) -> None:
+        lines = question.drawn(self._terminal) or event.text.split("\n")
+        shown = [one_line(line, MAX_LINE) for line in lines if line.strip()][-MAX_LINES:]
+        self._asked = (event.kind, tuple(shown))
+        now = self._clock.now()
+        fresh = not self._is_recent(self._shown, now)
+        self._title.asks(f"{self._name} asks: {_KINDS.get(event.kind, event.kind)}", now, ring=fresh)
+        if fresh:
+            self._shown = (self._asked, now)
+            self._journal.write("escalated", kind=event.kind, lines=shown, to=self._to or None)
+        if self._timer is None and not self._is_recent(self._told, now):
+            free = 0.0 if self._told is None else self._told[1] + COOLDOWN
+            self._timer = self._clock.later(max(MOMENT, free - now), self._pass_on)
+
+    @handles(PromptOver)
+    def over(self, _: PromptOver) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._asked is not None:
+            self._asked = None
+            self._title.over()
+
+    def _pass_on(self) -> None:
+        """Pass on to the desktop and the bus what is asked now."""
+        self._timer = None
+        if self._asked is None:
+            return
+        self._told = (self._asked, self._clock.now())
+        kind, lines = self._asked
+        what = _KINDS.get(kind, kind)
+        self._bus.publish(NotifyDesktop(f"{self._name} asks: {what}", "\n".join(lines)))
+        if self._to and not names.same(self._to, self._name):
+            quoted = "".join(f"\n> {line}" for line in lines)
+            text = f"{self._name} waits for a decision ({what}), which a person must take:{quoted}"
+            self._tasks.spawn(self._send(text), "escalation")
+
+    async def _send(self, text: str) -> None:
+        try:
+            await self._bus.ask(SendMessage(OutgoingMessage(self._to, text)))
+        except RelayError as error:
+            self._bus.publish(Notify(f"{self._to} was not told that {self._name} asks: {error}"))
+
+    def _is_recent(self, told: tuple[_Asked, float] | None, now: float) -> bool:
+        """Return True if what is asked now is what was `told`, not long ago."""
+        return told is not None and told[0] == self._asked and now < told[1] + REPEAT
+
+
+class PromptTitle:
+    """The bell and the title of the user's terminal; of the agent's own title it knows from `terminal`.
+
+    enabled: the terminal of a plain program gets no byte but its own.
+    """
+
+    def __init__(self, forwarder: Forwarder, terminal: AgentTerminal, *, enabled: bool) -> None:
+        self._forwarder = forwarder
+        self._terminal = terminal
+        self._enabled = enabled
+        self._asking = False
+        self._rang = float("-inf")
+
+    def asks(self, title: str, now: float, *, ring: bool) -> None:
+        """Show `title` instead of the agent's own; `ring` the bell, unless it has just rung."""
+        if not self._enabled:
+            return
+        if not self._asking:
+            self._asking = True
+            self._forwarder.aside(_SAVE_TITLE, _RESTORE_TITLE)
+        self._forwarder.aside(_set_title(title))
+        if ring and now >= self._rang + MOMENT:
+            self._rang = now
+            self._forwarder.aside(BELL)
+
+    def over(self) -> None:
+        """Show the agent's own title again."""
+        if self._asking:
+            self._asking = False
+            self._forwarder.aside(_RESTORE_TITLE, b"")
+            if own := self._terminal.title():
+                self._forwarder.aside(_set_title(own))
+
+
+_KINDS = {
+    "permission": "permission",
+    "plan_approval": "approval of a plan",
+    "question": "a question",
+    "other": "a decision",
+}
+
+
+def _set_title(title: str) -> bytes:
+    """OSC 2, with nothing in it that could end it early."""
+    return b"\x1b]2;" + visible(title).encode() + b"\x1b\\"

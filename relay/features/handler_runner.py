@@ -1,0 +1,167 @@
+"""Runs the handlers of directives and events, the built-in ones and the user's own.
+
+DirectiveRead ─→ a queue for each kind ─→ Runner ─→ results ─→ Inject, Notify
+an event      ─→ a queue for each name ─→ Runner ─┘
+Consult       ─────────────────────────→ Runner ─→ results, for whoever asks
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from relay.directives.directive import Directive
+from relay.directives.events import AgentSaid, DirectiveRead
+from relay.eventbus import EventBus, answers, handles
+from relay.hooks import events
+from relay.hooks.apply import apply, notify
+from relay.hooks.commands import HandlerPrinted, HandlerProblem
+from relay.hooks.context import MAX_OUTPUT, Context, History
+from relay.hooks.events import HandlerEvent
+from relay.hooks.result import HookResult, decide
+from relay.hooks.runner import Runner
+from relay.injection.events import Inject
+from relay.injection.injection import notice
+from relay.lifecycle import SessionBegan, SessionClosed, SessionReady
+from relay.messaging.events import MessageExchanged
+from relay.rules.events import Consult, Results
+from relay.storage.journal import Journal, preview
+from relay.tasks import Tasks
+from relay.terminal.events import Notify
+
+ORDERED_WITH = {"broadcast": "relay"}
+"""Namespaces whose directives keep one order: both send messages to the same receivers."""
+
+PUBLISHED = (events.Prompting, events.MessageReceived, events.MessageSent, events.Idle, events.SessionEnd)
+"""Events that features publish; the others they ask about (Consult)."""
+
+
+class HandlerRunner:
+    """Runs handlers with `runner`; `context` is their view of the session, and `history` a part of it.
+
+    hooked: the agent has hooks of its own, which carry what session_start's handlers inject.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        journal: Journal,
+        runner: Runner,
+        context: Context,
+        history: History,
+        *,
+        hooked: bool,
+    ) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._journal = journal
+        self._runner = runner
+        self._context = context
+        self._history = history
+        self._hooked = hooked
+        self._ready = asyncio.Event()
+        self._unsaid: deque[str] = deque(maxlen=MAX_OUTPUT)
+
+    # Events.
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        self._tasks.queue(events.SessionStart.name, self._start())
+
+    async def _start(self) -> None:
+        """Let session_start's handlers have their say before the agent gets answers and mail."""
+        try:
+            # What it is told at first is context; hooks carry it with the first prompt.
+            results = await self._fire(events.SessionStart())
+            apply(self._bus, results, event=events.SessionStart.name, wakes=False if self._hooked else None)
+        finally:
+            self._ready.set()
+            self._bus.publish(SessionReady())
+
+    @handles(*PUBLISHED)
+    def event(self, event: HandlerEvent) -> None:
+        """Call the handlers of `event`, after those of earlier events of its kind."""
+        if self._runner.registry.for_event(event):
+            self._tasks.queue(event.name, self._apply(event))
+
+    @handles(AgentSaid)
+    def said(self, event: AgentSaid) -> None:
+        self._history.output.extend(event.lines)
+        if self._runner.registry.for_event(events.Output):
+            # A handler that is slower than the agent gets more lines at once, not a longer queue.
+            if not self._unsaid:
+                self._tasks.queue(events.Output.name, self._output())
+            self._unsaid.extend(event.lines)
+
+    async def _output(self) -> None:
+        lines = "\n".join(self._unsaid)
+        self._unsaid.clear()
+        await self._apply(events.Output(lines))
+
+    @handles(MessageExchanged)
+    def exchanged(self, event: MessageExchanged) -> None:
+        self._history.messages.append(event.message)
+
+    @answers(Consult)
+    async def consult(self, question: Consult, earlier: Sequence[Results]) -> Results | None:
+        event = question.handlers
+        if event is None:
+            return None
+        ruled = decide(result for results in earlier for result in results)
+        if isinstance(event, events.ToolPre | events.PromptSubmit) and ruled.action in {"deny", "halt"}:
+            # While a slow handler thought, the agent would give up waiting, and do what was refused.
+            return None
+        if isinstance(event, events.ToolPre) and ruled.updated_input is not None:
+            event = replace(event, tool_input=ruled.updated_input)
+        return tuple(await self._fire(event))
+
+    async def _apply(self, event: HandlerEvent) -> None:
+        apply(self._bus, await self._fire(event), event=event.name)
+
+    async def _fire(self, event: HandlerEvent) -> list[HookResult]:
+        """Call the handlers of `event`; show the user what these have for them."""
+        results = await self._runner.fire(event, self._context)
+        notify(self._bus, results)
+        return results
+
+    # Directives.
+
+    @handles(DirectiveRead)
+    def directive(self, event: DirectiveRead) -> None:
+        namespace = event.directive.namespace
+        self._tasks.queue(f"@{ORDERED_WITH.get(namespace, namespace)}", self._act_on(event.directive))
+
+    async def _act_on(self, directive: Directive) -> None:
+        await self._ready.wait()
+        self._journal.write(
+            "directive",
+            namespace=directive.namespace,
+            target=directive.target,
+            body=preview(directive.body),
+            place=str(directive.place),
+        )
+        outcome = await self._runner.dispatch(directive, self._context)
+        notify(self._bus, outcome.results)
+        apply(self._bus, outcome.results, source=f"@{directive.namespace}:{directive.target}")
+        for error in outcome.errors:
+            self._journal.write("directive_failed", namespace=directive.namespace, error=error)
+            self._bus.publish(Inject(notice(error)))
+
+    # What is wrong with handlers.
+
+    @handles(HandlerProblem)
+    def problem(self, event: HandlerProblem) -> None:
+        problem, text = event.problem, str(event.problem)
+        self._journal.write("handler_problem", handler=problem.handler, kind=problem.kind, problem=text)
+        self._bus.publish(Notify(text, keep=False))
+
+    @handles(HandlerPrinted)
+    def printed(self, event: HandlerPrinted) -> None:
+        self._journal.write("handler_printed", handler=event.handler, text=preview(event.text))
+
+    @answers(SessionClosed)
+    async def close(self, _: SessionClosed, __: object) -> None:
+        self._runner.close()

@@ -1,0 +1,261 @@
+"""Answers the agent's own hooks: rules and handlers have their say, and what waits rides along.
+
+NativeEvent ─→ Consult: rules, then handlers ─→ Decision ─┐
+                                                          ├→ Reply ─→ Answered
+Contribute: onboarding, the head of the injection queue ──┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from relay.agents.events import HookAsked, HookReported
+from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
+from relay.agents.hook_reply import Answered, Fate, Reply, carries, render
+from relay.eventbus import EventBus, answers, handles
+from relay.hooks import events
+from relay.hooks.apply import apply
+from relay.hooks.events import HandlerEvent
+from relay.hooks.result import Decision, HookResult, decide, refused_prompt
+from relay.injection.events import Contribute, Contribution, Recognize
+from relay.lifecycle import LastWords
+from relay.policy import Policy
+from relay.rules.event import RuleEvent, from_native
+from relay.rules.events import Consult, Observe
+from relay.rules.turn_end import Ending, agent_end, decide_stop
+from relay.state.continuations import Continuations
+from relay.state.turn import Turn
+from relay.storage.journal import Journal, preview
+
+ROOM = 9_000
+"""Bytes of one reply: Claude Code puts strings of more than 10,000 characters into a file."""
+
+_FORGETTING = frozenset({"claude"})
+"""Kinds of agents that forget a prompt, and what rode on the reply to its hook, when their user takes it
+back: Esc before the answer begins (Claude Code 2.1.197)."""
+
+_TOOLS = frozenset({NativeName.TOOL_PRE, NativeName.PERMISSION, NativeName.TOOL_POST, NativeName.TOOL_FAILED})
+
+_BESIDE = frozenset({NativeName.SESSION_START, NativeName.SESSION_END, NativeName.NOTIFICATION})
+"""What an agent tells that has read nothing of what it was to go on with."""
+
+
+class HookResponder:
+    """Answers the hooks of one agent. policy: the tool calls that the user has allowed in advance."""
+
+    def __init__(
+        self, bus: EventBus, journal: Journal, turn: Turn, continuations: Continuations, policy: Policy
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._turn = turn
+        self._continuations = continuations
+        self._policy = policy
+
+    @answers(HookAsked)
+    async def answer(self, question: HookAsked, _: object) -> Answered:
+        event = question.event
+        if question.nested:
+            return await self._guard(event)
+        if event.agent_id and event.name not in _TOOLS:
+            return Answered(
+                ""
+            )  # a subagent's prompt and end are its own; its tools are guarded as the agent's
+        match event.name:
+            case NativeName.SESSION_START:
+                return await self._session_start(event)
+            case NativeName.PROMPT_SUBMIT:
+                return await self._prompt_submit(event)
+            case NativeName.TOOL_PRE:
+                return await self._tool_pre(event)
+            case NativeName.PERMISSION:
+                return self._permission(event)
+            case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
+                return await self._tool_post(event)
+            case NativeName.STOP:
+                return await self._stop(event)
+            case NativeName.STOP_FAILURE:
+                failed = agent_end(self._turn, last=event.last_assistant_message, error=event.error)
+                apply(self._bus, await self._consult(None, failed), event=event.event)
+            case NativeName.COMPACT:
+                rules = from_native(event, compaction_type=None)
+                await self._consult(rules, events.Compact(trigger=event.trigger))
+            case NativeName.SESSION_END | NativeName.NOTIFICATION:
+                if (observed := from_native(event)) is not None:
+                    self._bus.publish(Observe(observed))  # the agent gives it little time
+        return Answered("")
+
+    async def _guard(self, event: NativeEvent) -> Answered:
+        """Answer an agent that ours has started: rules guard its tools, no more is said."""
+        if event.name is not NativeName.TOOL_PRE:
+            return Answered("")
+        decision = decide(await self._consult(from_native(event)))
+        return Answered(render(event, _reply_of(decision) if decision.refused else Reply()))
+
+    async def _session_start(self, event: NativeEvent) -> Answered:
+        results = await self._consult(from_native(event))
+        apply(self._bus, results, event=event.event, wakes=False)
+        return await self._with_context(
+            event, messages=False
+        )  # it begins no turn, in which one would be read
+
+    async def _prompt_submit(self, event: NativeEvent) -> Answered:
+        messages = event.agent not in _FORGETTING
+        if not event.prompt:
+            return await self._with_context(event, messages=messages)
+        ours = await self._bus.ask(Recognize(event.prompt))  # rules were asked before it was typed
+        rules = None if any(ours) else from_native(event)
+        results = await self._consult(rules, events.PromptSubmit(prompt=event.prompt))
+        decision = decide(results)
+        if decision.refused:
+            self._turn.end()
+            reason = refused_prompt(results) or decision.reason
+            return Answered(render(event, _reply_of(replace(decision, reason=reason))))
+        apply(self._bus, results, event=event.event)
+        return await self._with_context(event, messages=messages)
+
+    async def _tool_pre(self, event: NativeEvent) -> Answered:
+        if (stopped := self._stopped(event)) is not None:
+            return stopped
+        call = events.ToolPre(event.tool_name, event.tool_input, event.tool_use_id or None)
+        results = await self._consult(from_native(event), call)
+        decision = decide(results)
+        stopped = self._stopped(event)  # by what was said meanwhile of another call
+        if decision.action == "halt" and stopped is None:
+            self._turn.halt(decision.reason)
+        apply(self._bus, results, event=event.event, wakes=False if self._turn.halted else None)
+        if stopped is not None:
+            return stopped
+        given = event.tool_input if decision.updated_input is None else decision.updated_input
+        called = replace(event, tool_input=given)
+        if decision.refused:
+            why = preview(decision.reason)
+            self._journal.write("denied", tool=event.tool_name, action=decision.action, reason=why)
+            if decision.action == "ask":
+                self._turn.tools.reserve(called)
+        elif decision.allowed:
+            self._allow(called)
+        return await self._with_context(event, reply=_reply_of(decision))
+
+    def _stopped(self, event: NativeEvent) -> Answered | None:
+        """Return the denial of a call in a turn that was stopped; None if it was not."""
+        why = self._turn.halted
+        return Answered(render(event, Reply(deny=why))) if why else None
+
+    def _permission(self, event: NativeEvent) -> Answered:
+        """Spare the user what they, or a rule, have allowed: never a plan, a question, or what a rule has
+        asked them about."""
+        if prompt_kind(event.tool_name) is not None or self._turn.tools.reserves(event):
+            return Answered("")
+        if (stopped := self._stopped(event)) is not None:
+            return stopped
+        if not self._turn.tools.allows(event):
+            rule = self._policy.allows(event.tool_name, event.tool_input)
+            if rule is None:
+                return Answered("")
+            self._allow(event, rule)
+        return Answered(render(event, Reply(allow=True)))
+
+    def _allow(self, event: NativeEvent, rule: str | None = None) -> None:
+        """Ask nobody about this call. rule: of the user's settings, which said so."""
+        self._journal.write("allowed", tool=event.tool_name, input=preview(str(event.tool_input)), rule=rule)
+        self._turn.allow(event)
+
+    async def _tool_post(self, event: NativeEvent) -> Answered:
+        failed = event.name is NativeName.TOOL_FAILED
+        results = await self._consult(
+            from_native(event),
+            events.ToolPost(
+                event.tool_name,
+                event.tool_input,
+                tool_response=event.tool_response,
+                error=(event.error or "it failed") if failed else None,
+                duration_ms=event.duration_ms or None,
+                tool_use_id=event.tool_use_id or None,
+            ),
+        )
+        decision = decide(results)
+        halted = decision.action == "halt"
+        if halted:
+            self._turn.halt(decision.reason)
+        # What a turn is told that was stopped begins no other.
+        apply(self._bus, results, event=event.event, wakes=False if self._turn.halted else None)
+        if halted and "halt" not in carries(event.agent, event.name):
+            why = HookResult.inject(decision.reason, source="relay")
+            apply(self._bus, [why], event=event.event, wakes=False)
+        return await self._with_context(event, reply=Reply(halt=decision.reason) if halted else None)
+
+    async def _stop(self, event: NativeEvent) -> Answered:
+        ending = Ending.of(self._turn, self._continuations.most)
+        ended = agent_end(self._turn, last=event.last_assistant_message)
+        results = await self._consult(from_native(event, **ending.facts()), ended, ending)
+        decision = decide_stop(results, ending)
+        if decision.outcome == "refuse":
+            self._continuations.refuse(decision.texts[0], ending.refusal)
+        elif decision.outcome == "go_on":
+            apply(self._bus, decision.given(results), event=event.event)
+        may = decision.outcome != "halt" and not ending.capped and "go_on" in carries(event.agent, event.name)
+        found = await self._bus.ask(Contribute(ROOM, extends=True)) if may else []
+        if not found:
+            self._turn.end()
+            if decision.outcome == "go_on":
+                self._continuations.by_prompt(decision.texts[-1])
+            return Answered(render(event, Reply(halt=decision.reason)))
+        text = "\n\n".join(each.text for each in found)
+        settle = self._continuations.by_reply(text, _together(found))
+        return Answered(render(event, Reply(go_on=text)), settle)
+
+    @handles(HookReported)
+    def reported(self, event: HookReported) -> None:
+        if event.decides and event.event.name not in _BESIDE and not event.event.agent_id:
+            self._continuations.proved(True)
+
+    @answers(LastWords)
+    async def end(self, _: LastWords, __: object) -> None:
+        self._continuations.proved(False)
+
+    # What they share.
+
+    async def _consult(
+        self, rules: RuleEvent | None, handlers: HandlerEvent | None = None, ending: Ending | None = None
+    ) -> list[HookResult]:
+        answers = await self._bus.ask(Consult(rules, handlers, ending))
+        return [result for results in answers for result in results]
+
+    async def _with_context(
+        self, event: NativeEvent, *, messages: bool = True, reply: Reply | None = None
+    ) -> Answered:
+        """Answer `reply` with what waits for the agent, its `messages` too, where the reply can carry it."""
+        reply = reply or Reply()
+        carried = carries(event.agent, event.name)
+        refuses = reply.deny is not None or (reply.halt is not None and "halt" in carried)
+        if "context" not in carried or event.agent_id or refuses:
+            return Answered(render(event, reply))  # a subagent's reply would reach the subagent
+        found = await self._bus.ask(Contribute(ROOM, messages=messages))
+        context = "\n\n".join(each.text for each in found)
+        return Answered(render(event, replace(reply, context=context)), _together(found))
+
+
+def _together(contributions: Sequence[Contribution]) -> Any:
+    """Return what settles all `contributions`."""
+
+    def settle(fate: Fate) -> None:
+        for contribution in contributions:
+            contribution.settle(fate)
+
+    return settle
+
+
+def _reply_of(decision: Decision) -> Reply:
+    """Return the reply that tells the agent of `decision`."""
+    match decision.action:
+        case "halt":
+            return Reply(halt=decision.reason)
+        case "deny":
+            return Reply(deny=decision.reason)
+        case "ask":
+            return Reply(ask=decision.reason, input=decision.updated_input)
+        case _:
+            return Reply(allow=decision.allowed, input=decision.updated_input)

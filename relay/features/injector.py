@@ -1,0 +1,350 @@
+"""Gives texts to the agent: one at a time, in the queue's order, each only when it is safe.
+
+                ┌→ held? draft? ─→ judge ─→ typist ────────────┐
+    Inject ─→ queue    ▲             ▲                         ├→ InjectionEnded
+                │  KeysTyped     OutputRead, the kernel        │
+                └→ Contribute ─→ a reply to the agent's own hook
+
+Texts of hooks that wait one behind the other are given as one, each with an outcome of its own: in a reply,
+and where they are pasted. A program that takes one line at a time gets each by itself.
+
+Driven by events: with an empty queue nothing runs.  While something waits, timers run for quiet periods
+that are known, and otherwise look again ever more rarely, since a program that begins to read its
+terminal tells nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from relay.agents.hook_reply import Fate
+from relay.errors import MessageRefused
+from relay.eventbus import EventBus, answers, handles
+from relay.injection import layout
+from relay.injection.events import Contribute, Contribution, Inject, Recognize, Withdraw
+from relay.injection.gate import TypingGate
+from relay.injection.injection import Injection, Outcome, Proof, Result, Role
+from relay.injection.layout import Style, style_of
+from relay.injection.prompt import Prompt, PromptComposer
+from relay.injection.queue import InjectionQueue
+from relay.injection.reply_delivery import ReplyDelivery
+from relay.injection.typist import Typist
+from relay.injection.user_typing import UserTyping
+from relay.lifecycle import Describe, SessionEnding
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import HooksAlive, PromptSubmitted
+from relay.state.readiness import TerminalSnapshot
+from relay.state.view import AgentView
+from relay.terminal.events import KeysTyped, OutputRead
+
+LOOK_MIN, LOOK_MAX = 0.001, 0.25
+"""Seconds between two looks at a program that is not ready: a tenth of how long it has been, within these."""
+
+RESERVE_TIMEOUT, _RESERVE_STEP = 0.25, 0.0005
+"""Seconds to wait until the user's keys are kept from the agent, and between two looks for it."""
+
+
+class _News:
+    """When something last happened that may let a text be typed, and waiting for the next."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._at = clock()
+        self._come = asyncio.Event()
+
+    @property
+    def age(self) -> float:
+        """Seconds since something happened."""
+        return self._clock() - self._at
+
+    def notice(self) -> None:
+        """Something has happened."""
+        self._at = self._clock()
+        self._come.set()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until something happens, at most `seconds`."""
+        self._come.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._come.wait()
+
+    async def until(self, condition: Callable[[], bool], seconds: float, *, step: float) -> bool:
+        """Look every `step` seconds; return True once the condition holds, False after `seconds`."""
+        end = self._clock() + seconds
+        while not condition():
+            if self._clock() > end:
+                return False
+            await asyncio.sleep(step)
+        return True
+
+
+class Injector:
+    """Gives injections to the agent behind `terminal`.
+
+    directive: matches a line that begins a directive of this agent.
+    idle:      seconds of quiet after which an agent that is ready is given what is of low priority.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        terminal: AgentTerminal,
+        view: AgentView,
+        *,
+        directive: re.Pattern[str],
+        idle: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bus = bus
+        self._terminal = terminal
+        self._view = view
+        self._directive = directive
+        self._user = UserTyping(terminal, view, clock)
+        self._queue = queue = InjectionQueue(bus, clock)
+        self._delivery = delivery = ReplyDelivery(queue, view, directive)
+        self._gate = TypingGate(view, queue, delivery, self._user, idle=idle, clock=clock)
+        self._composer = PromptComposer(bus, queue, view)
+        self._typist = Typist(terminal, view, clock)
+        self._news = _News(clock)
+        self._typing: tuple[Injection, ...] = ()  # as one text
+
+    # What happens.
+
+    @handles(Inject)
+    def submit(self, event: Inject) -> None:
+        """Queue an injection; one that cannot be given is rejected now."""
+        if self._queue.submit(event.injection):
+            self._news.notice()
+
+    @handles(Withdraw)
+    def withdraw(self, event: Withdraw) -> None:
+        if self._queue.withdraw(event.id):
+            self._news.notice()
+
+    @handles(KeysTyped)
+    def keys(self, event: KeysTyped) -> None:
+        self._user.keys(event.data)
+        if self._queue:
+            self._news.notice()
+
+    @handles(OutputRead)
+    def output(self, event: OutputRead) -> None:
+        if self._typing:
+            self._typist.output(event.data)
+        if self._queue or self._typing:
+            self._news.notice()
+
+    @handles(HooksAlive)
+    def hooks(self, event: HooksAlive) -> None:
+        self._gate.hooked(event.alive)
+
+    @handles(SessionEnding)
+    def close(self, event: SessionEnding) -> None:
+        """What waits was not typed; what a hook's reply carries may have arrived."""
+        self._queue.close()
+        why = "the session ended before the agent's hook had passed it on"
+        for injection in self._delivery.injections:
+            self.delivered(injection, Outcome(Result.UNCERTAIN, why))
+        self._news.notice()
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        return None if question.brief else {"waiting": self.pending, "obstacle": self.obstacle}
+
+    @property
+    def pending(self) -> int:
+        """The number of injections that wait or are being given to the agent."""
+        return len(self._queue) + len(self._typing) + len(self._delivery)
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the next injection is not typed now; None when nothing waits or nothing is in the way."""
+        if not self._queue:
+            return None
+        if self._composer.asking:
+            return "its rules for prompts are being run"
+        if blocked := self._gate.obstacle(typing=bool(self._typing)):
+            return blocked.reason
+        sight = self._view.look()
+        return None if self._gate.allows(sight) else self._gate.judge(sight).reason
+
+    # Through the agent's own hooks.
+
+    @answers(Contribute)
+    async def contribute(self, question: Contribute, earlier: Sequence[Contribution]) -> Contribution | None:
+        room = question.room - sum(len(each.text.encode()) for each in earlier)
+        taken = await self.take(room, messages=question.messages, extends=question.extends)
+        if not taken:
+            return None
+        role: Role = "user" if question.extends else "system"
+
+        def settle(fate: Fate) -> None:
+            if fate is Fate.UNSENT:
+                self.put_back(taken)
+                return
+            outcome = Outcome(Result.INJECTED, role=role)
+            if fate is Fate.UNKNOWN:
+                why = "the agent's hook passed it on, and nothing shows that the agent read it"
+                outcome = Outcome(Result.UNCERTAIN, why, role=role)
+            for injection in taken:
+                self.delivered(injection, outcome)
+
+        return Contribution(self.render(taken), settle)
+
+    async def take(self, room: int, *, messages: bool = True, extends: bool = False) -> list[Injection]:
+        """Take what fits in `room` bytes of a reply, as ReplyDelivery.take; nothing while it types."""
+        async with self._queue.beginning:
+            typing = self._typing and not self._typist.arrived
+            if self._queue.closed or typing:
+                return []
+            return await self._delivery.take(room, extends=extends, messages=messages)
+
+    def put_back(self, injections: Sequence[Injection]) -> None:
+        """Have injections that `take` returned wait again: they were certainly not passed on."""
+        taken = [each for each in self._delivery.injections if each in injections]
+        self._queue.defer([each for each in taken if self._delivery.end(each)])
+        self._news.notice()
+
+    def render(self, injections: Sequence[Injection]) -> str:
+        """Return the text in which the agent's hook passes on `injections`, which `take` returned."""
+        return self._delivery.render(injections)
+
+    def delivered(self, injection: Injection, outcome: Outcome) -> None:
+        """Publish what became of `injection`, which `take` returned."""
+        if self._delivery.end(injection):  # else it was reported when the session ended
+            proof: Proof = "printed" if outcome.result is Result.INJECTED else ""
+            self._queue.end(injection, replace(outcome, route="native", verified=proof))
+            self._news.notice()
+
+    @answers(Recognize)
+    async def recognize(self, question: Recognize, _: object) -> bool:
+        """Answer whether a prompt that the agent's hook tells of is ours; it proves what arrived."""
+        for injections in self._typist.prompted(question.prompt):
+            for injection in injections:
+                self._queue.end(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
+        return self._view.gave(question.prompt)
+
+    # By typing.
+
+    async def run(self) -> None:
+        """Type what is submitted until the session ends; a text that is cut off is uncertain."""
+        while not self._queue.closed:
+            if not self._queue:
+                await self._news.wait()
+            elif await self._ready() and (injection := self._gate.next()):
+                await self._inject(injection)
+
+    async def _inject(self, first: Injection) -> None:
+        """Type `first` now that the agent is ready, and report its outcome; or put it back."""
+        prompt = await self._composer.compose(first)
+        if prompt is None:
+            return
+        self._typing = (first,)
+        try:
+            self._typing = begun = await self._begin(prompt.injections)
+            if begun:
+                await self._give(replace(prompt, injections=begun))
+        finally:
+            self._typing = ()
+
+    async def _begin(self, injections: Sequence[Injection]) -> tuple[Injection, ...]:
+        """Begin with `injections` in their order; return those that are to be typed now."""
+        begun: list[Injection] = []
+        async with self._queue.beginning:
+            for each in injections:
+                if await self._queue.begin(each, begins=not begun):
+                    begun.append(each)
+                elif self._queue.refused(each):
+                    break
+        return tuple(begun)
+
+    async def _give(self, prompt: Prompt) -> None:
+        mark, parts = layout.nonce(), list[str]()
+        outcome: Outcome | None = None
+        try:
+            if sight := await self._reserve():
+                if len(prompt.injections) > 1 and style_of(sight) is not Style.PASTE:
+                    self._queue.defer(prompt.injections[1:])
+                    prompt = replace(prompt, injections=prompt.injections[:1])
+                    self._typing = prompt.injections
+                parts = prompt.lay_out(style_of(sight), mark, self._directive)
+                self._check_start(parts[0])
+                why = "the session ended while it was being typed"
+                outcome = Outcome(Result.UNCERTAIN, why, "typed", "user")
+                self._bus.publish(PromptSubmitted(by_user=False))
+                outcome = await self._type(parts, sight, mark)
+        except MessageRefused as error:
+            outcome = Outcome(Result.REJECTED, str(error))
+        finally:
+            self._terminal.release()
+            self._typing = ()
+            if outcome is None:
+                self._queue.defer(prompt.injections)
+            else:
+                given = (*prompt.contexts, *prompt.injections)
+                if outcome.result is Result.UNCERTAIN and len(parts) == 1:
+                    self._typist.doubt(mark, given)
+                for injection in given:
+                    self._queue.end(injection, outcome)
+
+    async def _reserve(self) -> TerminalSnapshot | None:
+        """Keep the user's keys from the agent; return what it shows, None if it must not be typed into.
+
+        Both may have changed since the last look: the answers to MayBegin may have taken long.
+        """
+        self._terminal.reserve()
+        if not await self._news.until(self._terminal.reserved, RESERVE_TIMEOUT, step=_RESERVE_STEP):
+            return None
+        sight = self._view.look()
+        return sight if not self._gate.obstacle(typing=True) and self._gate.allows(sight) else None
+
+    def _check_start(self, text: str) -> None:
+        profile = self._view.profile
+        if text[0] in profile.submit.avoid:
+            raise MessageRefused(
+                f"every text begins with {text[0]!r}, which the profile {profile.name!r} says to avoid "
+                "(avoid under [submit]). Take it out there."
+            )
+
+    async def _type(self, parts: list[str], sight: TerminalSnapshot, mark: str) -> Outcome:
+        outcomes: list[Outcome] = []
+        for number, part in enumerate(parts):
+            if number:
+                # Each part is a line of its own to the program, which may answer the first with a question.
+                self._terminal.release()
+                again = None
+                while again is None and await self._ready():
+                    if (again := await self._reserve()) is None:
+                        self._terminal.release()
+                if again is None:
+                    why = f"the session ended after {number} of {len(parts)} lines"
+                    return Outcome(Result.UNCERTAIN, why, "typed", "user")
+                sight = again
+            self._view.given(layout.closing_mark(mark))
+            self._view.typing(part, sight.nap)
+            outcomes.append(await self._typist.type(part, style_of(sight), mark))
+            self._view.typed()
+            self._news.notice()
+        return next((each for each in outcomes if each.result is Result.UNCERTAIN), outcomes[-1])
+
+    async def _ready(self) -> bool:
+        """Wait until the agent is ready and nothing is in the way; False once closed or with nothing to do."""
+        while not self._queue.closed and (self._queue or self._typing):
+            if blocked := self._gate.obstacle(typing=bool(self._typing)):
+                await self._news.wait(blocked.wait)
+                continue
+            sight = self._view.look()
+            if self._gate.allows(sight):
+                return True
+            # A program may begin to read its terminal before a known quiet period is over.
+            again = min(max(self._news.age / 10, LOOK_MIN), LOOK_MAX)
+            wait = self._gate.judge(sight).wait
+            await self._news.wait(again if wait is None else min(again, wait))
+        return False

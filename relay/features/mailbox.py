@@ -1,0 +1,344 @@
+"""The mailbox: what waits in the ledger is given to the agent, and what became of it goes back.
+
+MessagingClient ── message ──→ Inject ── typed, or in a hook's reply ──→ MessagingClient ── receipt ──→ the sender
+
+The ledger is the truth: what it holds is taken up in its order, a window at a time, and what is urgent before
+the window is done with.  The mailbox looks into the ledger whenever the client reports something, and now and
+then without that, so that nothing in it is ever forgotten.  All that it does there, it does in one order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from relay import names
+from relay.errors import LedgerError, RelayError
+from relay.eventbus import EventBus, answers, handles
+from relay.hooks import events
+from relay.injection.events import Inject, InjectionDeferred, InjectionEnded, MayBegin, Withdraw
+from relay.injection.injection import Injection, Outcome, Result
+from relay.lifecycle import Describe, SessionReady
+from relay.message import Message, Priority, State
+from relay.messaging.client import MessagingClient, current_client
+from relay.messaging.events import (
+    ClientOpened,
+    InHand,
+    MessageExchanged,
+    MessageGiven,
+    MessageStored,
+    journal_fields,
+)
+from relay.state.readiness import Readiness
+from relay.state.view import AgentView
+from relay.storage.journal import Journal
+from relay.tasks import Tasks
+from relay.terminal.events import Notify
+
+STATES = {
+    Result.INJECTED: State.INJECTED,
+    Result.UNCERTAIN: State.UNCERTAIN,
+    Result.REJECTED: State.REJECTED,
+}
+"""The state in the receiver's ledger for each end of an injection; one that was never typed stays stored."""
+
+THE_USER = "the person"
+"""What agents know the user by: `you` would be themselves."""
+
+FIRST_RETRY, LAST_RETRY = 1.0, 30.0
+"""Seconds between two looks for what waits, where the ledger cannot be read: doubling."""
+
+WINDOW = 64
+"""Messages that the injector has at one time; of urgent ones more."""
+
+LOOK = 5.0
+"""Seconds between two looks at whether another process has written in the ledger."""
+
+SWEEP = 30.0
+"""Seconds after which the ledger is read although nobody has written in it."""
+
+T = TypeVar("T")
+
+
+class Mailbox:
+    """The messages for one agent, of which `view` tells whether it can be given any."""
+
+    def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, view: AgentView) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._journal = journal
+        self._view = view
+        self._given: dict[str, Message] = {}  # the messages that the injector has
+        self._unsettled = _Unsettled()
+        self._collecting = False
+        self._behind = False  # there may be more in the ledger
+        self._version: int | None = None  # of the ledger, at the last look
+        self._swept = time.monotonic()
+        self._shown = _Shown(bus)
+
+    async def run(self) -> None:
+        """Look into the ledger for ever."""
+        while True:
+            await asyncio.sleep(LOOK)
+            await self._ordered(self._look())
+
+    # What happens.
+
+    @handles(ClientOpened)
+    def use(self, _: ClientOpened) -> None:
+        self._version = None
+        self._queue(self._use())
+
+    @handles(SessionReady)
+    def collect(self, _: SessionReady) -> None:
+        self._queue(self._collect(FIRST_RETRY))
+
+    @handles(MessageStored)
+    def arrived(self, event: MessageStored) -> None:
+        waits = self._behind and event.message.priority is not Priority.URGENT
+        if self._collecting and event.message.id not in self._given and not waits:
+            self._queue(self._take_up())
+
+    @handles(InjectionDeferred)
+    def deferred(self, event: InjectionDeferred) -> None:
+        """It was about to be given, and is not: it waits again."""
+        if event.injection.kind == "message":
+            # Where that cannot be noted it is given later all the same; should we die first, it is uncertain.
+            self._unsettled.put_back.add(event.injection.id)
+            self._queue(self._catch_up_or_say())
+
+    @handles(InjectionEnded)
+    def ended(self, event: InjectionEnded) -> None:
+        if event.outcome.result is Result.UNTYPED:
+            self._collecting = False  # the session has ended
+        if event.injection.kind == "message":
+            self._queue(self._end(event.injection, event.outcome))
+
+    @answers(MayBegin)
+    async def may_begin(self, question: MayBegin, _: object) -> None:
+        if question.injection.kind == "message":
+            await self._ordered(self._begin(question.injection.id, begins=question.begins))
+
+    @answers(InHand)
+    async def in_hand(self, _: InHand, __: object) -> frozenset[str]:
+        return frozenset(self._given)
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any]:
+        if not question.brief:
+            await self._ordered(self._look())  # so that nothing counts as waiting that is gone
+        stored: int | None = None
+        with suppress(RelayError):
+            stored = len(await (await current_client(self._bus, wait=False)).stored())
+        return {"waiting" if question.brief else "stored": stored}
+
+    # What is done about it, one after another.
+
+    def _queue(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.queue("the mailbox", work)
+
+    async def _ordered(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` after all that is queued, and return or raise what it comes to."""
+        done: asyncio.Future[T] = self._bus.loop.create_future()
+
+        async def do() -> None:
+            try:
+                value = await work
+            except Exception as error:  # noqa: BLE001 (raised where the work comes from)
+                if not done.done():
+                    done.set_exception(error)
+            else:
+                if not done.done():
+                    done.set_result(value)
+
+        self._queue(do())
+        return await done
+
+    async def _client(self) -> MessagingClient:
+        return await current_client(self._bus)
+
+    async def _use(self) -> None:
+        with suppress(RelayError):
+            await self._catch_up()
+        if self._collecting:
+            await self._collect(FIRST_RETRY)
+
+    async def _collect(self, retry: float) -> None:
+        """Have everything given that has come so far, and from now on what comes.
+
+        The ledger may refuse that for now: then it is tried again in `retry` seconds.
+        """
+        if not await self._taken_up():
+            again = min(2 * retry, LAST_RETRY)
+            self._bus.loop.call_later(retry, lambda: self._queue(self._collect(again)))
+            return
+        # Not before: what comes meanwhile is among what waits, and must not overtake the rest.
+        self._collecting = True
+
+    async def _look(self) -> None:
+        """Take up what was stored by another process, or while the ledger was in trouble; and give up what is
+        no longer to be given: a message that was dropped, or has expired."""
+        if not self._collecting:
+            return
+        try:
+            await self._catch_up()
+            version = await (await self._client()).version()
+            due = version != self._version or time.monotonic() >= self._swept + SWEEP
+            if due and self._given:
+                for id in self._given.keys() - await (await self._client()).stored():
+                    self._bus.publish(Withdraw(id))
+        except LedgerError as error:
+            self._shown.trouble(error)
+            return
+        except RelayError:
+            return  # there is no bus, as the user knows
+        if (due or self._behind) and await self._taken_up():
+            self._version = version
+
+    async def _take_up(self) -> None:
+        await self._taken_up()
+
+    async def _taken_up(self) -> bool:
+        """Give the injector, in the ledger's order, what there is room for; False if that cannot be read."""
+        limit = WINDOW + len(self._given)
+        try:
+            waiting = await (await self._client()).waiting(limit)
+        except LedgerError as error:
+            self._behind = True
+            self._shown.trouble(error)
+            return False
+        except RelayError:
+            return True  # there is no bus, as the user knows; the next one is looked into
+        self._behind = len(waiting) >= limit
+        first: Message | None = None
+        for message in waiting:
+            if message.id in self._given or message.id in self._unsettled.ended:
+                continue
+            if message.priority is not Priority.URGENT and len(self._given) >= WINDOW:
+                self._behind = True
+                break
+            self._give(message)
+            first = first or message
+        if first is not None:
+            self._shown.waits(first, self._view)
+        self._swept = time.monotonic()
+        self._shown.well()
+        return True
+
+    def _give(self, message: Message) -> None:
+        self._given[message.id] = message
+        self._journal.write("message_received", **journal_fields(message))
+        self._bus.publish(MessageExchanged(message))
+        self._bus.publish(
+            events.MessageReceived(
+                sender=message.sender,
+                body=message.body,
+                id=message.id,
+                channel=message.channel,
+                thread=message.thread,
+                reply_to=message.reply_to,
+                priority=message.priority.value,
+            )
+        )
+        source = THE_USER if names.same(message.sender, names.PERSON) else message.sender
+        injection = Injection(
+            id=message.id,
+            text=message.body,
+            source=source,
+            kind="message",
+            channel=message.channel,
+            priority=message.priority,
+        )
+        self._bus.publish(Inject(injection))
+
+    async def _begin(self, id: str, *, begins: bool) -> None:
+        """Note that the giving begins: should we die now, nobody may give it again by himself.
+
+        Raise MessageRefused when it was dropped, and another RelayError when it must be tried again.
+        """
+        try:
+            await (await self._client()).injecting(id)
+        except LedgerError as error:
+            self._shown.trouble(error)
+            raise
+        self._shown.well()
+        self._unsettled.put_back.discard(id)
+        self._bus.publish(MessageGiven(self._given[id], begins))
+
+    async def _end(self, injection: Injection, outcome: Outcome) -> None:
+        """It was given to the agent, or never will be, or has arrived after all: the sender learns it."""
+        try:
+            await self._settle(injection, outcome)
+        except RelayError as error:
+            self._unsettled.ended[injection.id] = injection, outcome
+            why = f"{error} A message of {injection.source} is {outcome.result}, and nobody learns it before."
+            self._bus.publish(Notify(why))
+        self._given.pop(injection.id, None)
+        if self._behind and self._collecting and len(self._given) <= WINDOW // 2:
+            await self._taken_up()
+
+    async def _settle(self, injection: Injection, outcome: Outcome) -> None:
+        """Note the end of a message. Raise RelayError if that cannot be done now."""
+        if state := STATES.get(outcome.result):
+            await (await self._client()).settle(
+                injection.id,
+                state,
+                outcome.detail or None,
+                route=outcome.route or None,
+                role=outcome.role or None,
+            )
+        self._unsettled.ended.pop(injection.id, None)
+
+    async def _catch_up_or_say(self) -> None:
+        try:
+            await self._catch_up()
+        except LedgerError as error:
+            self._shown.trouble(error)
+        except RelayError:
+            pass  # there is no bus, as the user knows
+
+    async def _catch_up(self) -> None:
+        """Note in the ledger what it did not take when it happened. Raise RelayError if it still does not."""
+        for injection, outcome in list(self._unsettled.ended.values()):
+            await self._settle(injection, outcome)
+        for id in list(self._unsettled.put_back):
+            await (await self._client()).settle(id, State.STORED)
+            self._unsettled.put_back.discard(id)
+
+
+class _Unsettled:
+    """What the ledger is still to be told: how messages ended, and which wait again."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, tuple[Injection, Outcome]] = {}
+        self.put_back: set[str] = set()
+
+
+class _Shown:
+    """What the user has been shown of messages that wait, so that they see it once."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+        self._why = ""
+        self._trouble = False
+
+    def trouble(self, error: LedgerError) -> None:
+        """The ledger holds messages up."""
+        if not self._trouble:
+            self._trouble = True
+            self._bus.publish(Notify(f"{error} Messages for this agent wait until then."))
+
+    def well(self) -> None:
+        """The ledger can be used."""
+        self._trouble = False
+
+    def waits(self, message: Message, view: AgentView) -> None:
+        """Say why `message` waits, if it does until the user does something about it."""
+        verdict = view.verdict
+        if verdict.state is Readiness.UNSAFE and verdict.reason != self._why:
+            self._why = verdict.reason
+            text = f"a message from {message.sender} waits, and so do those after it: {verdict.reason}."
+            self._bus.publish(Notify(text))

@@ -1,0 +1,35 @@
+"""The memory of the session: open as long as the session is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from relay.errors import RelayError
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import SessionBegan, SessionClosed
+from relay.memory.store import MemoryStore
+from relay.tasks import Tasks
+from relay.terminal.events import Notify
+
+
+class Memory:
+    """Looks after `store`, which handlers use by their context."""
+
+    def __init__(self, bus: EventBus, tasks: Tasks, store: MemoryStore) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._store = store
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        self._tasks.spawn(self._check(), "memory")
+
+    async def _check(self) -> None:
+        try:
+            await asyncio.to_thread(self._store.check)
+        except RelayError as error:
+            self._bus.publish(Notify(f"{error} The agent runs on without memory."))
+
+    @answers(SessionClosed)
+    async def close(self, _: SessionClosed, __: object) -> None:
+        await asyncio.to_thread(self._store.close)

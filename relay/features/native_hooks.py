@@ -1,0 +1,232 @@
+"""The agent's own hooks: each event is taken in, published, and answered; its own record is read beside it.
+
+relay hook ─→ operation "hook" ─┬→ HookReported          what the agent does
+                                ├→ TextRead              what it said, exactly
+                                └→ HookAsked ─→ reply    what rules and handlers say to it, and what waits
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from relay.agents.events import HookAsked, HookReported, TextRead
+from relay.agents.hook_event import NativeEvent, NativeName, known, parse
+from relay.agents.hook_reply import Answered, Fate, Reply, render
+from relay.agents.transcript_formats import Said
+from relay.agents.transcript_reader import TranscriptReader
+from relay.control.operations import operation
+from relay.control.server import Answer, Request
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe, LastWords
+from relay.rules.events import HasRules
+from relay.state.events import EvidenceChanged, HooksAlive
+from relay.state.turn import Turn
+from relay.storage.journal import Journal
+from relay.terminal.events import Notify
+
+POLL = 0.1
+"""Seconds between two looks for new text while the agent works."""
+
+AFTERWARDS = 3.0
+"""Seconds after a turn in which the agent's record may still grow: it lags behind the hooks."""
+
+UNREAD = "What the tool is called with is too long, or nested too deeply, for rules to look at. Give it less."
+FAULT = "The rules for this call could not be asked. The person sees why with relay events."
+"""Why a call is refused about which no rule could be asked, for the agent."""
+
+_INHERITED = frozenset({"qwen", "gemini"})
+"""Kinds of agents whose hooks an agent has, too, that is started in their shell (docs/NATIVE.md)."""
+
+_BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
+
+_log = logging.getLogger(__name__)
+
+
+class NativeHooks:
+    """The hooks of one agent.
+
+    kind: the agent's dialect, "" where no hooks were set up; note: what is wrong with the set-up, "" if nothing.
+    record: reads what the agent says from its own record; None where it has none.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        journal: Journal,
+        turn: Turn,
+        *,
+        kind: str,
+        note: str,
+        record: TranscriptReader | None,
+        continuations: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._turn = turn
+        self._kind = kind
+        self._note = note
+        self._record = record
+        self._most = continuations
+        self._clock = clock
+        self._spoken = False  # an event has come at some time
+        self._problem: str | None = None
+        self._listening = _Listening()
+        self._agent_session = ""  # what the agent calls its session
+
+    # What the agent tells.
+
+    @operation("hook")
+    async def hook(self, request: Request) -> Answer:
+        """Take an event of the agent's hooks, and answer it (relay.agents.hook_client has the exchange)."""
+        connection, fields = request.connection, request.fields
+        with suppress(OSError):  # a client that gave up, too, has told what its agent does
+            await connection.write(b" ")  # JSON allows it before the answer: somebody is there
+        kind = str(fields.get("agent") or self._kind)
+        name, decide = str(fields.get("event", "")), fields.get("decide") is True
+        try:
+            event = parse(kind, name, str(fields.get("payload", "")))
+            answered = await self._take(event, decide=decide) if event else None
+        except RecursionError:  # what can be read may still be nested too deeply to be written
+            answered = None
+        except Exception:  # noqa: BLE001 (logged; the agent goes on, but not past its guards)
+            _log.exception("an event of the agent's hooks")
+            failed = f"{name} of the agent's hooks could not be answered: see session.log."
+            self._bus.publish(Notify(failed))
+            return {"stdout": await self._guarded(kind, name, FAULT) if decide else "", "code": 0}
+        if answered is None:
+            return {"stdout": await self._guarded(kind, name, UNREAD) if decide else "", "code": 0}
+        connection.settled(Fate.UNKNOWN)  # of an earlier event, whose client was answered and never said more
+        connection.settle = answered.settle
+        return {"stdout": answered.stdout if decide else "", "code": 0}
+
+    @operation("hook_printed")
+    async def printed(self, request: Request) -> Answer:
+        """The client has given the agent its answer."""
+        request.connection.settled(Fate.PRINTED)
+        return {"ok": True}
+
+    async def _guarded(self, kind: str, event: str, why: str) -> str:
+        """The answer to an event about which nothing can be asked: no rule is got around so."""
+        own, name = known(kind, event) or ("", None)
+        guarded = await self._bus.ask(HasRules("PreToolUse"))
+        if name is not NativeName.TOOL_PRE or not any(guarded):
+            return ""
+        return render(NativeEvent(name, kind, event=own), Reply(deny=why))
+
+    async def _take(self, event: NativeEvent, *, decide: bool) -> Answered:
+        if self._is_of_another(event):
+            self._journal.write("hook", hook=event.name, nested=True)
+            return await self._ask(HookAsked(event, nested=True)) if decide else Answered("")
+        # Until now the screen was heard: what stands in the record already was said there.
+        late = not self._turn.hooks.alive and event.name not in _BEGINS
+        self._spoken = True
+        if self._turn.hooks.revive():
+            self._journal.write("bridge", kind=self._kind)
+            self._bus.publish(HooksAlive(True))
+        tool, subagent = event.tool_name or None, event.agent_id or None
+        self._journal.write("hook", hook=event.name, tool=tool, decide=decide, subagent=subagent)
+        self._bus.publish(HookReported(event, decide))
+        if not decide:
+            self._bus.publish(EvidenceChanged())
+            return Answered("")
+        self._listening.until(self._clock() + AFTERWARDS)
+        if self._record is not None:
+            texts = self._record.event(event)
+            if not late:
+                self._publish(texts)
+            if (problem := self._record.problem) not in {None, self._problem}:
+                self._problem = problem
+                self._bus.publish(Notify(f"the agent's transcript: {problem}"))
+        self._bus.publish(EvidenceChanged())
+        answered = await self._ask(HookAsked(event))
+        self._bus.loop.call_soon(self._bus.publish, EvidenceChanged())  # once the answer is on its way
+        return answered
+
+    async def _ask(self, question: HookAsked) -> Answered:
+        answers = await self._bus.ask(question)
+        return answers[0] if answers else Answered("")
+
+    def _is_of_another(self, event: NativeEvent) -> bool:
+        """Whether an agent tells this that ours has started: one with a session of its own while ours is in
+        the midst of a turn, which has not gone over to it by its user's word (/clear, /resume)."""
+        if event.agent not in _INHERITED or event.agent_id or not event.session_id:
+            return False
+        changes = event.name is NativeName.SESSION_START and event.source not in {"", "startup"}
+        if self._agent_session not in {"", event.session_id} and self._turn.active and not changes:
+            return True
+        self._agent_session = event.session_id
+        return False
+
+    @handles(HooksAlive)
+    def silent(self, event: HooksAlive) -> None:
+        if not event.alive:
+            self._journal.write("bridge", kind=self._kind, alive=False)
+
+    # What the agent says.
+
+    async def run(self) -> None:
+        """Read the agent's record while the agent works."""
+        while self._record is not None:
+            await self._listening.begun()
+            self._publish(self._record.poll())
+            if not self._turn.active and self._record.settled and self._listening.over(self._clock()):
+                continue
+            await asyncio.sleep(POLL)
+
+    @answers(LastWords)
+    async def read_to_the_end(self, _: LastWords, __: object) -> None:
+        if self._record is not None and self._turn.hooks.alive:
+            self._publish(self._record.close())
+
+    def _publish(self, texts: Sequence[Said]) -> None:
+        if texts:
+            self._bus.publish(TextRead(tuple(texts)))
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        return None if question.brief else {"bridge": self.description}
+
+    @property
+    def description(self) -> str:
+        """Whether the hooks have spoken, what they tell, and what is wrong, for the user; "" without any."""
+        if not self._kind:
+            return self._note
+        alive = self._turn.hooks.alive
+        if not alive:
+            silent = "silent in its last turn" if self._spoken else "silent so far"
+            said = f"set up, and {silent}: the screen tells what it does"
+        elif self._record is not None:
+            said = "they tell what it does and what it says"
+        else:
+            said = "they tell what it does; what it says is read from its screen"
+        if times := self._turn.continuations:
+            said += f"; relay has had it go on {times} times of {self._most} at most"
+        problem = self._record.problem if self._record is not None else None
+        return "; ".join(part for part in (said, self._note, problem) if part)
+
+
+class _Listening:
+    """Until when the agent's record is worth reading."""
+
+    def __init__(self) -> None:
+        self._begun = asyncio.Event()
+        self._until = 0.0
+
+    def until(self, time: float) -> None:
+        self._until = time
+        self._begun.set()
+
+    async def begun(self) -> None:
+        await self._begun.wait()
+
+    def over(self, now: float) -> bool:
+        """Return True, and wait for the next beginning, if it is over."""
+        if now >= self._until:
+            self._begun.clear()
+        return now >= self._until

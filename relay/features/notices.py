@@ -1,0 +1,65 @@
+"""Notices: what the user is shown is kept in the journal, and faults of relay's own become notices."""
+
+from __future__ import annotations
+
+import logging
+
+from relay import desktop_notification
+from relay.eventbus import EventBus, HandlerFailed, handles
+from relay.lifecycle import SessionBegan
+from relay.storage.journal import Journal, WritingFailed
+from relay.tasks import TaskFailed, Tasks
+from relay.terminal.events import Notify, NotifyDesktop, ReadingFailed, TerminalLost
+
+_log = logging.getLogger(__name__)
+
+
+class Notices:
+    """Keeps notices in the journal. first: those that came up before the session began."""
+
+    def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, first: tuple[str, ...]) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._journal = journal
+        self._first = first
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        for text in self._first:
+            self._bus.publish(Notify(text))
+
+    @handles(Notify)
+    def keep(self, event: Notify) -> None:
+        if event.keep:
+            text = f"{event.source}: {event.text}" if event.source else event.text
+            self._journal.write("notice", text=text, level=event.level, source=event.source or None)
+
+    @handles(TaskFailed)
+    def task_failed(self, event: TaskFailed) -> None:
+        self._bus.publish(Notify(event.text))
+
+    @handles(HandlerFailed)
+    def handler_failed(self, event: HandlerFailed) -> None:
+        self._bus.publish(Notify(f"relay made a mistake, and goes on: {event.error}. See session.log."))
+
+    @handles(WritingFailed)
+    def writing_failed(self, event: WritingFailed) -> None:
+        _log.error(event.text)
+        self._bus.publish(Notify(event.text, keep=False))
+
+    @handles(ReadingFailed)
+    def reading_failed(self, event: ReadingFailed) -> None:
+        why = f"reading the agent's output failed ({event.reason}); it runs on, its directives are not seen."
+        self._bus.publish(Notify(why))
+
+    @handles(TerminalLost)
+    def lost(self, event: TerminalLost) -> None:
+        self._journal.write("terminal_lost", what=event.what)
+
+    @handles(NotifyDesktop)
+    def desktop(self, event: NotifyDesktop) -> None:
+        self._tasks.spawn(self._show(event.title, event.text), "a notification")
+
+    async def _show(self, title: str, text: str) -> None:
+        if why := await desktop_notification.notify(title, text):
+            self._journal.write("notification", shown=False, reason=why)

@@ -1,0 +1,235 @@
+"""Records the session for `relay replay`: the output of its terminal, and beside it the journal's entries.
+
+    output, sizes → Throttle → backlog → StreamRedactor: secrets covered → RecordingFiles → .cast
+                    │ a flood is left out: a marker, and the screen painted anew
+    journal ──────────────────────────────────────────────────────────────────────────→ .events.jsonl
+
+It works on the session's event loop in slices, when that has time, and delays no byte of the terminal.  A
+failing disk is reported once; the agent runs on, and so does the recording once there is room again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import SessionBegan, SessionClosed
+from relay.recording import store
+from relay.recording.asciicast import CastEvent, Header, gap_marker
+from relay.recording.recording_files import RecordingFiles
+from relay.recording.stream_redactor import StreamRedactor
+from relay.recording.throttle import CALM, Throttle
+from relay.redaction import Redactor
+from relay.settings import Settings
+from relay.state.agent_terminal import AgentTerminal
+from relay.storage.journal import EntryWritten
+from relay.terminal.events import OutputRead, OutputSkipped, TerminalResized
+
+_log = logging.getLogger(__name__)
+
+SLICE, BREATH = 1 << 15, 0.01
+"""Bytes that are worked on before everything else has its turn, and the seconds of that turn."""
+
+PATIENCE = 30.0
+"""Seconds for which the end of a flood is waited for."""
+
+FLUSH = 1.0
+"""Seconds after which recorded output is on the disk."""
+
+QUIET = 5.0
+"""Seconds without output after which held back output is not examined again: it waits for the end."""
+
+IDLE_LIMIT = 3.0
+"""Seconds to which players shorten a pause (idle_time_limit): agents think, and wait for people."""
+
+_ENVIRONMENT = ("TERM", "SHELL")
+_MEGABYTE = 1_000_000
+
+_AFRESH = b"\x18\x1b[!p\x1b[?1049l"
+"""CAN ends an unfinished sequence; DECSTR, the primary screen: from there a screen is painted anew."""
+
+
+class Recorder:
+    """Writes the recording of one session, and never raises.
+
+    folder:   Home.recordings.
+    header:   of the session; secrets are taken out here. columns, rows: of its terminal at first.
+    terminal: tells how the screen is drawn now.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        terminal: AgentTerminal,
+        folder: Path,
+        settings: Settings,
+        header: Header,
+        redactor: Redactor,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bus = bus
+        self._terminal = terminal
+        self._clock = clock
+        self._size = header.columns, header.rows
+        self._throttle = Throttle(clock())
+        self._backlog: deque[tuple[float, str, bytes]] = deque()  # (when, kind, data), by the clock
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._redactor = StreamRedactor(redactor, *self._size)
+        command = redactor.redact(header.command)
+        env = {name: header.env[name] for name in _ENVIRONMENT if name in header.env}
+        header = replace(
+            header, title=f"{header.name}: {command}", command=command, env=env, idle_limit=IDLE_LIMIT
+        )
+        self._files = RecordingFiles(folder, settings.record_megabytes, header, bus, clock)
+        self._flushing: asyncio.TimerHandle | None = None
+        self._working: asyncio.TimerHandle | None = None
+        bus.loop.call_later(FLUSH, _sweep, folder, settings)
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        self._files.begin(self._size)
+
+    @handles(OutputRead)
+    def output(self, event: OutputRead) -> None:
+        now, data = self._clock(), event.data
+        calm = self._throttle.is_calm(now)
+        self._throttle.came(now)
+        if not self._files.open:
+            if self._files.may_retry(now):
+                self._start_over()
+            return  # `data` is on the screen already
+        if self._throttle.takes(len(data), now):
+            self._backlog.append((now, "o", data))
+            self._work_later(BREATH)
+        elif calm:
+            self._resume()
+        self._flush_later()
+
+    @handles(OutputSkipped)
+    def skipped(self, event: OutputSkipped) -> None:
+        self._throttle.leave_out(event.size)
+        self._flush_later()
+
+    @handles(TerminalResized)
+    def resized(self, event: TerminalResized) -> None:
+        if (event.columns, event.rows) == self._size:
+            return
+        self._size = event.columns, event.rows
+        if self._files.open and min(self._size) > 0:
+            self._backlog.append((self._clock(), "r", b"%dx%d" % self._size))
+            self._work_later(BREATH)
+            self._flush_later()
+
+    @handles(EntryWritten)
+    def entry(self, event: EntryWritten) -> None:
+        if self._files.open:
+            self._files.entry(event.entry)
+            self._flush_later()
+
+    @answers(SessionClosed)
+    async def close(self, _: SessionClosed, __: object) -> None:
+        for timer in (self._working, self._flushing):
+            if timer is not None:
+                timer.cancel()
+        self._resume()
+        while self._backlog:
+            self._work(len(self._backlog))
+        self._write(all=True)
+        self._files.close()
+
+    def _work_later(self, delay: float) -> None:
+        if self._working is None:
+            self._working = self._bus.loop.call_later(delay, self._work_on)
+
+    def _work_on(self) -> None:
+        """Work on a slice of the backlog, unless there is a flood: everything else is more urgent then."""
+        self._working = None
+        if not self._backlog:
+            return
+        now = self._clock()
+        if self._throttle.is_flood(now) and now - self._backlog[0][0] < PATIENCE:
+            self._work_later(CALM)
+            return
+        size = count = 0
+        for _, _, data in self._backlog:
+            count, size = count + 1, size + len(data)
+            if size >= SLICE:
+                break
+        self._work(count)
+        if self._backlog:
+            self._work_later(BREATH)
+
+    def _work(self, count: int) -> None:
+        for _ in range(count):
+            at, kind, data = self._backlog.popleft()
+            text = self._decoder.decode(data) if kind == "o" else data.decode()
+            self._redactor.put(CastEvent(max(at - self._files.origin, 0.0), kind, text))
+        if self._redactor.held >= SLICE:
+            self._record()
+
+    def _record(self, *, all: bool = False) -> None:
+        """Hand on the events that may be written now; begin another part where this one is full."""
+        if self._files.record(self._redactor.take(self._clock() - self._files.origin, all=all)):
+            self._start_over()
+
+    def _resume(self) -> None:
+        """Go on after a flood, with the screen as it is now."""
+        if (
+            not self._throttle.left_out
+            or not self._files.open
+            or (screen := self._terminal.repaint()) is None
+        ):
+            return
+        now = self._clock()
+        self._backlog.append((now, "m", gap_marker(self._throttle.left_out).encode()))
+        self._backlog.append((now, "o", _AFRESH + screen))
+        self._throttle.resume()
+        self._work_later(BREATH)
+
+    def _start_over(self) -> None:
+        """Begin another part with the screen, which shows all that waits to be written."""
+        self._backlog.clear()
+        self._redactor.skip()
+        self._decoder.reset()
+        self._files.begin(self._size)
+        if self._files.open:
+            self._backlog.append((self._clock(), "o", _AFRESH + (self._terminal.repaint() or b"")))
+            self._throttle.resume()
+            self._work_later(BREATH)
+            self._flush_later()
+
+    def _flush_later(self) -> None:
+        if self._flushing is None:
+            self._flushing = self._bus.loop.call_later(FLUSH, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        now = self._clock()
+        if self._throttle.has_slowed() or self._throttle.is_calm(now):
+            self._resume()
+        busy = bool(self._backlog)  # it is written in a second
+        if not busy:
+            self._write()
+        waits = self._redactor.held and now - self._throttle.last < QUIET
+        if busy or self._throttle.left_out or waits:
+            self._flush_later()
+
+    def _write(self, *, all: bool = False) -> None:
+        self._record(all=all)
+        self._files.flush()
+
+
+def _sweep(folder: Path, settings: Settings) -> None:
+    total = settings.record_total_megabytes * _MEGABYTE
+    try:
+        store.sweep(folder, days=settings.record_days, total=total)
+    except OSError as error:
+        _log.warning("old recordings were not looked at: %s", error)

@@ -1,0 +1,88 @@
+"""Answers what others ask of a session over its control socket: who may ask, and which feature answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from relay.control import guard
+from relay.control.caller import agents
+from relay.control.operations import operation
+from relay.control.server import Answer, ControlServer, Request
+from relay.errors import NotAllowed, UsageError
+from relay.eventbus import EventBus
+from relay.home import Home
+from relay.lifecycle import Describe, Identity
+from relay.storage.journal import Journal
+
+
+class Requests:
+    """Answers for one session.
+
+    agent, pid: the name of the agent's profile, and its process.
+    methods:    the operations of all features (relay.control.operations); `add` them when all are there.
+    """
+
+    def __init__(
+        self, bus: EventBus, journal: Journal, session: Identity, socket: str, *, agent: str, pid: int
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._session = session
+        self._server = ControlServer(socket, self.answer)
+        self._agent = agent
+        self._pid = pid
+        self._operations: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
+        self._server.listen()
+
+    def offer(self, operations: dict[str, Callable[[Request], Awaitable[Answer]]]) -> None:
+        """Answer these operations."""
+        self._operations = operations
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        await self._server.run()
+
+    async def answer(self, request: Request) -> Answer:
+        """Do what `request` asks; a RelayError is its answer, too."""
+        operation = str(request.fields.get("op"))
+        method = self._operations.get(operation)
+        if method is None:
+            raise UsageError(f"a session knows no operation {operation!a}.")
+        try:
+            # A hook's client is waited for by the agent: who else runs does not matter there.
+            others = set() if operation in guard.OWN else agents(Home.from_env())
+            guard.check(request, self._pid, {self._pid, *others})
+        except NotAllowed:
+            self._journal.write("refused", operation=operation, pid=request.pid)
+            raise
+        return await method(request)
+
+    @operation("info")
+    async def info(self, _: Request) -> Answer:
+        """The session, for `relay ps`."""
+        session = self._session
+        return {
+            "info": {
+                "name": session.name,
+                "team": session.team,
+                "agent": self._agent,
+                "pid": os.getpid(),
+                "agent_pid": self._pid,
+                "cwd": str(session.directory),
+                "id": session.id,
+                **await self._described(brief=True),
+            }
+        }
+
+    @operation("explain")
+    async def explain(self, _: Request) -> Answer:
+        """Why the agent is in its state, and what keeps messages from it, for `relay explain`."""
+        return {"profile": self._agent, **await self._described(brief=False)}
+
+    async def _described(self, *, brief: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for facts in await self._bus.ask(Describe(brief)):
+            found |= facts
+        return found

@@ -1,0 +1,220 @@
+"""Sends the agent's messages, and follows what becomes of them.
+
+SendMessage ─→ MessagingClient ─→ MessageSent ... OutcomeReported ─→ DeliveryTracker ─→ the agent, the user
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from relay import names
+from relay.control.operations import operation
+from relay.control.server import Answer, Request
+from relay.errors import RelayError, UsageError
+from relay.eventbus import EventBus, answers, handles
+from relay.hooks import events
+from relay.hooks.commands import Channels, Member, Roster, SendMessage
+from relay.injection.events import InjectionEnded, MayBegin
+from relay.lifecycle import Describe, Identity
+from relay.message import Message, OutgoingMessage, Priority, State
+from relay.messaging.client import MessagingClient, current_client
+from relay.messaging.delivery_tracker import DeliveryTracker
+from relay.messaging.events import (
+    MessageExchanged,
+    MessageGiven,
+    MessagesHeld,
+    OutcomeReported,
+    journal_fields,
+)
+from relay.messaging.reply_chain import ReplyChain
+from relay.state.events import PromptSubmitted
+from relay.storage.journal import Journal
+from relay.terminal.events import Notify, NotifyDesktop
+
+LOOK = 5.0
+"""Seconds between two looks at whether what is held still is, while something is."""
+
+
+class MessageSender:
+    """Sends in the name of one agent, over whichever client the session has."""
+
+    def __init__(self, bus: EventBus, journal: Journal, session: Identity) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._session = session
+        self._chain = ReplyChain()
+        self._tracker = DeliveryTracker(bus)
+
+    async def run(self) -> None:
+        """Look for ever whether what the user was told is held still is."""
+        while True:
+            await asyncio.sleep(LOOK)
+            await self._look_at_held()
+
+    # Sending.
+
+    @answers(SendMessage)
+    async def send(self, question: SendMessage, _: object) -> tuple[Message, ...]:
+        """Commit the message, and publish it.
+
+        Where it names no message that it answers, it answers the last one from its receiver that the agent was
+        given since the user spoke, in the same thread.
+        """
+        await self._look_at_held()
+        message = replace(question.message, depth=self._chain.depth)
+        if message.reply_to is None and (answered := self._chain.answers(message.to)):
+            thread = message.thread or answered.thread or answered.id
+            message = replace(message, reply_to=answered.id, thread=thread)
+        client = await current_client(self._bus)
+        sent = await client.send(message)
+        self._chain.sent()
+        for each in sent:
+            self._publish(each)
+        self._tracker.sent(sent)
+        if question.wait is None:
+            return tuple(sent)
+        return tuple(await self._tracker.wait(sent, question.wait))
+
+    def _publish(self, message: Message) -> None:
+        self._journal.write("message_sent", **journal_fields(message))
+        self._bus.publish(MessageExchanged(message))
+        if names.same(message.to, names.PERSON) and message.state is not State.HELD:
+            where = f"in #{message.channel}" if message.channel else "says to you"
+            self._bus.publish(Notify(f"{message.sender} {where}: {message.body}"))
+        self._bus.publish(
+            events.MessageSent(
+                to=message.to,
+                body=message.body,
+                id=message.id,
+                channel=message.channel,
+                thread=message.thread,
+                reply_to=message.reply_to,
+                priority=message.priority.value,
+            )
+        )
+
+    async def _look_at_held(self) -> None:
+        if self._tracker.holding:
+            with suppress(RelayError):  # then as far as is known
+                client = await current_client(self._bus, wait=False)
+                self._tracker.still_held(await client.held())
+
+    # What becomes of it.
+
+    @handles(OutcomeReported)
+    def outcome(self, event: OutcomeReported) -> None:
+        self._journal.write("message_outcome", **journal_fields(event.message))
+        self._tracker.settled(event.message)
+
+    @handles(MessagesHeld)
+    def held(self, event: MessagesHeld) -> None:
+        """Nobody but the user lets them go on."""
+        self._bus.publish(Notify(event.reason))
+        self._bus.publish(NotifyDesktop(f"{self._session.name}'s messages are held", event.reason))
+
+    # What led to it.
+
+    @handles(PromptSubmitted)
+    def submitted(self, event: PromptSubmitted) -> None:
+        if event.by_user:
+            self._chain.user_spoke()
+
+    @handles(MessageGiven)
+    def given(self, event: MessageGiven) -> None:
+        self._chain.given(event.message.depth, begins=event.begins)
+        self._chain.received(event.message)
+
+    @answers(MayBegin)
+    async def may_begin(self, question: MayBegin, _: object) -> None:
+        depth = self._tracker.depth(question.injection)
+        if depth is not None and (question.begins or question.injection.wakes):
+            self._chain.given(depth, begins=question.begins)  # else it rides along, and leads to nothing
+
+    @handles(InjectionEnded)
+    def ended(self, event: InjectionEnded) -> None:
+        if event.injection.kind != "message":
+            self._tracker.given(event.injection)
+
+    # What others ask.
+
+    @answers(Roster)
+    async def roster(self, _: Roster, __: object) -> tuple[Member, ...]:
+        try:
+            client = await current_client(self._bus)
+        except RelayError:
+            return ()
+        absent = False if client.informed else None
+        return tuple(
+            Member(each.name, each.online or absent)
+            for each in await client.roster()
+            if not names.same(each.name, self._session.name)
+        )
+
+    @answers(Channels)
+    async def channels(self, _: Channels, __: object) -> tuple[str, ...]:
+        try:
+            client = await current_client(self._bus)
+        except RelayError:
+            return ()
+        return tuple(await client.channels())
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any]:
+        held: int | None = None
+        with suppress(RelayError):
+            held = len(await (await current_client(self._bus, wait=False)).held())
+        if not question.brief:
+            await self._look_at_held()
+        return {"held": held}
+
+    @operation("send")
+    async def on_send(self, request: Request) -> Answer:
+        fields = request.fields
+        to, body, thread, reply_to = (fields.get(name) for name in ("to", "body", "thread", "reply_to"))
+        priority, ttl = fields.get("priority") or Priority.NORMAL, fields.get("ttl")
+        if not isinstance(to, str) or not isinstance(body, str):
+            raise UsageError("a message has a receiver and a text.")
+        if not isinstance(thread, str | None) or not isinstance(reply_to, str | None):
+            raise UsageError("the thread of a message, and the id of what it answers, are words.")
+        if priority not in set(Priority) or not isinstance(ttl, int | float | None):
+            raise UsageError("a message is urgent, normal or low, and expires after a number of seconds.")
+        message = OutgoingMessage(to, body, thread, reply_to, Priority(priority), ttl)
+        sent = await self.send(SendMessage(message), ())
+        return {"messages": [each.public() for each in sent]}
+
+    @operation("drain")
+    async def on_drain(self, _: Request) -> Answer:
+        with suppress(RelayError):
+            (await current_client(self._bus, wait=False)).drain()
+        await self._look_at_held()
+        return {"ok": True}
+
+    @operation("join")
+    async def on_join(self, request: Request) -> Answer:
+        client = await current_client(self._bus)
+        return await self._membership(client, await client.join(_channel(request)))
+
+    @operation("leave")
+    async def on_leave(self, request: Request) -> Answer:
+        client = await current_client(self._bus)
+        await client.leave(_channel(request))
+        return await self._membership(client, True)
+
+    async def _membership(self, client: MessagingClient, changed: bool) -> Answer:
+        session, channels = self._session, await client.channels()
+        return {"name": session.name, "team": session.team, "changed": changed, "channels": channels}
+
+    @operation("roster")
+    async def on_roster(self, _: Request) -> Answer:
+        members = await self.roster(Roster(), ())
+        return {"members": [{"name": each.name, "online": each.online} for each in members]}
+
+
+def _channel(request: Request) -> str:
+    channel = request.fields.get("channel")
+    if not isinstance(channel, str):
+        raise UsageError("a channel is named by a word, such as '#ops'.")
+    return names.channel(channel)

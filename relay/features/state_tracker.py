@@ -1,0 +1,78 @@
+"""Keeps the agent's state up to date: looks at it whenever something may have changed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe
+from relay.state.events import EvidenceChanged, PromptSubmitted, StateJudged
+from relay.state.readiness import Readiness
+from relay.state.states import AgentState
+from relay.terminal.events import AgentExited, AgentSuspended, KeysTyped, OutputQuiet, OutputRead
+
+LATE = 0.02
+"""Seconds after the moment at which a verdict may change until it is looked at again."""
+
+
+class StateTracker:
+    """Looks at `state` when output has just stopped, when other evidence comes, and when time may change it."""
+
+    def __init__(self, bus: EventBus, state: AgentState) -> None:
+        self._bus = bus
+        self._state = state
+        self._again: asyncio.TimerHandle | None = None
+
+    @handles(OutputRead)
+    def output(self, _: OutputRead) -> None:
+        self._state.resume()
+
+    @handles(OutputQuiet)
+    def quiet(self, _: OutputQuiet) -> None:
+        self._state.look()
+
+    @handles(EvidenceChanged)
+    def evidence(self, _: EvidenceChanged) -> None:
+        if not self._state.ended:
+            self._state.look()
+
+    @handles(KeysTyped)
+    def keys(self, event: KeysTyped) -> None:
+        # What answers a dialog, such as which session to resume, submits nothing.
+        if (b"\r" in event.data or b"\n" in event.data) and self._state.name != Readiness.PROMPTING:
+            self._bus.publish(PromptSubmitted(by_user=True))
+
+    @handles(AgentSuspended)
+    def suspended(self, _: AgentSuspended) -> None:
+        self._state.suspend()
+
+    @handles(AgentExited)
+    def exited(self, _: AgentExited) -> None:
+        self._state.end()
+        if self._again is not None:
+            self._again.cancel()
+
+    @handles(StateJudged)
+    def judged(self, event: StateJudged) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        if event.verdict.wait is not None:  # time alone may change it, and nothing would tell
+            self._again = self._bus.loop.call_later(event.verdict.wait + LATE, self._look_again)
+
+    def _look_again(self) -> None:
+        if not self._state.ended:
+            self._state.look()
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any]:
+        name, verdict = self._state.look(), self._state.verdict
+        if question.brief:
+            return {"state": name, "prompt": self._state.prompt, "since": self._state.since}
+        return {
+            "state": name,
+            "reason": self._state.reason,
+            "prompt": self._state.prompt,
+            "rule": "" if verdict is None else verdict.rule,
+            "lines": [] if verdict is None else list(verdict.lines),
+        }

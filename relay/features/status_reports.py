@@ -1,0 +1,32 @@
+"""Status reports (OSC 7501): those of the agent are taken in, and relay makes them for one that makes none."""
+
+from __future__ import annotations
+
+import time
+
+from relay.eventbus import EventBus, handles
+from relay.state.events import EvidenceChanged, StateChanged
+from relay.terminal import status
+from relay.terminal.events import OutputRead
+from relay.terminal.forward import Forwarder
+from relay.terminal.status import StatusRecords
+
+
+class StatusReports:
+    """Keeps `records` up to date. reports: the user's terminal is told of an agent's state, not of a program's."""
+
+    def __init__(self, bus: EventBus, records: StatusRecords, forwarder: Forwarder, *, reports: bool) -> None:
+        self._bus = bus
+        self._records = records
+        self._forwarder = forwarder
+        self._reports = reports
+
+    @handles(OutputRead)
+    def read(self, event: OutputRead) -> None:
+        if self._records.feed(event.data, time.monotonic()):
+            self._bus.publish(EvidenceChanged())
+
+    @handles(StateChanged)
+    def report(self, event: StateChanged) -> None:
+        if self._reports and self._records.root() is None:  # else the agent does it itself
+            self._forwarder.report(status.report(event.after, event.kind))

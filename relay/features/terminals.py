@@ -1,0 +1,422 @@
+"""The user's terminal, from the session's side: who lends one now, and what is shown there.
+
+A client is a connection to a `relay wrap` or `relay attach` process (relay.terminal.client has the protocol).
+There is one at a time; another that attaches takes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from relay.control.operations import operation
+from relay.control.server import Answer, Request
+from relay.control.terminal_client import TerminalClient
+from relay.errors import RelayError, UsageError
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe, Goodbye, SessionBegan
+from relay.state.agent_terminal import AgentTerminal
+from relay.tasks import Tasks
+from relay.terminal.events import (
+    AgentStopped,
+    AgentSuspended,
+    DetachRequested,
+    InputEnded,
+    Notify,
+    OutputHeld,
+    OutputSettled,
+    ScreenChanged,
+    TerminalLost,
+    WithdrawNotice,
+)
+from relay.terminal.forward import Forwarder
+from relay.terminal.lend import Lent
+from relay.terminal.pty import Pty
+from relay.text import one_line
+
+MODES_INTERVAL = 0.05
+"""Seconds between two looks at which terminal modes the agent has set."""
+
+END_LOOK, MAX_END_LOOK = 0.01, 0.5
+"""Seconds between two looks at whether the agent asks for more input than there is; they grow."""
+
+RAW_ENDS = 3
+"""How often a program that reads single keys is given a Ctrl-D; it may mean something else to it."""
+
+HANG_UP = 1.0
+"""Seconds that an agent has to say its last words after its terminal has gone."""
+
+MAX_PENDING = 20
+"""Notices kept for a user whose screen must not be written into."""
+
+BELL = b"\a"
+"""Written where a notice would spoil the screen: `relay explain` shows it."""
+
+KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
+"""Signals that a terminal's keys send: they are for its foreground job."""
+
+NOTICE_LENGTH = 300
+"""Characters of a notice that are shown."""
+
+
+class Terminals:
+    """Serves one client at a time, and decides what becomes of the agent when its terminal goes.
+
+    first: the client that started the session; detached: it is dismissed at once.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        forwarder: Forwarder,
+        pty: Pty,
+        terminal: AgentTerminal,
+        first: TerminalClient,
+        *,
+        name: str,
+        detached: bool,
+    ) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._forwarder = forwarder
+        self._pty = pty
+        self._terminal = terminal
+        self._name = name
+        self._client: TerminalClient | None = None
+        self._first = None if detached else first
+        self._notices = PendingNotices(forwarder, terminal)
+        self._modes = _Modes(terminal)
+        self._attaching = _Attaching()
+        self._background = False
+        if detached:
+            note = f"{name} runs detached (pid {os.getpid()})."
+            tasks.spawn(first.dismiss("detached", notices=[note]), "the terminal")
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        if self._first is not None:
+            self._adopt(self._first)
+        self._answer_queries()
+
+    # Who is served.
+
+    @operation("attach")
+    async def attach(self, request: Request) -> Answer:
+        if len(request.fds) != 2:
+            raise UsageError("attaching needs the descriptors of a terminal.")
+        interactive, saved = bool(request.fields.get("interactive")), request.fields.get("saved")
+        lent = Lent(*request.fds, interactive=interactive, saved=saved)
+        request.keep = True
+        await self._take_over(TerminalClient(request.channel, owner=False), lent)
+        return {"event": "agent", "group": self._pty.pid}
+
+    def _adopt(self, client: TerminalClient) -> None:
+        """Serve `client`, whose terminal is lent already or will be."""
+        self._client = client
+        self._background = False
+        if (screen := self._terminal.screen) is not None:
+            screen.answer_queries(None)  # the user's terminal answers queries from now on
+        served = client.run(lambda fields: self._asked(client, fields), lambda: self._gone(client))
+        self._tasks.spawn(served, "the terminal")
+        self._tell("agent", group=self._pty.pid)
+        self._modes.changed()
+        self._tell("modes", reset=self._modes.reset)
+        self._fit()  # it may have changed while nobody told us
+
+    def _tell(self, event: str, **fields: Any) -> None:
+        if self._client is not None:
+            self._tasks.spawn(self._client.tell(event, **fields), "the terminal")
+
+    async def _take_over(self, client: TerminalClient, lent: Lent) -> None:
+        """Serve another terminal instead of the one served now; it is repainted.
+
+        Raise RelayError, having closed `lent`, when the agent has no terminal any more.
+        """
+        while self._client is not None and not self._forwarder.over:  # two at once come here in turn
+            await self._dismiss(f"another terminal has attached; `relay attach {self._name}` takes it back")
+        if self._forwarder.over:
+            lent.close()
+            raise RelayError(
+                f"{self._name} has no terminal any more: it has ended, or ignores that it was taken from it. "
+                f"`relay stop {self._name}` ends what is left of it."
+            )
+        self._pty.return_line_feeds()
+        self._attaching.begin(lent)
+        self._adopt(client)  # it takes the size of the new terminal before the screen is held for the repaint
+        self._forwarder.hold()
+
+    @handles(OutputHeld)
+    def held(self, _: OutputHeld) -> None:
+        """All output until here is on the screen, and no more comes: show it to who has attached."""
+        lent = self._attaching.end()
+        if lent is None:
+            return  # it has gone meanwhile, and perhaps another has come
+        if self._forwarder.over:
+            lent.close()
+            return
+        screen = self._terminal.screen
+        self._forwarder.lend(lent, b"" if screen is None else screen.repaint())
+
+    def _answer_queries(self) -> None:
+        """With no user's terminal to do it, answer the agent's queries from the virtual screen."""
+        if self._client is None and (screen := self._terminal.screen) is not None:
+            screen.answer_queries(self._forwarder.reply)
+
+    @handles(DetachRequested)
+    def detach_requested(self, _: DetachRequested) -> None:
+        self._detach()
+
+    def _detach(self) -> None:
+        text = f"{self._name} runs on; `relay attach {self._name}` brings it back"
+        self._tasks.spawn(self._dismiss(text), "the terminal")
+
+    async def _dismiss(self, text: str) -> None:
+        client, self._client = self._client, None
+        self._modes.changed()
+        self._withdraw()
+        if client is not None:
+            reset = self._modes.reset + self._below()
+            await client.dismiss("detached", reset=reset, notices=[*self._notices.take(), text])
+
+    @answers(Goodbye)
+    async def goodbye(self, question: Goodbye, _: object) -> None:
+        """The agent has ended: give the terminal back with its exit code."""
+        client, self._client = self._client, None
+        if client is not None:
+            self._modes.changed()
+            notices = self._notices.take()
+            reset = self._modes.reset + (self._below() if notices else "")
+            await client.dismiss("exit", code=question.code, reset=reset, notices=notices)
+
+    def _below(self) -> str:
+        """Return what moves the cursor below all that the agent has drawn beside the user's shell."""
+        screen = self._terminal.screen
+        if screen is None or screen.alternate:
+            return ""
+        column, row = screen.cursor
+        down = max((y for y, drawn in enumerate(screen.rows()) if drawn.text), default=0) - row
+        return (f"\x1b[{down}B" if down > 0 else "") + ("\r\n" if column or down > 0 else "")
+
+    def _withdraw(self, restore: bool = False) -> None:
+        self._forwarder.withdraw(restore)
+        self._attaching.cancel()
+        self._answer_queries()
+
+    # What becomes of the agent.
+
+    @handles(TerminalLost)
+    def lost(self, event: TerminalLost) -> None:
+        """The terminal has gone. Its owner's agent ends as it would have alone; another's runs on."""
+        if self._client is None or not self._client.owner:
+            self._detach()
+        elif event.what == "pipe":
+            self._pty.signal(signal.SIGPIPE)
+        else:
+            self._pty.hang_up(signal.SIGHUP)
+            # What ignores that finds, as it would alone, that its terminal gives an end of file.
+            self._bus.loop.call_later(HANG_UP, self._end_terminal, self._client)
+
+    def _end_terminal(self, owner: TerminalClient) -> None:
+        """Unless somebody else has lent it another one meanwhile."""
+        if self._client is None or self._client is owner:
+            self._forwarder.finish()
+
+    @handles(InputEnded)
+    def input_ended(self, _: InputEnded) -> None:
+        self._tasks.spawn(self._end_input(), "the end of the input")
+
+    async def _end_input(self) -> None:
+        """What was piped into us is over: whenever the agent asks for more it gets an end of file.
+
+        Only then: typed ahead, it would reach a program that switches to raw mode as another character.
+        """
+        delay, raw_ends = END_LOOK, 0
+        while raw_ends < RAW_ENDS:
+            await asyncio.sleep(delay)
+            delay = min(delay * 1.5, MAX_END_LOOK)
+            if self._terminal.waits_for_input():
+                raw_ends += not self._terminal.tty().canonical
+                self._forwarder.end_of_file()
+
+    @handles(AgentStopped)
+    def stopped(self, _: AgentStopped) -> None:
+        """Ctrl-Z: the user's job stops with the agent; where nobody is, nobody could continue it."""
+        if self._client is None:
+            self._pty.signal(signal.SIGCONT)
+        else:
+            self._forwarder.pause(True)
+            self._forwarder.settle()
+
+    @handles(OutputSettled)
+    def settled(self, _: OutputSettled) -> None:
+        """What the agent said before it stopped is on the screen: now the user's job may stop."""
+        self._bus.publish(AgentSuspended())
+        self._tell("stopped")
+
+    # What is shown.
+
+    @handles(Notify)
+    def notify(self, event: Notify) -> None:
+        text = f"{event.source}: {event.text}" if event.source else event.text
+        self._notices.show(text if event.level == "info" else f"{event.level}: {text}")
+
+    @handles(WithdrawNotice)
+    def withdraw_notice(self, event: WithdrawNotice) -> None:
+        self._notices.forget(event.text)
+
+    @handles(ScreenChanged)
+    def screen_changed(self, _: ScreenChanged) -> None:
+        """Keep the client informed of the modes it must undo if we are killed: at once, then at intervals."""
+        if self._modes.due(self._bus.loop, self._look_at_modes):
+            self._look_at_modes()
+
+    def _look_at_modes(self) -> None:
+        if self._background and not self._terminal.tty().canonical:
+            # Alone, it would have been stopped for changing the modes of a terminal that is another job's.
+            self._pty.signal(signal.SIGTTOU)
+        if self._modes.changed():
+            self._tell("modes", reset=self._modes.reset)
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        return None if question.brief else {"notices": self._notices.pending}
+
+    # What a client asks.
+
+    def _asked(self, client: TerminalClient, fields: dict[str, Any]) -> None:
+        if client is not self._client:
+            return
+        match fields:
+            case {"op": "winch"}:
+                self._fit()
+            case {"op": "signal", "number": int(number)} if number in signal.valid_signals():
+                group = self._pty.foreground() if number in KEYS else self._pty.pid
+                self._pty.signal(number, group)
+            case {"op": "hangup"}:
+                self._pty.hang_up(signal.SIGHUP) if client.owner else self._detach()
+            case {"op": "resume", "foreground": bool(foreground)}:
+                self._background = not foreground
+                self._fit()  # first: what the user types now is meant for a screen of this size
+                self._forwarder.pause(self._background)
+                screen = self._terminal.screen
+                if foreground and screen is not None and screen.alternate:
+                    # It was stopped without warning: nobody but us draws again what it had drawn.
+                    self._forwarder.show(screen.repaint())
+                self._pty.signal(signal.SIGCONT)
+
+    def _fit(self) -> None:
+        """Give the agent's terminal the size of the user's."""
+        size = self._attaching.size() or self._forwarder.lent_size()
+        if size:
+            self._forwarder.resize(*size)
+
+    def _gone(self, client: TerminalClient) -> None:
+        """The client was killed: its terminal gets its modes back, and the agent runs on without one."""
+        if client is self._client:
+            self._client = None
+            self._modes.changed()
+            self._forwarder.show(self._modes.reset.encode())
+            self._withdraw(restore=True)
+
+
+class PendingNotices:
+    """Shows notices in the terminal that is lent, or keeps them until it is given back."""
+
+    def __init__(self, forwarder: Forwarder, terminal: AgentTerminal) -> None:
+        self._forwarder = forwarder
+        self._terminal = terminal
+        self._pending: deque[str] = deque(maxlen=MAX_PENDING)
+
+    @property
+    def pending(self) -> list[str]:
+        """What the user has not been shown: it comes when the terminal is given back."""
+        return list(self._pending)
+
+    def take(self) -> list[str]:
+        """Return what is pending, which is shown now."""
+        taken = list(self._pending)
+        self._pending.clear()
+        return taken
+
+    def show(self, text: str) -> None:
+        """Show one line, at once where that spoils no screen, else when the terminal is given back."""
+        text = one_line(text, NOTICE_LENGTH)
+        screen = self._terminal.screen
+        if (
+            not self._forwarder.watched
+            or not self._terminal.tty().canonical
+            or screen is None
+            or screen.alternate
+        ):
+            self._pending.append(text)
+            self._forwarder.aside(BELL)
+            return
+        start = "\r\n" if screen.cursor[0] else ""
+        self._forwarder.show(f"{start}relay: {text}\r\n".encode())
+
+    def forget(self, text: str) -> None:
+        """Forget a notice that is no longer true, if it is pending."""
+        past = one_line(text, NOTICE_LENGTH)
+        self._pending = deque((each for each in self._pending if each != past), maxlen=MAX_PENDING)
+
+
+class _Attaching:
+    """A terminal that waits to be lent until all output before it is on the screen (Forwarder.hold)."""
+
+    def __init__(self) -> None:
+        self._lent: Lent | None = None
+        self._holds = 0
+
+    def begin(self, lent: Lent) -> None:
+        self._lent = lent
+        self._holds += 1
+
+    def end(self) -> Lent | None:
+        """A hold was obeyed: return the terminal that may be lent now; None if another hold follows."""
+        self._holds -= 1
+        if self._holds:
+            return None
+        lent, self._lent = self._lent, None
+        return lent
+
+    def cancel(self) -> None:
+        lent, self._lent = self._lent, None
+        if lent is not None:
+            lent.close()
+
+    def size(self) -> tuple[int, int, int, int] | None:
+        """Return the size of the terminal that waits; None if none does, or it does not say."""
+        return None if self._lent is None else self._lent.size()
+
+
+class _Modes:
+    """What the client must write to undo the terminal modes that the agent has set."""
+
+    def __init__(self, terminal: AgentTerminal) -> None:
+        self.reset = ""
+        self._terminal = terminal
+        self._timer: asyncio.TimerHandle | None = None
+
+    def changed(self) -> bool:
+        """Look at the modes; return True if `reset` is another than before."""
+        screen = self._terminal.screen
+        reset = "" if screen is None else screen.modes_reset().decode("ascii", "replace")
+        changed, self.reset = reset != self.reset, reset
+        return changed
+
+    def due(self, loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> bool:
+        """Return True if the modes may be looked at now; else, and once more afterwards, `look` is called."""
+        if self._timer is not None:
+            return False
+
+        def again() -> None:
+            self._timer = None
+            look()
+
+        self._timer = loop.call_later(MODES_INTERVAL, again)
+        return True

@@ -1,0 +1,60 @@
+"""Hears what the agent says from its own record, and the directives in it.
+
+TextRead ─→ Grammar ─→ AgentSaid, DirectiveRead
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from relay.agents.events import TextRead
+from relay.agents.transcript_formats import Said
+from relay.directives.events import said
+from relay.directives.grammar import Grammar
+from relay.eventbus import EventBus, handles
+from relay.place import TRANSCRIPT, PlaceCounter
+from relay.readers.line import Line
+from relay.storage.journal import Journal, preview
+
+
+class TranscriptListener:
+    """Publishes the words of one agent and of its subagents.
+
+    knows:     tells whether a namespace has a handler.
+    subagents: act on the directives of the agent's subagents, too.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        journal: Journal,
+        *,
+        knows: Callable[[str], bool],
+        prefix: str,
+        subagents: bool,
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._knows = knows
+        self._prefix = prefix
+        self._subagents = subagents
+        self._places: dict[str, PlaceCounter] = {}
+
+    @handles(TextRead)
+    def recorded(self, event: TextRead) -> None:
+        for text in event.texts:
+            if text.subagent:
+                self._journal.write("subagent_said", subagent=text.subagent, text=preview(text.text))
+            if not text.subagent or self._subagents:
+                self._say(text)
+
+    def _say(self, text: Said) -> None:
+        source = f"{TRANSCRIPT}/{text.subagent}" if text.subagent else TRANSCRIPT
+        places = self._places.setdefault(source, PlaceCounter(source))
+        now, grammar = time.monotonic(), Grammar(self._knows, prefix=self._prefix)
+        # Nothing else ends a line of Markdown; the directives of a text end with it.
+        lines = [Line(each, now, places.at(text.place)) for each in text.text.split("\n")]
+        found = [directive for line in lines for directive in grammar.line(line)]
+        for said_event in said(lines, found + grammar.turn_end(now), self._prefix):
+            self._bus.publish(said_event)

@@ -1,0 +1,91 @@
+"""What is given to the agent, from the wish to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relay.agents.hook_reply import Fate
+from relay.eventbus import Event, Question
+from relay.injection.injection import Injection, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Inject(Event):
+    """Give this text to the agent as soon as that is safe."""
+
+    injection: Injection
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw(Event):
+    """Do not give the injection `id` to the agent any more, unless that has begun."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MayBegin(Question[bool]):
+    """The giving of `injection` is about to begin; note whatever must be known if it is interrupted.
+
+    begins: it begins a turn of its own, and does not ride along with another text.
+
+    Raise MessageRefused if it is not wanted any more, another RelayError to be asked again later.
+    """
+
+    injection: Injection
+    begins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InjectionDeferred(Event):
+    """After MayBegin nothing was written: the injection waits again."""
+
+    injection: Injection
+
+
+@dataclass(frozen=True, slots=True)
+class InjectionEnded(Event):
+    """What became of an injection. One that was uncertain may end once more, as given."""
+
+    injection: Injection
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Compose(Question[tuple[Injection, ...]]):
+    """These injections are about to be typed as one prompt: answer with what is to stand before them.
+
+    Raise MessageRefused if the prompt is not to be typed.
+    """
+
+    injections: tuple[Injection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """A text that rides on a reply to the agent's own hook; `settle` takes what became of the reply."""
+
+    text: str
+    settle: Callable[[Fate], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Contribute(Question[Contribution]):
+    """A reply to the agent's own hook has room for texts.
+
+    room:     bytes of UTF-8 of all contributions together.
+    messages: messages of other agents may ride on it, too.
+    extends:  the reply has the agent go on with a turn that it would end.
+    """
+
+    room: int
+    messages: bool = True
+    extends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recognize(Question[bool]):
+    """The agent's hook has told of this prompt: was it typed by relay, and nothing else with it?"""
+
+    prompt: str

@@ -1,0 +1,59 @@
+"""What the user types beside relay: while they do, or have a half-typed line, nothing is injected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relay.injection.draft import Draft
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.readiness import SCREEN_QUIET, Readiness, Verdict
+from relay.state.view import AgentView
+
+USER_PAUSE = 2.0
+"""Seconds after the user's last key during which nothing is typed."""
+
+
+class UserTyping:
+    """Follows the user's keys in one terminal, of which `view` judges what it shows."""
+
+    def __init__(self, terminal: AgentTerminal, view: AgentView, clock: Callable[[], float]) -> None:
+        self._terminal = terminal
+        self._view = view
+        self._clock = clock
+        self._draft = Draft()
+
+    def keys(self, data: bytes) -> None:
+        """Note what was typed, after it was written to the terminal."""
+        self._end_draft()
+        may_answer = self._draft.empty or self._draft.answers
+        asking = may_answer and self._view.verdict.state is Readiness.PROMPTING
+        canonical = self._terminal.tty().canonical
+        self._draft.type(data, self._clock(), canonical=canonical, asking=asking)
+
+    def rest(self) -> None:
+        """Take the user to have not touched the keyboard for long."""
+        self._draft.last_typed = float("-inf")
+
+    def obstacle(self) -> Verdict | None:
+        """Return why nothing may be typed now; None if the user is not in the way."""
+        self._end_draft()
+        if not self._draft.empty:
+            left = self._terminal.last_output() + SCREEN_QUIET - self._clock()
+            return Verdict(Readiness.WORKING, "you have a half-typed line in it", left if left > 0 else None)
+        left = self._draft.last_typed + USER_PAUSE - self._clock()
+        if left > 0:
+            return Verdict(Readiness.WORKING, f"you typed within the last {USER_PAUSE:g} s", left)
+        return None
+
+    def _end_draft(self) -> None:
+        """Forget keys that the program took without an Enter, such as the answer to a dialog."""
+        terminal, draft = self._terminal, self._draft
+        if draft.empty or terminal.last_output() + SCREEN_QUIET > self._clock() or terminal.output_pending():
+            return
+        if draft.taken(
+            canonical=terminal.tty().canonical,
+            last_output=terminal.last_output(),
+            unfinished=terminal.unfinished(),
+            rows=terminal.screen_text(),
+        ):
+            draft.clear()

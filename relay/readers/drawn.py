@@ -1,0 +1,200 @@
+"""The text of a program that draws: the lines on both of its screens, and which of them are complete.
+
+    rows of the screen ─→ logical lines ─→ Page (primary, alternate) ─→ settled: those complete
+
+How long that is depends on the place: what stands above the cursor of a program that prints is complete; a
+line with something newer below it is as good as complete; the last one may still grow.
+"""
+
+from __future__ import annotations
+
+import re
+
+from relay.readers.drawing import Drawing
+from relay.readers.page import Page, PageLine
+from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, logical_lines
+from relay.terminal.screen import Row, VirtualScreen
+
+DONE = 0.06
+"""Seconds without a change after which a line above the cursor of a program that prints is complete."""
+
+FOLLOWED = 0.3
+"""The same for a line that has newer text below it."""
+
+LAST = 1.2
+"""The same for the newest line of a program that draws: models pause in the middle of a line."""
+
+AT_CURSOR = 2.0
+"""The same for the line with the cursor, which is mostly a prompt or a draft."""
+
+PATIENCE = 3.0
+"""Seconds for which a line waits for one above it that keeps changing."""
+
+_PLACES = re.compile(rb"\x1b\[[0-9;]*[HfJ]")
+_REGION = re.compile(rb"\x1b\[([0-9;]*)r")
+
+
+class DrawnText:
+    """The lines on the screens of one program, as of the last `look`. marker: begins a directive."""
+
+    def __init__(self, screen: VirtualScreen, marker: str, drawing: Drawing) -> None:
+        self._screen = screen
+        self._marker = marker
+        self._drawing = drawing
+        self._primary = Page(scrolls_back=False)
+        self._alternate = Page(scrolls_back=True)
+        self._page = self._primary
+        self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
+        self._stale = False  # the alternate screen was resized, and the program has not drawn it again
+        self._region = False  # a scroll region is set
+        self._scrolls = False  # or was, since the last look
+        self._again: set[str] = set()  # keys of lines that were drawn before, in part, in rows above them
+
+    @property
+    def lines(self) -> list[PageLine]:
+        """The lines on the screen, top to bottom."""
+        return self._page.visible
+
+    @property
+    def alternate(self) -> bool:
+        """True while the page is that of the alternate screen."""
+        return self._page is self._alternate
+
+    @property
+    def scrolls(self) -> bool:
+        """True if lines may have left the screen elsewhere than off its top."""
+        return self._scrolls
+
+    @property
+    def stale(self) -> bool:
+        """True while the screen shows a page that was cut by a resize and not drawn again."""
+        return self._stale and self._screen.alternate
+
+    def at_cursor(self, line: PageLine) -> bool:
+        """Return True if the cursor is in one of the rows of `line`."""
+        return line.first <= self._cursor_row <= line.last
+
+    def follow_regions(self, data: bytes) -> None:
+        """Note the scroll regions that `data` sets or unsets."""
+        for match in _REGION.finditer(data):
+            self._region = match[1] != b""
+            self._scrolls = True
+
+    def resized(self, now: float) -> None:
+        """Note that the screen has another size: the program may print its lines again.
+
+        The text on the alternate screen is cut off, not wrapped anew, until the program draws it again.
+        """
+        self._page.expect_reprint(now)
+        self._stale = self.alternate
+
+    def drawn(self, data: bytes, now: float) -> None:
+        """Note whether `data` begins to draw a page anew after a resize."""
+        if self._stale and _PLACES.search(data) is not None:
+            self._stale = False
+            self._page.expect_reprint(now)
+
+    def wipe(self, now: float) -> None:
+        """Note that the program is about to clear the screen."""
+        self._page.wipe(now)
+
+    def restart(self) -> None:
+        """Forget the primary screen: output was skipped."""
+        self._carry.clear()
+        self._page = self._primary = Page(scrolls_back=False)
+
+    def turn(self, now: float) -> list[PageLine]:
+        """Follow the program to the other screen; return the lines of the alternate one that it has left."""
+        left: list[PageLine] = []
+        if self._screen.alternate != self.alternate:
+            if self.alternate:  # what stands there will not change any more
+                left = self._page.visible
+                self._page = self._primary
+            else:
+                self._page = self._alternate
+                self._page.wipe(now)
+            self._page.expect_reprint(now)
+        return left
+
+    def look(self, changed: float) -> tuple[list[PageLine], bool]:
+        """Bring the page up to date; return the lines that have scrolled away, and whether any were lost.
+
+        changed: when the output came that the screen shows, in seconds.
+        """
+        screen = self._screen
+        drained = screen.drain()
+        if self.alternate:
+            columns = self._drawing.text_columns(screen)
+            rows = [clip(row, columns) for row in screen.rows()]
+            lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
+            return self._alternate.look(lines, changed, scrolls=True), drained.lost
+        rows = self._carry + drained.rows + screen.rows()
+        away = len(self._carry) + len(drained.rows)
+        lines = logical_lines(rows, screen.columns, self._marker, self._drawing)
+        self._again = {line.key for line in lines if line.again}
+        gone = self._primary.look(lines, changed, scrolls=self._scrolls)
+        self._scrolls = self._region
+        off, taken = self._primary.scroll_off(away)
+        self._carry = rows[taken:away]
+        return gone + off, drained.lost
+
+    def complete(self) -> list[PageLine]:
+        """Return the lines above a visible cursor at the left with nothing beside or below it.
+
+        A program prints there, line by line. (A cursor after some text may be that of an input box.)
+        """
+        screen = self._screen
+        x, y = screen.cursor
+        if self.alternate or x or not screen.cursor_visible:
+            return []
+        lines = self._primary.visible
+        return [] if lines and lines[-1].last >= len(self._carry) + y else lines
+
+    def torn(self) -> list[PageLine]:
+        """Return the lines of a text that a live display, which ends, is about to erase with its own rows.
+
+        Where rich did not erase its rows before it printed the text (`LogicalLine.again`), it takes the last
+        rows of the text for its own, though it has drawn none since: its cursor is in an empty row.
+        """
+        screen = self._screen
+        lines = self._primary.visible
+        torn = any(line.pending and line.key in self._again for line in lines)
+        return lines if torn and not screen.rows()[screen.cursor[1]].text else []
+
+    def settled(self, now: float) -> list[PageLine]:
+        """Return the lines that have stood unchanged for long enough and not been emitted."""
+        lines = self._page.visible
+        if not any(line.pending for line in lines):
+            return []
+        printing = set(map(id, self.complete()))
+        cursor = self._cursor_row if self._screen.cursor_visible else -1
+        due: set[int] = set()
+        newest = 0.0
+        for line in reversed(lines):
+            if line.pending:
+                if line.first <= cursor <= line.last:
+                    wait = AT_CURSOR
+                elif id(line) in printing:
+                    wait = DONE
+                else:
+                    wait = FOLLOWED if newest > line.changed else LAST
+                if now - line.changed >= wait:
+                    due.add(id(line))
+            newest = max(newest, line.born)
+        return self._in_order(lines, due, now)
+
+    def _in_order(self, lines: list[PageLine], due: set[int], now: float) -> list[PageLine]:
+        """Return those of `lines` that are `due` and have nothing above them that is not complete."""
+        settled: list[PageLine] = []
+        held = False
+        for line in lines:
+            if id(line) in due:
+                if not held or now - line.changed >= PATIENCE:
+                    settled.append(line)
+            elif line.emitted is None:
+                held = True
+        return settled
+
+    @property
+    def _cursor_row(self) -> int:
+        return self._screen.cursor[1] + (0 if self.alternate else len(self._carry))

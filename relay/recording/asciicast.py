@@ -1,0 +1,396 @@
+r"""Asciicasts (version 2), the format of recordings: the header, events, reading and writing.
+
+    {"version": 2, "width": 80, "height": 24, "timestamp": 1760000000, "title": "Alice: claude", ...}
+    [0.25, "o", "hello\r\n"]        output       [1.5, "r", "100x30"]   a new size
+    [2.0, "m", "12 MB left out"]    a marker     [3.0, "i", "ls"]       input, which relay never writes
+
+The format is https://docs.asciinema.org/manual/asciicast/v2/.  Bytes that are not UTF-8 are lone surrogates
+(PEP 383), which JSON writes as `\udcff`.
+
+A recording is read from its files as a stream, never into memory: opening it reads the header and both ends
+of each part.  Recordings end in the middle of a line where a machine went down, and anybody may have written
+them: no time in them goes back, is not a number, or is absurd.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from relay.errors import RecordingError
+
+MAX_LINE = 8 << 20
+"""Bytes of a line that is read; a longer one is damaged."""
+
+LONGEST = 10 * 365 * 86400.0
+"""Seconds, ten years: no recording lasts longer, and a later event has the time of the one before it."""
+
+_TAIL = 64 << 10  # bytes at the end of a part in which its last event is searched for first
+_END = -1  # offset of a mark behind the last event of a part
+_MAX_SIZE = 1 << 16
+_MEGABYTE, _KILOBYTE = 1_000_000, 1000
+_GAP = re.compile(r"(\d{1,9}(?:\.\d)?) ([kM])B left out")
+_UNREADABLE = b"\0\n"  # in place of a line that is too long
+
+
+class CastEvent(NamedTuple):
+    """One event. time: seconds since the recording began; kind: "o", "i", "r" or "m"; data: as in JSON."""
+
+    time: float
+    kind: str
+    data: str
+
+    @property
+    def encoded(self) -> bytes:
+        """The data as the terminal received it."""
+        try:
+            return self.data.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return self.data.encode("utf-8", "replace")
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(columns, rows) of an event of kind "r"; ValueError for one that was not read from a file."""
+        columns, _, rows = self.data.partition("x")
+        return int(columns), int(rows)
+
+    def line(self) -> bytes:
+        """Return the event as a line of the file."""
+        return json_line([round(self.time, 6), self.kind, self.data])
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line of a recording; a field that is missing there is None, "" or 0.
+
+    timestamp:  seconds since the epoch at which the recording began.
+    env:        variables of the recorded program that players may show.
+    idle_limit: seconds to which players shorten a pause.
+    team, name, session, part: of the session that relay recorded, and which file of it this is, from 1 on.
+    """
+
+    columns: int
+    rows: int
+    timestamp: float | None = None
+    title: str = ""
+    command: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    idle_limit: float | None = None
+    team: str = ""
+    name: str = ""
+    session: str = ""
+    part: int = 0
+
+    def line(self) -> bytes:
+        """Return the header as a line of the file."""
+        timestamp = None if self.timestamp is None else int(self.timestamp)
+        about = {"team": self.team, "name": self.name, "session": self.session, "part": self.part}
+        optional = {
+            "timestamp": timestamp,
+            "idle_time_limit": self.idle_limit,
+            "title": self.title,
+            "command": self.command,
+            "env": dict(self.env),
+            "relay": about if self.part else None,  # players ignore keys that they do not know
+        }
+        size = {"version": 2, "width": self.columns, "height": self.rows}
+        return json_line(
+            size | {key: value for key, value in optional.items() if value not in (None, "", {})}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place between two events. offset: bytes into the part; time: of the event before it, in seconds."""
+
+    part: int = 0
+    offset: int = 0
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CastPart:
+    """One file of a recording.
+
+    start: seconds of the recording from which the times in this file count.
+    end:   seconds of the recording at the last event of this file.
+    """
+
+    path: Path
+    header: Header
+    start: float
+    end: float
+
+    def markers(self) -> Iterator[CastEvent]:
+        """Yield the events of kind "m"."""
+        with _open(self.path) as stream:
+            while (line := _line(stream)) is not None:
+                # Most of a recording is output: only what may be a marker is parsed.
+                if (
+                    b'"m"' in line
+                    and (event := parse_event(line, self.start)) is not None
+                    and event.kind == "m"
+                ):
+                    yield event
+
+
+class Cast:
+    """One recording, in one file or several that follow one another; iterating yields its events.
+
+    skipped: damaged lines that were left out so far.
+    strict:  raise RecordingError for a damaged line instead; a last line that was cut off is left out.
+    """
+
+    def __init__(self, *paths: Path, strict: bool = False) -> None:
+        """Open the files; raise RecordingError where one cannot be read or is no asciicast of version 2."""
+        self.parts: tuple[CastPart, ...] = ()
+        self.skipped = 0
+        self.strict = strict
+        for path in paths:
+            self.parts += (_part(path, self.parts[-1].end if self.parts else 0.0),)
+
+    def __iter__(self) -> Iterator[CastEvent]:
+        return iter(self.reader())
+
+    @property
+    def header(self) -> Header:
+        """The header of the first part there is."""
+        return self.parts[0].header
+
+    @property
+    def seconds(self) -> float:
+        """The time of the last event."""
+        return self.parts[-1].end
+
+    @property
+    def truncated(self) -> bool:
+        """True if the first parts are missing: of a long session only the last ones are kept."""
+        return self.header.part > 1
+
+    def reader(self, mark: Mark | None = None) -> CastReader:
+        """Return a reader of the events behind `mark`, or of all."""
+        return CastReader(self, mark or Mark())
+
+
+class CastReader:
+    """Yields the events of a recording one by one, and an event "r" where a part has another size."""
+
+    def __init__(self, cast: Cast, mark: Mark) -> None:
+        self._cast = cast
+        self._part = mark.part
+        self._time = mark.time
+        self._stream: IO[bytes] | None = self._open(mark.offset)
+
+    def __iter__(self) -> Iterator[CastEvent]:
+        try:
+            while (event := self.next()) is not None:
+                yield event
+        finally:
+            self.close()
+
+    def next(self) -> CastEvent | None:
+        """Return the next event, None after the last one; raise RecordingError where the cast is strict."""
+        while self._stream is not None:
+            while (line := _line(self._stream)) is not None:
+                event = parse_event(line, self._cast.parts[self._part].start, self._time)
+                if event is not None:
+                    self._time = event.time
+                    return event
+                if line.strip():
+                    if self._cast.strict and line.endswith(b"\n"):
+                        raise self._error(line)
+                    self._cast.skipped += 1
+            before = self._cast.parts[self._part].header
+            self.close()
+            if self._part + 1 == len(self._cast.parts):
+                return None
+            self._part += 1
+            self._stream = self._open(0)
+            header = self._cast.parts[self._part].header
+            if (header.columns, header.rows) != (before.columns, before.rows):
+                return CastEvent(self._time, "r", f"{header.columns}x{header.rows}")
+        return None
+
+    def mark(self) -> Mark:
+        """Return the place behind the event that `next` returned last."""
+        return Mark(self._part, _END if self._stream is None else self._stream.tell(), self._time)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _open(self, offset: int) -> IO[bytes]:
+        stream = _open(self._cast.parts[self._part].path)
+        if offset == _END:
+            stream.seek(0, os.SEEK_END)
+        elif offset:
+            stream.seek(offset)
+        else:
+            _line(stream)  # the header
+        return stream
+
+    def _error(self, line: bytes) -> RecordingError:
+        """Return the error of `line`, the last one that was read."""
+        assert self._stream is not None
+        end = self._stream.tell()
+        self._stream.seek(0)
+        number = self._stream.read(end).count(b"\n")
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            why = "this line is no JSON list. Record it again, or remove the line."
+        else:
+            why = 'this is no event like [1.5, "o", "text"]. Record it again, or remove the line.'
+            match event:
+                case [int() | float(), "r", str(data)]:
+                    why = f'{data!a} is no size like "80x24". Remove the line.'
+        return RecordingError(f"{self._cast.parts[self._part].path}:{number}: {why}")
+
+
+def parse_event(line: bytes, start: float = 0.0, before: float = 0.0) -> CastEvent | None:
+    """Return `line` as an event, `start` seconds later and not before `before`; None if it is no event."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    match event:
+        case [int() | float() as time, str(kind), str(data)] if not isinstance(time, bool):
+            return (
+                None
+                if kind == "r" and not _is_size(data)
+                else CastEvent(_time(time, start, before), kind, data)
+            )
+    return None
+
+
+def gap_marker(size: int) -> str:
+    """Return the data of the marker (kind "m") in place of `size` bytes of output that were left out."""
+    if size >= _MEGABYTE:
+        return f"{size / _MEGABYTE:.1f} MB left out"
+    return f"{max(size // _KILOBYTE, 1)} kB left out"
+
+
+def gap_size(marker: str) -> int | None:
+    """Return the bytes left out according to `marker`; None if `gap_marker` did not make it."""
+    found = _GAP.fullmatch(marker)
+    return None if found is None else int(float(found[1]) * (_MEGABYTE if found[2] == "M" else _KILOBYTE))
+
+
+def json_line(value: object) -> bytes:
+    """Return one line of JSON. Lone surrogates, for which UTF-8 has no bytes, are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(", ", ": "), default=str).encode() + b"\n"
+
+
+def _is_size(data: str) -> bool:
+    numbers = data.split("x")
+    return len(numbers) == 2 and all(
+        each.isascii() and each.isdigit() and len(each) <= 5 and _fits(int(each)) for each in numbers
+    )
+
+
+def _time(time: float, start: float, before: float) -> float:
+    try:
+        value = start + float(time)
+    except OverflowError:
+        return before
+    return max(value, before) if math.isfinite(value) and value <= LONGEST else before
+
+
+def _part(path: Path, start: float) -> CastPart:
+    """Read the header and both ends of a part that begins `start` seconds after the first one."""
+    with _open(path) as stream:
+        return CastPart(path, _header(path, _line(stream) or b""), start, _last(stream, start))
+
+
+def _header(path: Path, line: bytes) -> Header:
+    why = ""
+    try:
+        header = json.loads(line)
+    except (ValueError, RecursionError):
+        header, why = None, "its first line is no JSON object"
+    if not why and (not isinstance(header, dict) or "version" not in header):
+        why = "its first line has no version"
+    elif not why and header["version"] != 2:
+        raise RecordingError(
+            f"{path}:1: this is an asciicast of version {header['version']!a}, and relay reads version 2. "
+            "Convert it with: asciinema convert --output-format asciicast-v2 FILE NEW"
+        )
+    elif not why and not (_fits(header.get("width")) and _fits(header.get("height"))):
+        why = "its first line has no width and height"
+    if why:
+        raise RecordingError(
+            f"{path}:1: this is not a recording: {why}. Name an asciicast, as `asciinema rec` writes it."
+        )
+    assert isinstance(header, dict)
+    env, about = header.get("env"), header.get("relay")
+    about = about if isinstance(about, dict) else {}
+    part = about.get("part")
+    return Header(
+        header["width"],
+        header["height"],
+        timestamp=_number(header.get("timestamp")),
+        idle_limit=_number(header.get("idle_time_limit")),
+        title=_text(header.get("title")),
+        command=_text(header.get("command")),
+        env={k: v for k, v in env.items() if isinstance(v, str)} if isinstance(env, dict) else {},
+        team=_text(about.get("team")),
+        name=_text(about.get("name")),
+        session=_text(about.get("session")),
+        part=part if isinstance(part, int) else 0,
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e15:
+        return None
+    return float(value)
+
+
+def _fits(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 < number < _MAX_SIZE
+
+
+def _last(stream: IO[bytes], start: float) -> float:
+    """Return the time of the last event in a part, `start` if it has none."""
+    length = stream.seek(0, os.SEEK_END)
+    tail = _TAIL
+    while True:
+        stream.seek(max(0, length - tail))
+        times = [event.time for line in stream.read(tail).split(b"\n") if (event := parse_event(line, start))]
+        if times or tail >= min(length, MAX_LINE):
+            return max([start, *times])
+        tail *= 8
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise RecordingError(f"cannot read {path}: {error.strerror}. Name an asciicast file.") from None
+
+
+def _line(stream: IO[bytes]) -> bytes | None:
+    """Return the next line, _UNREADABLE in place of one that is too long; None at the end."""
+    line = stream.readline(MAX_LINE)
+    if not line:
+        return None
+    if not line.endswith(b"\n") and len(line) == MAX_LINE:
+        while (rest := stream.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+            pass
+        return _UNREADABLE
+    return line

@@ -1,0 +1,49 @@
+"""What rules and handlers are asked, and told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay.eventbus import Event, Question
+from relay.hooks.events import HandlerEvent
+from relay.hooks.result import HookResult
+from relay.rules.answer import RuleRun
+from relay.rules.event import RuleEvent
+from relay.rules.turn_end import Ending
+
+Results = tuple[HookResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Consult(Question[Results]):
+    """Ask the rules for `rules`, and then the handlers of `handlers`, each if it is given.
+
+    Rules come first: what one makes of a tool's input is what handlers see.  Handlers of what is about to
+    happen are not asked where rules have refused it.
+    ending: of a Stop: how the turn ends.
+    """
+
+    rules: RuleEvent | None = None
+    handlers: HandlerEvent | None = None
+    ending: Ending | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observe(Event):
+    """Run the rules for this event; nobody waits for them."""
+
+    event: RuleEvent
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEnded(Event):
+    """A rule in the background has ended."""
+
+    ran: RuleRun
+
+
+@dataclass(frozen=True, slots=True)
+class HasRules(Question[bool]):
+    """Is a rule for the event `name` in force?"""
+
+    name: str

@@ -1,0 +1,274 @@
+"""The features of a session, in the order of the house: a new one is a module and a line here.
+
+The order counts where several features handle an event or answer a question: what reads comes before what
+decides, rules before handlers, what rides first on a reply before what rides behind it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from relay.agents.transcript_reader import TranscriptReader
+from relay.directives.grammar import Grammar
+from relay.errors import RelayError
+from relay.features.attention import Attention
+from relay.features.bus_connection import BusConnection
+from relay.features.config_watch import ConfigWatch
+from relay.features.derived_rules import DerivedRules
+from relay.features.dialog_answers import DialogAnswers
+from relay.features.escalation import Escalation, PromptTitle
+from relay.features.handler_runner import HandlerRunner
+from relay.features.hook_responder import HookResponder
+from relay.features.idle import IdleWatch
+from relay.features.injection_audit import InjectionAudit
+from relay.features.injector import Injector
+from relay.features.mailbox import Mailbox
+from relay.features.memory import Memory
+from relay.features.native_hooks import NativeHooks
+from relay.features.notices import Notices
+from relay.features.onboarding import Onboarding
+from relay.features.output_reader import OutputReader
+from relay.features.recorder import Recorder
+from relay.features.rule_runner import RuleRunner
+from relay.features.sender import MessageSender
+from relay.features.state_tracker import StateTracker
+from relay.features.status_reports import StatusReports
+from relay.features.terminals import Terminals
+from relay.features.transcript_listener import TranscriptListener
+from relay.features.turn_tracker import TurnTracker, first_source
+from relay.hooks.context import Context, History, MemoryService
+from relay.hooks.runner import Runner
+from relay.injection import layout
+from relay.injection.audit_log import AuditLog
+from relay.injection.budget import Budget
+from relay.memory.store import MemoryStore
+from relay.messaging.client import MessagingClient
+from relay.messaging.runaway import Limits
+from relay.policy import Policy
+from relay.recording.asciicast import Header
+from relay.rules.engine import Engine
+from relay.rules.events import RuleEnded
+from relay.session.core import Core
+
+Feature = object
+"""Anything with methods that handle events, answer questions or are operations; `run`, if it has it, is started
+with the session and cancelled at its end."""
+
+
+def _notices(core: Core) -> tuple[str, ...]:
+    """Return what the user is shown as soon as there is a terminal to show it on."""
+    note = core.started.bridge_note
+    return (*core.setup.notices, note) if note else core.setup.notices
+
+
+def _output_reader(core: Core) -> OutputReader:
+    setup, agent = core.setup, core.agent
+    return OutputReader(
+        core.bus,
+        core.started.forwarder,
+        agent.terminal,
+        agent.reader,
+        Grammar(setup.registry.knows, prefix=setup.prefix, decoration=setup.decoration),
+        prefix=setup.prefix,
+        source=first_source(known=setup.knows_agent),
+    )
+
+
+def _handler_runner(core: Core) -> HandlerRunner:
+    started, setup, session, history = core.started, core.setup, core.session, History()
+    context = Context(
+        agent_id=f"{session.team}/{session.name}",
+        agent_name=session.name,
+        session_id=session.id,
+        working_dir=session.directory,
+        env=dict(started.env),
+        task=started.options.task or None,
+        bus=core.bus,
+        memory=MemoryService(_memory(core), setup.memory),
+        history=history,
+    )
+    runner = Runner(setup.registry, core.bus, timeout=setup.settings.handler_seconds)
+    return HandlerRunner(
+        core.bus, core.tasks, core.journal, runner, context, history, hooked=bool(core.started.bridge)
+    )
+
+
+def _memory(core: Core) -> MemoryStore | RelayError:
+    return core.memory if "memory" in FEATURES else RelayError("memory is switched off in this session.")
+
+
+def _rule_runner(core: Core) -> RuleRunner:
+    directory, bus = core.session.directory, core.bus
+    return RuleRunner(
+        core.bus,
+        core.tasks,
+        core.journal,
+        core.setup.rules,
+        Engine(directory, core.started.env, report=lambda ran: bus.publish(RuleEnded(ran))),
+        home=core.started.home,
+        directory=directory,
+        files=[Path(path) for path in core.started.options.rules],
+        full=core.setup.settings.hook_output == "full",
+    )
+
+
+def _record(core: Core) -> TranscriptReader | None:
+    """Return the reader of what the agent says from its own record; None where it has none."""
+    kind = core.setup.profile.native.transcript
+    return TranscriptReader(kind) if core.started.bridge and kind else None
+
+
+def _native(core: Core) -> NativeHooks:
+    return NativeHooks(
+        core.bus,
+        core.journal,
+        core.agent.turn,
+        kind=core.started.bridge,
+        note=core.started.bridge_note,
+        record=_record(core),
+        continuations=core.setup.settings.continuations,
+    )
+
+
+def _onboarding(core: Core) -> Onboarding | None:
+    if not core.setup.teaches:
+        return None
+    return Onboarding(
+        core.bus,
+        core.tasks,
+        core.session,
+        template=core.setup.onboarding,
+        prefix=core.setup.prefix,
+        hooked=bool(core.started.bridge),
+    )
+
+
+def _escalation(core: Core) -> Escalation | None:
+    setup, terminal = core.setup, core.agent.terminal
+    if setup.profile.inject == "never" or setup.settings.on_prompt != "escalate":
+        return None  # what a shell asks is asked by the user who uses it
+    title = PromptTitle(core.started.forwarder, terminal, enabled=setup.knows_agent)
+    to, name = setup.settings.escalate_to, core.session.name
+    return Escalation(core.bus, core.tasks, core.journal, terminal, title, name=name, to=to)
+
+
+def _bus_connection(core: Core) -> BusConnection:
+    setup, session = core.setup, core.session
+    broker = core.started.options.broker or setup.settings.broker or None
+
+    async def open(in_hand: frozenset[str]) -> MessagingClient:
+        return await MessagingClient.open(
+            core.started.home,
+            session.team,
+            session.name,
+            publish=core.bus.publish,
+            broker_url=broker,
+            limits=Limits.of(setup.settings),
+            in_hand=in_hand,
+        )
+
+    return BusConnection(core.bus, core.journal, open, name=session.name, channels=setup.channels)
+
+
+def _audit(core: Core) -> InjectionAudit:
+    settings = core.setup.settings
+    log = AuditLog(
+        core.started.home.audit,
+        core.session.id,
+        core.session.name,
+        core.session.team,
+        bus=core.bus,
+        full=settings.hook_output == "full",
+        redactor=core.redactor,
+    )
+    return InjectionAudit(core.bus, core.journal, log, Budget(settings.injection_budget))
+
+
+def _recorder(core: Core) -> Recorder | None:
+    settings, started, session = core.setup.settings, core.started, core.session
+    if settings.record == "never":
+        return None
+    columns, rows = started.size
+    header = Header(
+        columns,
+        rows,
+        command=shlex.join(started.options.command),
+        env=started.env,
+        team=session.team,
+        name=session.name,
+        session=session.id,
+    )
+    folder = started.home.recordings
+    return Recorder(core.bus, core.agent.terminal, folder, settings, header, core.redactor)
+
+
+FEATURES: dict[str, Callable[[Core], Feature | None]] = {
+    "notices": lambda core: Notices(core.bus, core.tasks, core.journal, _notices(core)),
+    "terminals": lambda core: Terminals(
+        core.bus,
+        core.tasks,
+        core.started.forwarder,
+        core.started.pty,
+        core.agent.terminal,
+        core.client,
+        name=core.session.name,
+        detached=core.started.options.detached,
+    ),
+    "output": _output_reader,
+    "state": lambda core: StateTracker(core.bus, core.agent.state),
+    "status reports": lambda core: StatusReports(
+        core.bus, core.agent.status, core.started.forwarder, reports=core.setup.knows_agent
+    ),
+    "attention": lambda core: Attention(core.bus, core.journal, core.agent.terminal, core.agent.state),
+    "escalation": _escalation,
+    "native hooks": _native,
+    "turns": lambda core: TurnTracker(
+        core.bus,
+        core.tasks,
+        core.agent.turn,
+        core.agent.continuations,
+        core.session,
+        known=core.setup.knows_agent,
+        hooked=bool(core.started.bridge),
+        recorded=_record(core) is not None,
+    ),
+    "transcript": lambda core: TranscriptListener(
+        core.bus,
+        core.journal,
+        knows=core.setup.registry.knows,
+        prefix=core.setup.prefix,
+        subagents=core.setup.settings.subagents == "act",
+    ),
+    "rules": _rule_runner,
+    "derived rules": lambda core: DerivedRules(
+        core.bus, core.tasks, core.session, hooked=bool(core.started.bridge)
+    ),
+    "onboarding": _onboarding,
+    "handlers": _handler_runner,
+    "hook responder": lambda core: HookResponder(
+        core.bus,
+        core.journal,
+        core.agent.turn,
+        core.agent.continuations,
+        Policy(core.setup.settings.allow),
+    ),
+    "sender": lambda core: MessageSender(core.bus, core.journal, core.session),
+    "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, core.agent.view),
+    "bus": _bus_connection,
+    "injector": lambda core: Injector(
+        core.bus,
+        core.agent.terminal,
+        core.agent.view,
+        directive=layout.directive_pattern(core.setup.prefix, core.setup.profile.decoration),
+        idle=core.setup.settings.idle_seconds,
+    ),
+    "audit": _audit,
+    "answers": lambda core: DialogAnswers(core.journal, core.agent.terminal, core.agent.state),
+    "memory": lambda core: Memory(core.bus, core.tasks, core.memory),
+    "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
+    "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),
+    "recorder": _recorder,
+}
+"""How each feature is made, by its name; None: this session has no use for it."""

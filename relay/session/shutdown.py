@@ -1,0 +1,130 @@
+"""Stopping an agent: polite, then firm.
+
+session_end handlers → closing prompts, each acted on → SIGTERM → SIGHUP → SIGKILL → what it left behind
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import time
+from contextlib import suppress
+
+from relay.control.operations import operation
+from relay.control.server import Answer, Request
+from relay.eventbus import EventBus, handles
+from relay.hooks import events
+from relay.hooks.apply import apply
+from relay.injection.events import Inject, InjectionEnded
+from relay.injection.injection import Injection
+from relay.rules.events import Consult
+from relay.settings import Settings
+from relay.state.agent_terminal import AgentTerminal
+from relay.tasks import Tasks
+from relay.terminal.events import AgentExited
+from relay.terminal.forward import Forwarder
+from relay.terminal.pty import Pty
+
+FAREWELL = 2.0
+"""Seconds that the agent's last directives and session_end handlers may delay the user's next prompt."""
+
+LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
+"""Seconds until processes that the agent left in its terminal are killed, and looks at them meanwhile."""
+
+SETTLED = 0.5
+"""Seconds of quiet, with the agent waiting for input, after which it has acted on a closing prompt."""
+
+
+class Shutdown:
+    """Stops one agent. asked: somebody wants it stopped."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        pty: Pty,
+        forwarder: Forwarder,
+        terminal: AgentTerminal,
+        settings: Settings,
+    ) -> None:
+        self.asked = False
+        self._bus = bus
+        self._tasks = tasks
+        self._pty = pty
+        self._forwarder = forwarder
+        self._terminal = terminal
+        self._settings = settings
+        self._exited = asyncio.Event()
+        self._closing: dict[str, asyncio.Event] = {}
+
+    @operation("stop")
+    async def request(self, _: Request) -> Answer:
+        self.stop()
+        return {"ok": True, "patience": self.patience}
+
+    def stop(self) -> None:
+        """End the agent; asked a second time, at once."""
+        if self.asked:
+            self._pty.hang_up(signal.SIGKILL)
+            return
+        self.asked = True
+        self._tasks.spawn(self._stop(), "stopping")
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which a session that was asked to stop has ended, unless something is wrong with it."""
+        set_ = self._settings
+        return 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds + FAREWELL + LEFTOVER
+
+    @handles(AgentExited)
+    def exited(self, _: AgentExited) -> None:
+        self._exited.set()
+
+    @handles(InjectionEnded)
+    def typed(self, event: InjectionEnded) -> None:
+        if (ended := self._closing.pop(event.injection.id, None)) is not None:
+            ended.set()
+
+    async def sweep(self) -> None:
+        """Kill what the agent left in its terminal and what a hang-up did not end."""
+        for _ in range(LEFTOVER_LOOKS):
+            if not (left := self._pty.groups()):
+                return
+            await asyncio.sleep(LEFTOVER / LEFTOVER_LOOKS)
+        for group in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+
+    async def _stop(self) -> None:
+        answers = await self._bus.ask(Consult(handlers=events.SessionEnd(reason="stop")))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.closing_seconds):
+                for result in (result for results in answers for result in results):
+                    if result.context_injection is None:
+                        apply(self._bus, [result])
+                    else:
+                        await self._close_with(result.context_injection, result.source)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            self._pty.hang_up(number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.stop_seconds):
+                    await self._exited.wait()
+                    break
+        await asyncio.to_thread(self._forwarder.join, FAREWELL)
+        self._forwarder.withdraw()  # where its terminal takes nothing, what is left is lost
+
+    async def _close_with(self, prompt: str, source: str) -> None:
+        """Give the agent a closing prompt, and wait until it has acted on it."""
+        id, typed = secrets.token_hex(8), asyncio.Event()
+        self._closing[id] = typed
+        self._bus.publish(Inject(Injection(id, prompt, source, "closing", time=time.time())))
+        await typed.wait()
+        offset, began = self._terminal.output_offset(), time.monotonic()
+        while not self._exited.is_set():
+            await asyncio.sleep(SETTLED / 5)
+            quiet = time.monotonic() - max(self._terminal.last_output(), began)
+            acted = self._terminal.output_offset() > offset or self._terminal.reads_input()
+            if acted and quiet > SETTLED and self._terminal.waits_for_input():
+                return

@@ -1,0 +1,77 @@
+"""The turns with which an agent goes on after it had ended them: whether it may, and whether it read why.
+
+A hook's reply that was printed is not yet read: only what the agent does next shows that.
+"""
+
+from __future__ import annotations
+
+from relay.agents.hook_reply import Fate, Settle
+from relay.eventbus import EventBus
+from relay.state.events import EvidenceChanged
+from relay.state.readiness import Readiness
+from relay.state.states import AgentState
+from relay.state.turn import Turn
+from relay.storage.journal import Journal, preview
+from relay.terminal.events import Notify
+
+PROOF = 5.0
+"""Seconds after which an agent that was told to go on and stands at its prompt has not read it."""
+
+
+class Continuations:
+    """The continuations of one agent's turns. most: how many in a row there may be."""
+
+    def __init__(self, bus: EventBus, journal: Journal, turn: Turn, state: AgentState, most: int) -> None:
+        self.most = most
+        self._bus = bus
+        self._journal = journal
+        self._turn = turn
+        self._state = state
+        self._refused = False
+        self._unproved: Settle | None = None
+
+    def refuse(self, text: str, why: str) -> None:
+        """Note that the agent does not go on with `text`; show the user `why`, once in a row."""
+        if not self._refused:
+            self._refused = True
+            self._journal.write("continuation_capped", most=self.most, text=preview(text))
+            self._bus.publish(Notify(why))
+
+    def by_prompt(self, text: str) -> None:
+        """Note that the turn has ended, and that the agent goes on with `text` as a prompt of its own."""
+        self._refused = False
+        self._turn.will_go_on(text)
+
+    def by_reply(self, text: str, settle: Settle) -> Settle:
+        """Note that a hook's reply has the agent go on with `text`.
+
+        Return what takes the fate of the reply; it calls `settle` once it is known whether the agent read it.
+        """
+        self._refused = False
+        self._turn.go_on(text)
+        self._journal.write("continued", times=self._turn.continuations, most=self.most)
+
+        def printed(fate: Fate) -> None:
+            if fate is not Fate.PRINTED:
+                settle(fate)
+                return
+            self.proved(True)
+            self._unproved = settle
+            self._bus.loop.call_later(PROOF, self._look, settle)
+
+        return printed
+
+    def proved(self, read: bool) -> None:
+        """Note that what the agent has done shows that it read what it was told, or that it never will."""
+        settle, self._unproved = self._unproved, None
+        if settle is not None:
+            settle(Fate.PRINTED if read else Fate.UNKNOWN)
+
+    def _look(self, settle: Settle) -> None:
+        if self._unproved is not settle:
+            return
+        ready = self._state.look() == Readiness.READY
+        self.proved(not ready)
+        if ready:
+            self._turn.end()
+            self._bus.publish(EvidenceChanged())

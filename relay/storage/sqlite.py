@@ -1,0 +1,445 @@
+"""SQLite as relay uses it: private files, transactions, migrations, and a thread that commits for a loop.
+
+    run, call ─→ queue ─→ thread: BEGIN, a savepoint for each job that has piled up, COMMIT ─→ their results
+
+WAL with synchronous=NORMAL: what was committed survives the kill of every process.  A power failure may take
+the last commits with it, never the file's integrity (https://sqlite.org/pragma.html#pragma_synchronous); the
+price of FULL would be a disk flush for each commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from weakref import WeakSet
+
+from relay.errors import RelayError
+from relay.storage.files import make_private
+
+if TYPE_CHECKING:
+    import asyncio
+
+MAX_BATCH = 256
+"""Jobs that one transaction of a Writer commits, at most."""
+
+_POLL = 0.005  # seconds between two tries to switch a file to WAL
+
+End = tuple[Any, BaseException | None]
+"""The value and the error of a job; one of them is None."""
+
+D = TypeVar("D", bound="Database")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of a database, as data.
+
+    version: PRAGMA user_version of a database with these tables; 0 is an empty file.
+    tables:  statements that fill an empty database.
+    indexes: statements that make the indexes, which a migration drops and makes anew.
+    steps:   statements that turn the tables of a version into those of the next one, by version.
+    """
+
+    version: int
+    tables: Sequence[str]
+    indexes: Sequence[str] = ()
+    steps: Mapping[int, Sequence[str]] = field(default_factory=dict)
+
+    def install(self, db: sqlite3.Connection) -> None:
+        """Make the tables in an empty database or bring older ones up to date, within a transaction."""
+        found = user_version(db)
+        if found == 0:
+            statements = [*self.tables, *self.indexes]
+        else:
+            named = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+            statements = [f"DROP INDEX {index}" for (index,) in db.execute(named)]
+            statements += [each for step in range(found, self.version) for each in self.steps[step]]
+            statements += self.indexes
+        for statement in statements:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {self.version}")
+
+
+class WrongVersion(Exception):
+    """A database has the tables of a later relay. found: their version."""
+
+    def __init__(self, found: int) -> None:
+        super().__init__(f"tables of version {found}")
+        self.found = found
+
+
+class Database:
+    """One connection to a SQLite file, for one thread; a base class.
+
+    Raise what `explain` makes of SQLite's errors, with advice.  A statement on the thread of a running event
+    loop is a programming error (RuntimeError): hand a Writer the job instead.
+    """
+
+    schema: ClassVar[Schema]
+    busy_seconds: ClassVar[float]
+    """Seconds for which another process's lock is waited for."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file at `path`, made (0600) and brought up to date where that is needed."""
+        _refuse_event_loop()
+        self.path = path
+        self._file: tuple[int, int] | None = None
+        self._batch: _Batch | None = None
+        try:
+            self.make_file(path)
+        except OSError as error:
+            raise self.explain(path, error) from error
+        with self._explained():
+            self._connection = sqlite3.connect(path, timeout=self.busy_seconds, isolation_level=None)
+        try:
+            with self._explained():
+                self._prepare()
+            self._file = _identity(path)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @staticmethod
+    def explain(path: Path, error: Exception) -> RelayError:
+        """Return what `error`, a sqlite3.Error, OSError or WrongVersion about `path`, means for the user."""
+        raise NotImplementedError
+
+    @staticmethod
+    def make_file(path: Path) -> None:
+        """Make the file 0600 before SQLite would make it as the umask says; its others take after it."""
+        with contextlib.suppress(OSError):  # SQLite has better words for it
+            make_private(path)
+
+    def close(self) -> None:
+        """Close the connection. Closing twice does no harm."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @classmethod
+    def inspect(cls, path: Path) -> tuple[str, int]:
+        """Return what quick_check says of the file ("ok") and the version of its tables. Write nothing."""
+        try:
+            with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+                (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
+                return str(said), user_version(db)
+        except sqlite3.Error as error:
+            raise cls.explain(path, error) from error
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection to a block that changes nothing."""
+        _refuse_event_loop()
+        with self._explained():
+            yield self._connection
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit all that the block changes, or nothing if it raises; within another one, as a part of it."""
+        _refuse_event_loop()
+        with self._explained():
+            db = self._connection
+            if self._batch is not None:
+                self._join(self._batch)
+            whole = not db.in_transaction
+            if whole:
+                self._begin()
+            else:
+                db.execute("SAVEPOINT part")
+            try:
+                yield db
+                db.execute("COMMIT" if whole else "RELEASE part")
+            except BaseException:
+                if db.in_transaction:  # some errors end the whole transaction
+                    for statement in ["ROLLBACK"] if whole else ["ROLLBACK TO part", "RELEASE part"]:
+                        db.execute(statement)
+                raise
+
+    def was_moved(self) -> bool:
+        """Return True if the file was moved away, deleted, or replaced since it was opened."""
+        return self._file is not None and _identity(self.path) != self._file
+
+    def check(self) -> None:
+        """Raise where the file must not be written any more; called as each transaction begins."""
+
+    def data_version(self) -> int:
+        """Return a number that changes whenever another connection has committed."""
+        with self.reading() as db:
+            (version,) = db.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def commit_together(self, jobs: Sequence[Callable[[Any], Any]]) -> list[End]:
+        """Run `jobs`, commit at once what they changed, and return their ends in the same order.
+
+        What a job that raises has changed is rolled back, which the others do not notice.  Where the whole
+        cannot be committed (the disk is full), each job is run once more, in a transaction of its own: what
+        a job does besides must bear that.
+        """
+        ends, whole = self._attempt(jobs)
+        if not whole and len(jobs) > 1:
+            ends = [self._attempt([job])[0][0] for job in jobs]
+        return ends
+
+    def _attempt(self, jobs: Sequence[Callable[[Any], Any]]) -> tuple[list[End], bool]:
+        """The ends of `jobs`, and False where they were all rolled back."""
+        batch = self._batch = _Batch()
+        ends: list[End] = []
+        try:
+            with self._explained():
+                for job in jobs:
+                    ends.append(self._run(job, batch))
+                if batch.begun:
+                    self._connection.execute("COMMIT")
+        except RelayError as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            return [(None, error)] * len(jobs), False
+        finally:
+            self._batch = None
+        return ends, True
+
+    def _run(self, job: Callable[[Any], Any], batch: _Batch) -> End:
+        batch.joined = False
+        end: End
+        try:
+            end = job(self), None
+        except BaseException as error:  # noqa: BLE001 (raised where the job came from)
+            end = None, error
+        db = self._connection
+        if batch.begun and not db.in_transaction:
+            raise end[1] if isinstance(end[1], RelayError) else sqlite3.OperationalError(_LOST)
+        if batch.joined:
+            if end[1] is not None:
+                db.execute("ROLLBACK TO job")
+            db.execute("RELEASE job")
+        return end
+
+    def _join(self, batch: _Batch) -> None:
+        """Begin the transaction of `batch` with the first job that changes something; and that of the job."""
+        if batch.refusal is not None:  # it was waited for once
+            raise batch.refusal
+        if not batch.begun:
+            try:
+                with self._explained():
+                    self._begin()
+            except RelayError as error:
+                batch.refusal = error
+                raise
+            batch.begun = True
+        elif not self._connection.in_transaction:
+            raise sqlite3.OperationalError(_LOST)
+        if not batch.joined:
+            self._connection.execute("SAVEPOINT job")
+            batch.joined = True
+
+    def _begin(self) -> None:
+        self.check()
+        # IMMEDIATE: other writers are waited for here, where nothing was read that could be out of date.
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def _prepare(self) -> None:
+        db = self._connection
+        self._use_wal()
+        db.execute("PRAGMA synchronous = NORMAL")
+        if user_version(db) < self.schema.version:  # else nothing is written, and no other process waited for
+            with self.transaction():
+                if user_version(db) < self.schema.version:  # nobody was faster
+                    self.schema.install(db)
+        if (found := user_version(db)) != self.schema.version:
+            raise WrongVersion(found)
+
+    def _use_wal(self) -> None:
+        """Write ahead, so that readers and the writer do not wait for each other (sqlite.org/wal.html)."""
+        deadline = time.monotonic() + self.busy_seconds
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                # The one lock for which SQLite does not wait: another process makes the same switch.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, WrongVersion) as error:
+            raise self.explain(self.path, error) from error
+
+
+_LOST = "the transaction was rolled back"
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What the jobs that are committed together have in common.
+
+    begun: the transaction was begun. joined: the job that runs has changed something.
+    refusal: why the transaction could not be begun.
+    """
+
+    begun: bool = False
+    joined: bool = False
+    refusal: RelayError | None = None
+
+
+class Writer(Generic[D]):
+    """A thread that owns a database, runs jobs in their order of arrival, and commits together what waits.
+
+    A job is a plain function of the database, whose changes are all committed or none.  Its caller gets what
+    it returns, or raises, once that is committed.  A job that was handed over is run whatever becomes of its
+    caller; it may be run twice (`Database.commit_together`).
+    """
+
+    def __init__(self, database: type[D], path: Path, *, reopen: bool = False) -> None:
+        """The file is opened with the first job, which raises what is wrong with it; the next tries again.
+
+        reopen: open the file at `path` anew where the first one was moved away.
+        """
+        self._kind = database
+        self._path = path
+        self._reopen = reopen
+        self._database: D | None = None  # of the thread alone
+        self._jobs: queue.SimpleQueue[_Job[D] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=f"relay-{path.stem}", daemon=True)
+        self._thread.start()
+
+    def run(self, job: Callable[[D], T], then: Callable[[T], None] | None = None) -> asyncio.Future[T]:
+        """Hand over `job` at once; await its result on the running event loop.
+
+        then: called with the result as soon as that is known, also where the caller was cancelled meanwhile:
+        what must not be committed without anybody hearing of it.
+        """
+        import asyncio  # only those who run a loop have paid for it
+
+        loop = asyncio.get_running_loop()
+        _loops.add(loop)
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if error is None and then is not None:
+                then(value)
+            if future.done():
+                return  # its caller was cancelled
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        def done(value: Any, error: BaseException | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(settle, value, error)
+
+        self._hand_over(_Job(job, done))
+        return future
+
+    def call(self, job: Callable[[D], T]) -> T:
+        """Hand over `job` and wait for its result; on a loop that uses `run`, raise RuntimeError."""
+        if (loop := _running_loop()) is not None and loop in _loops:
+            raise RuntimeError("a database is waited for on an event loop: await Writer.run instead")
+        ends: queue.SimpleQueue[End] = queue.SimpleQueue()
+        self._hand_over(_Job(job, lambda value, error: ends.put((value, error))))
+        value, error = ends.get()
+        if error is not None:
+            raise error
+        result: T = value
+        return result
+
+    def close(self) -> None:
+        """Run what was handed over, close the file, and return then. What is handed over later raises."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put(None)
+        self._thread.join()
+
+    def _hand_over(self, job: _Job[D]) -> None:
+        with self._lock:  # so that nothing stands behind the end
+            if not self._closed:
+                self._jobs.put(job)
+                return
+        raise self._kind.explain(self._path, sqlite3.ProgrammingError("it was closed"))
+
+    def _work(self) -> None:
+        while self._serve():
+            pass
+        if self._database is not None:
+            self._database.close()
+
+    def _serve(self) -> bool:
+        """Wait for jobs, run them and pass on what came of them; False after the last ones."""
+        taken = [self._jobs.get()]
+        while taken[-1] is not None and len(taken) < MAX_BATCH and not self._jobs.empty():
+            taken.append(self._jobs.get())
+        jobs = [job for job in taken if job is not None]
+        if jobs:
+            try:
+                ends = self._opened().commit_together([job.work for job in jobs])
+            except BaseException as error:  # noqa: BLE001 (raised where the jobs came from)
+                ends = [(None, error)] * len(jobs)
+            for job, end in zip(jobs, ends, strict=True):
+                job.done(*end)
+        return taken[-1] is not None
+
+    def _opened(self) -> D:
+        if self._database is not None and self._reopen and self._database.was_moved():
+            self._database.close()
+            self._database = None
+        if self._database is None:
+            self._database = self._kind(self._path)
+        return self._database
+
+
+@dataclass(frozen=True, slots=True)
+class _Job(Generic[D]):
+    """What to do with the database, and whom to tell its value or error."""
+
+    work: Callable[[D], Any]
+    done: Callable[[Any, BaseException | None], None]
+
+
+def user_version(db: sqlite3.Connection) -> int:
+    """Return the version of the tables in `db`; 0: there are none."""
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    return int(found)
+
+
+_loops: WeakSet[Any] = WeakSet()  # those that await jobs, and must never wait for one
+
+
+def _running_loop() -> Any:
+    """The event loop that runs on this thread, None without one or where asyncio was never imported."""
+    events = sys.modules.get("asyncio.events")
+    return None if events is None else events._get_running_loop()
+
+
+def _refuse_event_loop() -> None:
+    if _running_loop() is not None:
+        raise RuntimeError("a database is used on the thread of an event loop: await Writer.run instead")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies at `path`."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 (this is called for every transaction)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,129 @@
+"""What happens at the two terminals of a session: the agent's, and the one that the user lends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from relay.eventbus import Event
+from relay.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRead(Event):
+    """The agent has written `data`; `place` is where it ends."""
+
+    data: bytes
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSkipped(Event):
+    """The agent has written `size` bytes that nothing could keep."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeysTyped(Event):
+    """The user has typed `data` into the agent's terminal."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InputEnded(Event):
+    """The input that the user's shell gave relay, a pipe or a file, has come to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenChanged(Event):
+    """The agent's screen may show something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalResized(Event):
+    """The agent's terminal has another size."""
+
+    columns: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputQuiet(Event):
+    """The agent has written nothing for a moment: what depends on quiet is worth another look."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingFailed(Event):
+    """The output can no longer be analysed; it is still forwarded."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalLost(Event):
+    """The lent terminal has gone; `what` it was: "terminal" or "pipe"."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class DetachRequested(Event):
+    """The user has pressed the keys that detach."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputHeld(Event):
+    """No output reaches a terminal until another one is lent (Forwarder.hold)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSettled(Event):
+    """What the agent wrote before it was stopped has been shown (Forwarder.settle)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStopped(Event):
+    """The agent's process was stopped, as by Ctrl-Z."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSuspended(Event):
+    """The agent stays stopped, and all that it wrote before has been shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentExited(Event):
+    """The agent's process has ended. code: for a shell, 128+N for signal N."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notify(Event):
+    """Show the user one line: at once if that spoils no screen, else when the terminal is given back.
+
+    source: the handler or rule whose words these are; "" for relay's own.
+    keep:   write it to the journal, too.
+    """
+
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+    source: str = ""
+    keep: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawNotice(Event):
+    """Forget a notice that is no longer true, if the user has not been shown it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyDesktop(Event):
+    """Show a notification on the user's desktop."""
+
+    title: str
+    text: str

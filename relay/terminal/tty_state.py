@@ -1,0 +1,31 @@
+"""The state of a terminal at one moment: its line discipline, and whose it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay.terminal.pty import Pty, flags
+
+
+@dataclass(frozen=True, slots=True)
+class TtyState:
+    """The line discipline of the agent's terminal (termios(3)) and whose it is now.
+
+    canonical, echo, icrnl: ICANON, ECHO and ICRNL of its termios.
+    foreground:  the terminal's foreground process group, 0 if it has none.
+    agent_group: the process group that the agent was started in.
+    """
+
+    canonical: bool
+    echo: bool
+    icrnl: bool
+    foreground: int
+    agent_group: int
+
+
+def tty_state(pty: Pty) -> TtyState:
+    """Return the state of the agent's terminal now."""
+    canonical, echo, icrnl = flags(pty.attributes())
+    return TtyState(
+        canonical=canonical, echo=echo, icrnl=icrnl, foreground=pty.foreground(), agent_group=pty.pid
+    )

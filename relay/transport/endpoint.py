@@ -1,0 +1,51 @@
+"""Where a broker listens: the embedded one of a home, or the one that a URL names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from relay.errors import BrokerError
+
+_SCHEMES = {"mqtt": 1883, "mqtts": 8883}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker listens. pid: the embedded one's. user, password: those of an external one's URL."""
+
+    kind: str  # "embedded" or "external"
+    host: str
+    port: int
+    pid: int | None = None
+    tls: bool = False
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        """The URL without credentials, fit to be shown."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'mqtts' if self.tls else 'mqtt'}://{host}:{self.port}"
+
+    @classmethod
+    def of(cls, url: str) -> Endpoint:
+        """Return the endpoint that `mqtt[s]://[USER[:PASSWORD]@]HOST[:PORT]` names. Raise BrokerError."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            parts, port = urlsplit(""), None
+        if parts.scheme not in _SCHEMES or not parts.hostname or parts.path not in {"", "/"}:
+            shown = ascii(url.rpartition("@")[2])
+            raise BrokerError(
+                f"{shown} is not a broker's URL; write it like mqtts://user:password@host:8883."
+            )
+        return cls(
+            kind="external",
+            host=parts.hostname,
+            port=port or _SCHEMES[parts.scheme],
+            tls=parts.scheme == "mqtts",
+            user=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+        )

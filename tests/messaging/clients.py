@@ -1,0 +1,148 @@
+"""An agent on the bus as a test sees it: a real messaging client, and what it reported."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import ledgers
+from relay.eventbus import Event
+from relay.home import Home
+from relay.message import Message, OutgoingMessage, State
+from relay.messaging.client import MessagingClient
+from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
+from relay.messaging.runaway import Limits
+
+SECONDS = 60.0
+
+UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
+"""Tests send faster than agents do."""
+
+
+class Agent:
+    """client: once it is open, as it is while it is `running`."""
+
+    client: MessagingClient
+
+    def __init__(
+        self,
+        home: Home,
+        name: str,
+        *,
+        team: str = "default",
+        url: str | None = None,
+        limits: Limits = UNGUARDED,
+    ) -> None:
+        self.home = home
+        self.name = name
+        self.team = team
+        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+        self.outcomes: asyncio.Queue[Message] = asyncio.Queue()
+        self.statuses: asyncio.Queue[str] = asyncio.Queue()
+        self._url = url
+        self._limits = limits
+
+    async def open(self) -> MessagingClient:
+        self.client = await MessagingClient.open(
+            self.home, self.team, self.name, publish=self.publish, broker_url=self._url, limits=self._limits
+        )
+        return self.client
+
+    def publish(self, event: Event) -> None:
+        match event:
+            case MessageStored(message):
+                self.messages.put_nowait(message)
+            case OutcomeReported(message):
+                self.outcomes.put_nowait(message)
+            case StatusReported(text):
+                self.statuses.put_nowait(text)
+
+    async def send(self, to: str, body: str, **more: Any) -> list[Message]:
+        return await self.client.send(OutgoingMessage(to, body, **more))
+
+    async def status(self, part: str) -> str:
+        """The next status that contains `part`."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                text = await self.statuses.get()
+                if part in text:
+                    return text
+
+    async def receive(self, count: int = 1) -> list[Message]:
+        """The next messages, in order."""
+        async with asyncio.timeout(SECONDS):
+            return [await self.messages.get() for _ in range(count)]
+
+    async def outcome(self, state: State) -> Message:
+        """The next outcome with that state."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                message = await self.outcomes.get()
+                if message.state is state:
+                    return message
+
+    async def sees(self, name: str, *, online: bool = True) -> None:
+        """Return when the roster says so."""
+
+        async def seen() -> bool:
+            return any(p.name == name and p.online is online for p in await self.client.roster())
+
+        await eventually(seen)
+
+    async def waiting(self) -> list[str]:
+        """The texts that wait for it, in order."""
+        return [message.body for message in await self.client.waiting()]
+
+    async def inject(self, message: Message) -> None:
+        """What a session does with a message that it can type."""
+        await self.client.injecting(message.id)
+        await self.client.settle(message.id, State.INJECTED)
+
+    @property
+    def ignored(self) -> int:
+        """Payloads that were not relay's, or not what their topic said."""
+        return self.client._receiver.ignored
+
+    async def ledger(self) -> list[Message]:
+        """The messages of its home."""
+        return await ledgers.messages(self.home)
+
+    async def all_are(self, state: State) -> None:
+        """Return when all the messages of its home are in that state."""
+
+        async def there() -> bool:
+            return all(message.state is state for message in await self.ledger())
+
+        await eventually(there)
+
+
+@contextlib.asynccontextmanager
+async def running(agent: Agent, *, connected: bool = True) -> AsyncIterator[Agent]:
+    """Open the agent's client and run it for a block."""
+    task = asyncio.create_task((await agent.open()).run())
+    try:
+        if connected:
+            await agent.status("connected")
+        yield agent
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def known(home: Home, name: str) -> None:
+    """Have `name` be known in the team, as after a session of it."""
+    await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name))
+
+
+async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Return when `condition` holds; fail when it does not within SECONDS."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            found = condition()
+            if await found if inspect.isawaitable(found) else found:
+                return
+            await asyncio.sleep(0.01)

@@ -1,0 +1,112 @@
+"""Messages from one agent to another: real clients, the real embedded broker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from clients import Agent, known, running
+
+from ledgers import counted, locked
+from relay.home import Home
+from relay.message import State
+from relay.messaging import client
+from relay.messaging.client import MessagingClient
+
+
+def test_a_message_reaches_the_other_agent_and_its_sender_hears_of_it(home: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            (sent,) = await alice.send("bob", "hello\nthere ✓")
+            assert (sent.to, sent.state) == ("Bob", State.QUEUED)
+            (got,) = await bob.receive()
+            assert (got.id, got.sender, got.to, got.body) == (sent.id, "Alice", "Bob", "hello\nthere ✓")
+            assert [m.id for m in (await bob.client.waiting())] == [sent.id]
+            await alice.outcome(State.STORED)
+            await bob.inject(got)
+            assert (await alice.outcome(State.INJECTED)).id == sent.id
+            assert (await bob.client.waiting()) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_burst_arrives_whole_and_in_order(home: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            for number in range(200):
+                await alice.send("Bob", f"message {number}")
+            assert [m.body for m in await bob.receive(200)] == [f"message {n}" for n in range(200)]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_sent_at_once_takes_few_commits_and_keeps_its_order(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = counted(monkeypatch)
+
+    async def scenario() -> None:
+        await known(home, "Bob")
+        async with running(Agent(home, "Alice"), connected=False) as alice:
+            bodies = [str(number) for number in range(200)]
+            commits()
+            await asyncio.gather(*(alice.send("Bob", body) for body in bodies))
+            assert commits() < 50
+            assert [message.body for message in await alice.ledger()] == bodies
+
+    asyncio.run(scenario())
+
+
+def test_a_ledger_that_another_process_keeps_locked_delays_what_is_sent_and_not_the_loop(home: Home) -> None:
+    async def scenario() -> None:
+        await known(home, "Bob")
+        async with running(Agent(home, "Alice")) as alice:
+            with locked(home.ledger):
+                sending = asyncio.create_task(alice.send("Bob", "hello"))
+                for _ in range(1000):  # the loop turns, however long that is
+                    await asyncio.sleep(0)
+                assert not sending.done()
+            (sent,) = await sending
+            assert [message.id for message in await alice.ledger()] == [sent.id]
+
+    asyncio.run(scenario())
+
+
+def test_who_is_cancelled_while_it_sends_has_sent_all_the_same(home: Home) -> None:
+    async def scenario() -> None:
+        await known(home, "Bob")
+        async with running(Agent(home, "Alice"), connected=False) as alice:
+            sending = asyncio.create_task(alice.send("Bob", "hello"))
+            await asyncio.sleep(0)
+            sending.cancel()
+            await asyncio.wait([sending])
+            assert sending.cancelled()
+            await alice.client.waiting()
+            assert [message.body for message in await alice.ledger()] == ["hello"]
+
+    asyncio.run(scenario())
+
+
+def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also over another client, as after trouble with the ledger."""
+    monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(Agent(home, "Bob")) as bob:
+                for body in ("in hand", "left"):
+                    await alice.send("Bob", body)
+                in_hand, left = await bob.receive(2)
+                await bob.client.injecting(in_hand.id)
+                await bob.client.injecting(left.id)
+            again = await MessagingClient.open(
+                home, "default", "Bob", publish=bob.publish, in_hand=[in_hand.id]
+            )
+            assert (await alice.outcome(State.UNCERTAIN)).id == left.id
+            await again.settle(in_hand.id, State.INJECTED)
+            assert (await alice.outcome(State.INJECTED)).id == in_hand.id
+            await again.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,237 @@
+"""A session's place on the bus: whatever ends it is told once, and it is had again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from relay.clock import Clock
+from relay.control.sessions import CONNECTING
+from relay.errors import BrokerError, HomeError, LedgerError, NameInUse, RelayError
+from relay.eventbus import EventBus, handles
+from relay.features import bus_connection
+from relay.features.bus_connection import FIRST_RETRY, LAST_RETRY, LEDGER_RETRY, NAME_RETRY, BusConnection
+from relay.lifecycle import Describe
+from relay.messaging.client import MessagingClient, current_client
+from relay.messaging.events import ClientOpened, StatusReported
+from relay.storage.journal import Journal
+from relay.terminal.events import Notify
+from session.puppet import Puppet, ps, settings
+from support import Relay, wait_until
+
+
+class Line:
+    """A client that ends as it is told to; without an end it stays connected until cancelled."""
+
+    def __init__(self, bus: EventBus, end: Exception | None) -> None:
+        self.bus = bus
+        self.end = end
+        self.connected = False
+
+    async def run(self) -> None:
+        if self.end is not None:
+            raise self.end
+        self.connected = True
+        self.report("connected to mqtt://here")
+        await asyncio.Event().wait()
+
+    def report(self, text: str) -> None:
+        self.bus.publish(StatusReported(text))
+
+
+@dataclass
+class Scene(Clock):
+    """A connection whose clients end in turn as `ends` say, and what is seen of it."""
+
+    folder: Path
+    ends: list[Exception | None]
+    unopened: list[RelayError] = field(default_factory=list)  # what the first tries to make one raise
+    told: list[str] = field(default_factory=list)  # what the user is shown, and the journal keeps
+    shown: list[str] = field(default_factory=list)  # what the user is shown of statuses
+    pauses: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # at the end of each client
+    opened: list[Line] = field(default_factory=list)
+
+    async def _open(self, in_hand: frozenset[str]) -> MessagingClient:
+        if self.unopened:
+            raise self.unopened.pop(0)
+        self.opened.append(Line(self.bus, self.ends.pop(0)))
+        return cast(MessagingClient, self.opened[-1])
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.problems.append(await self.problem())
+        await asyncio.sleep(0)
+
+    async def problem(self) -> str:
+        """Why there is no client; "" where there is one."""
+        try:
+            await current_client(self.bus)
+        except RelayError as error:
+            return str(error)
+        return ""
+
+    @handles(Notify)
+    def notify(self, event: Notify) -> None:
+        (self.told if event.keep else self.shown).append(event.text)
+
+    @handles(ClientOpened)
+    def changed(self, _: ClientOpened) -> None:
+        self.problems.append("")
+
+    async def status(self) -> str:
+        (facts,) = await self.bus.ask(Describe(brief=False))
+        return str(facts["bus"])
+
+    def play(self, then: Callable[[], Awaitable[None]] | None = None) -> Scene:
+        """Run the connection until a client is connected, then `then`."""
+
+        async def main() -> None:
+            self.bus = EventBus()
+            journal = Journal(self.folder / "events", "id", "Alice")
+            connection = BusConnection(self.bus, journal, self._open, name="Alice", clock=self)
+            self.bus.add(connection)
+            self.bus.add(self)
+            running = asyncio.ensure_future(connection.run())
+            async with asyncio.timeout(20):
+                while not (self.opened and self.opened[-1].connected):
+                    assert not running.done(), running.result()
+                    await asyncio.sleep(0)
+            if then is not None:
+                await then()
+            running.cancel()
+            await asyncio.wait([running])
+
+        asyncio.run(main())
+        return self
+
+
+def test_who_asks_for_the_client_before_there_is_one_waits_for_the_first_try(tmp_path: Path) -> None:
+    """Who does not want to wait is told that there is none yet."""
+    away = BrokerError("no broker.")
+
+    async def main() -> None:
+        bus, may_open = EventBus(), asyncio.Event()
+
+        async def open(in_hand: frozenset[str]) -> MessagingClient:
+            await may_open.wait()
+            raise away
+
+        journal = Journal(tmp_path / "events", "id", "Alice")
+        with pytest.raises(RelayError, match="runs without messages"):
+            await current_client(bus)
+        connection = BusConnection(bus, journal, open, name="Alice")
+        bus.add(connection)
+        running = asyncio.ensure_future(connection.run())
+        asking = asyncio.ensure_future(current_client(bus))
+        with pytest.raises(RelayError, match="not on the bus yet"):
+            await current_client(bus, wait=False)
+        assert not asking.done()
+        may_open.set()
+        with pytest.raises(BrokerError, match="no broker"):
+            await asking
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("end", "pause"),
+    [
+        (LedgerError("the ledger is locked."), LEDGER_RETRY),
+        (NameInUse("Alice is on another host."), NAME_RETRY),
+        (BrokerError("the broker does not start."), FIRST_RETRY),
+        (HomeError("the directory is another user's."), FIRST_RETRY),
+    ],
+)
+def test_whatever_ends_the_bus_is_told_once_and_the_bus_is_had_again(
+    tmp_path: Path, end: RelayError, pause: float
+) -> None:
+    scene = Scene(tmp_path, [end, end, end, None]).play()
+    assert len(scene.told) == 1 and scene.told[0].startswith(f"{end} ")
+    assert scene.problems == ["", str(end), "", str(end), "", str(end), ""]
+    assert scene.pauses[0] == pause
+    assert scene.shown == ["connected to mqtt://here; messages travel again."]
+
+
+def test_a_fault_of_our_own_is_logged_told_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = ExceptionGroup("in a task", [ExceptionGroup("in another", [KeyError("boot")])])
+    with caplog.at_level(logging.ERROR):
+        scene = Scene(tmp_path, [fault] * 7 + [OSError(24, "too many open files"), None]).play()
+    assert len(scene.told) == 2
+    assert "the bus failed (KeyError: 'boot')." in scene.told[0] and "tried again" in scene.told[0]
+    assert "too many open files" in scene.told[1]
+    assert all(record.exc_info for record in caplog.records) and len(caplog.records) == 8
+    assert scene.pauses == [3, 6, 12, 24, 48, LAST_RETRY, LAST_RETRY, LAST_RETRY]
+
+
+def test_a_client_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
+    """Each reason is told once, with what it means for the agent."""
+    away = BrokerError("no broker.")
+    scene = Scene(tmp_path, [None], unopened=[away, away, LedgerError("locked."), away]).play()
+    assert scene.told == [
+        "no broker. The agent runs on without messages.",
+        "locked. Messages wait until then.",
+    ]
+    assert scene.pauses == [3, 6, LEDGER_RETRY, 12]
+
+
+def test_trouble_with_the_ledger_is_told_while_connected(tmp_path: Path) -> None:
+    async def then() -> None:
+        for text in ("the disk is full.", "the disk is full.", "somebody sends too much."):
+            scene.opened[0].report(text)
+        assert scene.shown == ["the disk is full.", "somebody sends too much."]
+        scene.opened[0].report("connected to mqtt://here")
+        assert scene.shown[2:] == ["connected to mqtt://here; messages travel again."]
+        assert scene.told == []  # the journal has every status
+
+    scene = Scene(tmp_path, [None])
+    scene.play(then)
+
+
+def test_while_off_the_bus_each_reason_that_lasts_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus_connection, "PATIENCE", 0)
+
+    async def then() -> None:
+        (line,) = scene.opened
+        assert await scene.status() == "connected to mqtt://here"
+
+        async def off(*reasons: str) -> None:
+            line.connected = False
+            assert await scene.status() in {CONNECTING, *scene.shown}
+            for reason in reasons:
+                line.report(reason)
+            await asyncio.sleep(0.01)
+            assert await scene.status() == reasons[-1]
+
+        await off("the connection was lost.", "connection refused.")  # the first did not last
+        await off("the login is refused.")
+        await off("connection refused.")
+        assert scene.shown == ["connection refused.", "the login is refused."]
+        line.connected = True
+        line.report("connected to mqtt://here")
+        assert scene.shown.pop() == "connected to mqtt://here; messages travel again."
+        await off("connection refused.")
+        assert scene.shown[2:] == ["connection refused."]
+
+    scene = Scene(tmp_path, [None])
+    scene.play(then)
+
+
+def test_a_setting_with_too_many_channels_keeps_no_session_off_the_bus(relay: Relay) -> None:
+    settings(relay, "channels = [" + ", ".join(f'"c{n}"' for n in range(130)) + "]\n")
+    alice = Puppet(relay, "Alice").wrap()
+    assert "is in 128 channels" in alice.told("Alice is not in #c128")
+    wait_until(lambda: any("connected to" in e["status"] for e in alice.events("bus")))
+    assert [row["name"] for row in ps(relay)] == ["Alice"]

@@ -1,0 +1,71 @@
+"""A session can go without any one of its features; what does not need that one works on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from puppet import Puppet, messages, project, ps
+
+from relay.session.features import FEATURES
+from support import Relay, wait_until
+
+WITHOUT = Path(__file__).parent.parent / "fakes" / "relay_without.py"
+
+ESSENTIAL = {"terminals", "output", "state"}
+"""Without these there is no session: nobody is answered, and nothing that the agent does is seen."""
+
+CONFIG = """
+from relay import pattern
+
+@pattern("probe")
+def probe(target, message, ctx):
+    with open(ctx.env["PROBES"], "a") as file:
+        print(target, file=file)
+"""
+
+
+def test_the_list_names_every_feature_that_a_session_has() -> None:
+    """So that this file leaves out each of them."""
+    assert FEATURES.keys() > ESSENTIAL and len(FEATURES) >= 25
+
+
+@pytest.mark.parametrize("feature", sorted(FEATURES.keys() - ESSENTIAL))
+def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
+    folder, probes = project(relay, CONFIG), relay.home / "probes"
+    probes.touch()
+    rules = folder / "hooks.json"
+    rules.write_text(json.dumps({"hooks": {"SessionStart": [{"type": "command", "command": "echo ruled"}]}}))
+    alice = Puppet(relay, "Alice")
+    relay.command = [sys.executable, str(WITHOUT), feature]
+    alice.wrap(options=("--rules", rules), cwd=folder, env={"PROBES": str(probes)})
+    relay.command = [sys.executable, "-m", "relay"]
+
+    def works(needs: set[str], condition: Callable[[], object]) -> None:
+        """What needs the feature is not there, which nothing tells; all the rest is waited for."""
+        if feature not in needs:
+            wait_until(condition, message=alice.log)
+
+    alice.say("@probe:first x\n@memory:save a thing\n")
+    works({"handlers"}, lambda: probes.read_text() == "first\n")
+    works({"handlers", "memory"}, lambda: "a thing" in relay("memory", "list", "--name", "Alice").stdout)
+    works({"rules", "derived rules"}, lambda: "ruled" in json.dumps(alice.events("hook_fired")))
+    relay("send", "Alice", "hello", check=feature != "bus")  # without it, no ledger knows Alice
+    works({"bus", "mailbox", "injector", "handlers"}, lambda: "hello" in alice.heard)
+    works(
+        {"bus", "mailbox", "injector", "handlers", "sender"},
+        lambda: "injected" in [each["state"] for each in messages(relay)],
+    )
+    works({"audit", "bus", "mailbox", "injector", "handlers"}, lambda: alice.events("injection"))
+    works({"recorder"}, lambda: list((relay.home / "state" / "recordings").rglob("*.cast")))
+    (row,) = ps(relay)
+    assert row["name"] == "Alice" and row["pid"]
+    assert "Alice" in relay("explain", "Alice").stdout
+    alice.exit(3)
+    wait_until(alice.ended, message=alice.log)
+    wait_until(lambda: not ps(relay))
+    log = relay.home / "state" / "session.log"
+    assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()

@@ -1,0 +1,82 @@
+"""What an agent that joins is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.directives.grammar import Grammar
+from relay.features import onboarding
+from relay.home import Home
+from relay.injection.layout import DIRECTIVE
+from relay.place import Place
+from relay.readers.line import Line
+
+PLACE = Place("terminal", 0)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Home:
+    return Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
+
+
+def taught(home: Home, others: list[str]) -> str:
+    template, notice = onboarding.read(home)
+    assert notice is None
+    return onboarding.compose(template, name="Alice", team="default", others=others, prefix="@")
+
+
+def test_it_says_who_one_is_who_is_there_and_stays_short(own: Home) -> None:
+    text = taught(own, ["Bob", "Carol"])
+    assert "You are Alice in the team default; with you: Bob, Carol." in text
+    assert "{" not in text
+    assert len(text) <= onboarding.LIMIT
+    many = taught(own, [f"Agent-{number:03}" for number in range(200)])
+    assert len(many) <= onboarding.LIMIT
+    assert "Agent-000" in many and " more." in many
+    assert "with you: nobody yet." in taught(own, [])
+
+
+def test_it_says_which_channels_one_hears(own: Home) -> None:
+    def told(*channels: str) -> str:
+        template, _ = onboarding.read(own)
+        others = [f"Agent-{number:03}" for number in range(200)]
+        return onboarding.compose(
+            template, name="Alice", team="default", others=others, channels=channels, prefix="@"
+        )
+
+    assert ". You hear #ops, #dev; such a name is a receiver, too.\n" in told("ops", "dev")
+    many = told(*(f"channel-{number}-" + "x" * 50 for number in range(9)))
+    assert " and 6 more; such" in many and len(many) <= onboarding.LIMIT
+    assert "hear" not in told()
+
+
+@pytest.mark.parametrize("width", range(1, 120))
+def test_however_it_is_wrapped_or_quoted_it_holds_no_directive(own: Home, width: int) -> None:
+    """An agent that repeats it, or whose screen wraps its echo, gives no directive."""
+    grammar = Grammar(lambda namespace: True)
+    for line in taught(own, ["Bob"]).split("\n"):
+        words: list[str] = []
+        rows: list[str] = []
+        for word in line.split(" "):
+            if words and len(" ".join([*words, word])) > width:
+                rows.append(" ".join(words))
+                words = []
+            words.append(word)
+        rows.append(" ".join(words))
+        for row in rows:
+            assert grammar.line(Line(row, 0.0, PLACE)) == []
+            assert grammar.line(Line("• " + row, 0.0, PLACE)) == []
+            if DIRECTIVE.match(row):
+                assert row.startswith(("@relay: ", "@memory: ")) or row in {"@relay:", "@memory:"}
+
+
+def test_the_persons_own_text_takes_its_place(own: Home) -> None:
+    own.config.mkdir(parents=True)
+    (own.config / "lesson.md").write_text("Hi {name}, {braces} stay.\n", encoding="utf-8")
+    assert taught(own, []) == "Hi Alice, {braces} stay."
+    (own.config / "lesson.md").write_bytes(b"\xff\xfe")
+    template, notice = onboarding.read(own)
+    assert "{others}" in template
+    assert notice is not None and "lesson.md: cannot be read" in notice

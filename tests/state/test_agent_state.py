@@ -1,0 +1,137 @@
+"""The states of an agent: what follows what, since when, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from relay.agents.profile import PromptKind
+from relay.eventbus import EventBus, handles
+from relay.state.events import StateChanged
+from relay.state.readiness import Readiness, Verdict
+from relay.state.states import (
+    EXITED,
+    FAILED,
+    PROMPTING,
+    READY,
+    STARTING,
+    STOPPED,
+    TRANSITIONS,
+    UNSAFE,
+    WORKING,
+    AgentState,
+    path,
+)
+from relay.state.view import AgentView
+
+
+class View:
+    """What the test says that the terminal shows."""
+
+    def __init__(self) -> None:
+        self.verdict = Verdict(Readiness.WORKING, "it prints")
+        self.quiet = 0.0
+
+    def output_quiet(self) -> float:
+        return self.quiet
+
+
+class Agent:
+    """An agent whose verdict the test says."""
+
+    def __init__(self) -> None:
+        self.view = View()
+        self.now = 100.0
+        self.changes: list[StateChanged] = []
+        bus = EventBus(asyncio.new_event_loop())
+        bus.loop.close()
+        bus.add(self)
+        self.state = AgentState(cast(AgentView, self.view), bus, clock=lambda: self.now)
+
+    @handles(StateChanged)
+    def changed(self, event: StateChanged) -> None:
+        self.changes.append(event)
+
+    def says(self, state: Readiness, kind: PromptKind | None = None) -> str:
+        self.view.verdict = Verdict(state, "so the test says", kind=kind)
+        return self.state.look()
+
+
+def test_each_transition_is_told_once_with_what_decided() -> None:
+    """R96"""
+    agent = Agent()
+    assert agent.state.name == STARTING
+    for state in (Readiness.WORKING, Readiness.PROMPTING, Readiness.PROMPTING, Readiness.READY):
+        agent.says(state)
+    told = [(change.before, change.after) for change in agent.changes]
+    assert told == [("starting", "working"), ("working", "prompting"), ("prompting", "ready")]
+    assert agent.changes[-1].verdict is agent.view.verdict
+
+
+def test_another_prompt_right_after_the_first_is_told() -> None:
+    """R88, R89, R96"""
+    agent = Agent()
+    agent.says(Readiness.PROMPTING, PromptKind.PERMISSION)
+    assert agent.state.prompt is PromptKind.PERMISSION
+    agent.says(Readiness.PROMPTING, PromptKind.QUESTION)
+    assert [change.after for change in agent.changes] == ["prompting", "prompting"]
+    assert agent.state.prompt is PromptKind.QUESTION
+    agent.says(Readiness.PROMPTING)
+    assert agent.state.prompt is PromptKind.OTHER
+    agent.says(Readiness.WORKING)
+    assert agent.state.prompt is None
+
+
+def test_a_state_entered_by_silence_began_with_it() -> None:
+    agent = Agent()
+    agent.says(Readiness.WORKING)
+    agent.now, agent.view.quiet = 110.0, 4.0
+    agent.says(Readiness.READY)
+    assert agent.state.since == 106.0
+    agent.now = 120.0
+    agent.says(Readiness.READY)
+    assert agent.state.since == 106.0
+
+
+def test_what_the_system_says_comes_first() -> None:
+    agent = Agent()
+    agent.says(Readiness.READY)
+    agent.state.suspend()
+    assert agent.state.name == agent.state.look() == STOPPED
+    assert "Ctrl-Z" in agent.state.reason
+    agent.state.resume()
+    assert agent.state.look() == "ready"
+    agent.state.end()
+    assert agent.state.name == agent.state.look() == EXITED
+    assert agent.changes[-1] == StateChanged("ready", EXITED, None)
+
+
+def test_nothing_fails_that_has_not_worked() -> None:
+    """Looks are samples: a turn may begin and fail between two of them."""
+    agent = Agent()
+    agent.says(Readiness.READY)
+    agent.says(Readiness.FAILED)
+    assert [(change.before, change.after) for change in agent.changes[1:]] == [
+        ("ready", "working"),
+        ("working", "failed"),
+    ]
+    assert [change.verdict for change in agent.changes[1:]] == [None, agent.view.verdict]
+
+
+@pytest.mark.parametrize("before", [READY, PROMPTING, UNSAFE, STOPPED])
+def test_what_cannot_follow_goes_by_way_of_working(before: str) -> None:
+    assert FAILED not in TRANSITIONS[before]
+    assert path(before, FAILED) == (WORKING, FAILED)
+
+
+def test_what_has_ended_stays_so_and_nothing_starts_twice() -> None:
+    for after in TRANSITIONS:
+        with pytest.raises(AssertionError, match=f"exited cannot become {after}"):
+            path(EXITED, after)
+        if after != EXITED:
+            with pytest.raises(AssertionError, match="cannot become starting"):
+                path(after, STARTING)
+    assert all(STARTING not in following for following in TRANSITIONS.values())
+    assert set(TRANSITIONS) == {STARTING, STOPPED, EXITED, *map(str, Readiness)}

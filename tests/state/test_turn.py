@@ -1,0 +1,180 @@
+"""What an agent does by the word of its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.agents.hook_event import NativeEvent, NativeName, parse, prompt_kind
+from relay.agents.profile import PromptKind
+from relay.state.turn import Turn
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def turn(clock: Callable[[], float]) -> Turn:
+    return Turn(clock)
+
+
+def tell(turn: Turn, name: NativeName, **fields: Any) -> None:
+    turn.take(NativeEvent(name, "claude", **fields))
+
+
+def state(turn: Turn) -> tuple[str, PromptKind | None] | None:
+    evidence = turn.hooks.evidence()
+    return None if evidence is None else (evidence.state, evidence.kind)
+
+
+def test_a_turn_from_the_prompt_to_its_end(turn: Turn, clock: Clock) -> None:
+    assert turn.hooks.evidence() is None
+    tell(turn, NativeName.SESSION_START, source="startup")
+    assert turn.hooks.evidence() is None
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    assert state(turn) == ("working", None) and turn.active
+    clock.now += 2
+    evidence = turn.hooks.evidence()
+    assert evidence is not None and evidence.age == 2 and evidence.source == "hooks"
+    turn.say("Hi.")
+    turn.end()
+    assert state(turn) == ("ready", None) and not turn.active
+    assert turn.messages == [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hi."}]
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind"),
+    [("ExitPlanMode", PromptKind.PLAN_APPROVAL), ("AskUserQuestion", PromptKind.QUESTION)],
+)
+def test_the_tools_that_ask_make_it_prompting(turn: Turn, tool: str, kind: PromptKind) -> None:
+    """R88, R89, R96: the permission that they need as well is the same dialog."""
+    tell(turn, NativeName.TOOL_PRE, tool_name=tool, tool_input={"plan": "x"})
+    assert state(turn) == ("prompting", kind)
+    tell(turn, NativeName.PERMISSION, tool_name=tool, tool_input={"plan": "x"})
+    tell(turn, NativeName.NOTIFICATION, notification_type="permission_prompt")
+    assert state(turn) == ("prompting", kind)
+    tell(turn, NativeName.TOOL_POST, tool_name=tool, tool_input={"plan": "x"})
+    assert state(turn) == ("working", None)
+
+
+@pytest.mark.parametrize("tool", ["EnterPlanMode", "Bash", ""])
+def test_other_tools_ask_nothing(turn: Turn, tool: str) -> None:
+    """R90"""
+    tell(turn, NativeName.TOOL_PRE, tool_name=tool)
+    assert state(turn) == ("working", None)
+
+
+def test_an_open_permission_outlives_the_end_of_another_tool(turn: Turn) -> None:
+    bash = {"tool_name": "Bash", "tool_input": {"command": "rm x"}}
+    read = {"tool_name": "Read", "tool_input": {"path": "y"}}
+    tell(turn, NativeName.TOOL_PRE, **bash)
+    tell(turn, NativeName.PERMISSION, **bash)
+    tell(turn, NativeName.TOOL_PRE, **read)
+    tell(turn, NativeName.TOOL_POST, **read)
+    assert state(turn) == ("prompting", PromptKind.PERMISSION)
+    tell(turn, NativeName.TOOL_FAILED, **bash, error="denied")
+    assert state(turn) == ("working", None)
+
+
+def test_a_notification_alone_says_that_it_asks(turn: Turn) -> None:
+    tell(turn, NativeName.NOTIFICATION, notification_type="idle_prompt")
+    assert turn.hooks.evidence() is None
+    tell(turn, NativeName.NOTIFICATION, notification_type="ToolPermission", message="Run it?\x1b[31m")
+    evidence = turn.hooks.evidence()
+    assert evidence is not None and evidence.kind is PromptKind.PERMISSION
+    assert "\x1b" not in evidence.detail
+    tell(turn, NativeName.TOOL_POST, tool_name="any")
+    assert state(turn) == ("working", None)
+
+
+def test_a_model_that_fails(turn: Turn) -> None:
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    tell(turn, NativeName.STOP_FAILURE, error="529 overloaded")
+    evidence = turn.hooks.evidence()
+    assert evidence is not None and (evidence.state, evidence.detail) == ("failed", "529 overloaded")
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="again")
+    assert state(turn) == ("working", None)
+
+
+def test_clear_forgets_and_compacting_in_a_turn_does_not(turn: Turn) -> None:
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    tell(turn, NativeName.SESSION_START, source="compact")
+    assert state(turn) == ("working", None)
+    tell(turn, NativeName.SESSION_END, reason="clear")
+    tell(turn, NativeName.SESSION_START, source="clear")
+    assert turn.hooks.evidence() is None
+
+
+def test_a_subagents_turn_is_a_part_of_the_agents(turn: Turn) -> None:
+    """Codex tells of a subagent's prompt, too; Qwen of an empty one after each tool."""
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    turn.go_on("more")
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="look there", agent_id="a1")
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="")
+    tell(turn, NativeName.STOP_FAILURE, error="it failed", agent_id="a1")
+    assert state(turn) == ("working", None) and turn.continuations == 1
+    assert [message["content"] for message in turn.messages] == ["hello", "more"]
+    tell(turn, NativeName.PERMISSION, tool_name="Bash", agent_id="a1")
+    assert state(turn) == ("prompting", PromptKind.PERMISSION)
+
+
+def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -> None:
+    """R10, R28: an agent that submits what it goes on with, as Gemini does, has not been prompted anew."""
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    for times in (1, 2, 3):
+        turn.go_on("[relay ab12 hook] more [/relay ab12]")
+        assert turn.continuations == times and state(turn) == ("working", None)
+        tell(turn, NativeName.PROMPT_SUBMIT, prompt="[relay ab12 hook] more [/relay ab12]")
+        assert turn.continuations == times
+    turn.end()
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="something new")
+    assert turn.continuations == 0
+
+
+def test_what_it_went_on_with_is_the_persons_word_afterwards(turn: Turn) -> None:
+    """R28: a person who says just that has begun anew."""
+    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    for submits in (True, False):
+        turn.go_on("Go on.")
+        turn.halt("enough")
+        if submits:
+            tell(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")
+        turn.end()
+        tell(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")
+        assert (turn.continuations, turn.halted) == (0, "")
+
+
+CAPTURED = Path(__file__).parent.parent / "agents" / "payloads" / "claude"
+
+
+@pytest.mark.parametrize("tool", ["AskUserQuestion", "ExitPlanMode"])
+def test_an_answered_question_of_the_real_agent_is_not_open_any_more(turn: Turn, tool: str) -> None:
+    """Claude adds the answers to the tool's input."""
+    for name in ("PreToolUse", "PermissionRequest", "PostToolUse"):
+        assert state(turn) in (None, ("prompting", prompt_kind(tool)))
+        event = parse("claude", name, (CAPTURED / f"{name}-{tool}.json").read_bytes())
+        assert event is not None
+        turn.take(event)
+    assert state(turn) == ("working", None)
+
+
+def test_what_it_asked_does_not_grow_young_with_other_tools(turn: Turn, clock: Clock) -> None:
+    """A call that was denied ends without an event."""
+    tell(turn, NativeName.PERMISSION, tool_name="Bash", tool_input={"command": "rm x"})
+    clock.now += 10
+    tell(turn, NativeName.TOOL_PRE, tool_name="Read", tool_input={"file_path": "x"})
+    evidence = turn.hooks.evidence()
+    assert evidence is not None and (evidence.state, evidence.age) == ("prompting", 10)

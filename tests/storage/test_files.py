@@ -1,0 +1,105 @@
+"""Locks between processes, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay.errors import HomeError
+from relay.storage import files
+from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
+
+HOLDER = """
+import sys
+from relay.storage.locks import locked
+with locked(sys.argv[1], shared=len(sys.argv) > 2):
+    print(flush=True)
+    sys.stdin.read()
+"""
+
+# Adds its numbers to a list in a file, one at a time.
+ADDER = """
+import json, sys
+from pathlib import Path
+from relay.storage.files import rewrite
+path = Path(sys.argv[1])
+for number in range(20):
+    rewrite(path, lambda: json.dumps([*(json.loads(path.read_text()) if path.exists() else []), number]))
+"""
+
+
+def holder(path: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    started = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert started.stdout is not None
+    started.stdout.readline()
+    return started
+
+
+def test_a_lock_ends_with_its_holder_however_that_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    assert not is_held(path) and not path.exists()
+    with holder(path) as process:
+        assert is_held(path)
+        descriptor = open_lock(path)
+        assert not try_lock(descriptor) and not wait_lock(descriptor, 0.02)
+        with pytest.raises(HomeError, match=r"has held .*a\.lock for 0 s\. Try again"), locked(path, 0.02):
+            pass
+        process.kill()
+        assert wait_lock(descriptor)
+        os.close(descriptor)
+    assert not is_held(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_shared_lock_keeps_out_only_who_wants_it_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    with holder(path, "shared") as process:
+        assert not is_held(path)
+        with locked(path, 0.02, shared=True):
+            pass
+        descriptor = open_lock(path)
+        assert not try_lock(descriptor)
+        os.close(descriptor)
+        process.kill()
+
+
+def test_a_lock_file_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    with pytest.raises(HomeError, match=r"cannot open the lock file .*writable, or set RELAY_HOME"):
+        open_lock(tmp_path / "missing" / "a.lock")
+
+
+def test_a_file_is_its_owners_alone_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "file"
+    mask = os.umask(0)
+    try:
+        files.write_private(path, "one")
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    with pytest.raises(UnicodeEncodeError):
+        files.write_private(path, "two\ud800")
+    with pytest.raises(FileExistsError):
+        files.write_private(path, "three", replace=False)
+    assert path.read_text() == "one"
+    assert list(path.parent.iterdir()) == [path]  # and nothing is left beside it
+
+
+def test_processes_that_rewrite_a_file_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    adders = [subprocess.Popen([sys.executable, "-c", ADDER, str(path)]) for _ in range(4)]
+    assert [adder.wait(60) for adder in adders] == [0] * 4
+    assert sorted(json.loads(path.read_text())) == sorted([*range(20)] * 4)
+
+
+def test_a_file_that_cannot_be_rewritten_is_said(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(HomeError, match=r"cannot write .*folder: .*then try again"):
+        files.rewrite(tmp_path / "folder", lambda: "text")

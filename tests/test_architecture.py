@@ -1,0 +1,149 @@
+"""docs/ARCHITECTURE.md is true, and the rules that it states hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from session.puppet import Puppet
+from support import Relay
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "relay").rglob("*.py"))}
+
+MOST_ATTRIBUTES = 12
+LARGE = {"Forwarder"}  # it becomes a process of its own, and is taken apart then
+
+QUESTION_WORDS = {"What", "Whether", "How", "Who", "Whom", "Whose", "Where", "Why", "Which", "That"}
+
+
+def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
+    for path, tree in TREES.items():
+        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def words(nodes: list[ast.expr]) -> list[str]:
+    return [ast.unparse(node) for node in nodes]
+
+
+def features() -> dict[str, list[str]]:
+    """The modules that handle or answer each kind of event or question."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            for mark in getattr(node, "decorator_list", ()):
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) in {"handles", "answers"}:
+                    for kind in words(mark.args):
+                        found[kind.split(".")[-1]].add(path.stem)
+    return {kind: sorted(stems) for kind, stems in found.items()}
+
+
+def event_table() -> list[str]:
+    """The rows of the table of events and questions, as the code has them."""
+    handled, rows = features(), []
+    for path, node in classes():
+        bases = words(node.bases)
+        question = any(base.startswith("Question[") for base in bases)
+        if question or "Event" in bases:
+            meaning = (ast.get_docstring(node) or "").split("\n")[0]
+            where = "/".join(path.relative_to(ROOT / "relay").with_suffix("").parts)
+            by = ", ".join(handled.get(node.name, ())) or "nobody"
+            name = f"`{node.name}`" + ("?" if question else "")
+            rows.append((where, f"| {name} | {where} | {meaning} | {by} |"))
+    return [row for _, row in sorted(rows, key=lambda each: each[0])]
+
+
+def test_the_page_has_every_event_with_its_meaning_and_who_handles_it() -> None:
+    wanted = event_table()
+    found = [row for row in PAGE.splitlines() if re.match(r"\| `[A-Z]\w+`\??? \|", row)]
+    assert found == wanted, "the table should be:\n" + "\n".join(wanted)
+
+
+def test_every_module_that_the_page_names_exists() -> None:
+    named = re.findall(r"[`(]((?:[a-z_]+/)+[a-z_]*\.?[a-z_]*)[`)]", PAGE)
+    assert len(named) > 40
+    assert [name for name in named if not any((top / name).exists() for top in (ROOT, ROOT / "relay"))] == []
+
+
+def test_every_package_is_in_the_table_of_layers() -> None:
+    packages = {path.parent.name for path in (ROOT / "relay").glob("*/__init__.py")}
+    table = PAGE[PAGE.index("## Layers") : PAGE.index("## The session")]
+    assert {name for name in packages if f"`{name}`" not in table} == set()
+
+
+def test_a_hook_passes_at_most_a_dozen_modules() -> None:
+    walk = PAGE[PAGE.index("## Walk a hook") : PAGE.index("## Inside messaging")]
+    assert 1 < len(re.findall(r"^\| \d+ \| `", walk, re.MULTILINE)) <= 12
+
+
+def test_the_first_change_works(relay: Relay, tmp_path: Path) -> None:
+    """As the page has it: one module and one line."""
+    section = PAGE[PAGE.index("### A first change") : PAGE.index("## Where a change goes")]
+    module, line = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    launcher = tmp_path / "launcher.py"
+    launcher.write_text(
+        "import sys\nfrom relay.__main__ import main\nfrom relay.session.features import FEATURES\n"
+        + module.replace("from __future__ import annotations\n", "")
+        + "\nFEATURES |= {"
+        + line
+        + "}\nsys.exit(main())\n"
+    )
+    alice = Puppet(relay, "Alice")
+    relay.command = [sys.executable, str(launcher)]
+    alice.wrap()
+    relay.command = [sys.executable, "-m", "relay"]
+    alice.say("All 12 tests passed.")
+    alice.told("the tests pass.")
+    alice.exit()
+
+
+def test_no_class_but_a_value_has_more_than_a_dozen_attributes() -> None:
+    large = {}
+    for _, node in classes():
+        if any("dataclass" in mark for mark in words(node.decorator_list)):
+            continue
+        names = {
+            target.attr
+            for target in ast.walk(node)
+            if isinstance(target, ast.Attribute)
+            and isinstance(target.ctx, ast.Store)
+            and ast.unparse(target.value) == "self"
+        }
+        if len(names) > MOST_ATTRIBUTES:
+            large[node.name] = len(names)
+    assert large.keys() <= LARGE
+
+
+def test_no_public_class_name_means_two_things() -> None:
+    names = Counter(node.name for _, node in classes() if not node.name.startswith("_"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_text_of_the_code_refers_to_a_plan() -> None:
+    """The reason itself is there; what numbered it elsewhere is not."""
+    pattern = re.compile(r"\bR\d{1,2}\b|\bdesign, section\b|\bDESIGN\b|\bREQUIREMENTS\b|\bFINDINGS\b")
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in TREES
+        for line in path.read_text().splitlines()
+        if pattern.search(line)
+    ]
+    assert found == []
+
+
+def test_no_public_docstring_opens_like_an_indirect_question() -> None:
+    opened = []
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                and node.name[0] != "_"
+            ):
+                first = (ast.get_docstring(node) or "").split(maxsplit=1)[:1]
+                opened += [f"{path.name}: {node.name}" for word in first if word in QUESTION_WORDS]
+    assert opened == []
