@@ -9,7 +9,7 @@ from typing import Any
 
 from relay import data
 from relay.agents.pattern_file import PatternFile
-from relay.agents.profile import CodeStyle, EchoStyle, Native, Profile, StateRule, Submit
+from relay.agents.profile import Native, Profile, RowStyle, StateRule, Submit
 from relay.errors import ConfigError
 from relay.home import Home
 
@@ -18,6 +18,7 @@ GENERIC = "generic"
 
 # Programs that run the command in their arguments; what they run is what counts.
 _PREFIXES = frozenset({"command", "env", "exec", "nice", "nohup", "setsid", "stdbuf", "sudo", "time"})
+_TABLES: dict[str, type] = {"echo": RowStyle, "code": RowStyle, "submit": Submit, "native": Native}
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -49,12 +50,9 @@ def profiles(home: Home) -> list[Profile]:
     """Return every profile, the user's own first, each group by name. Raise ConfigError."""
     shipped = _files(data.directory("patterns"))
     own = _files(home.config / "patterns")
-    generic = _profile([path for path in (shipped.get(GENERIC), own.get(GENERIC)) if path], None)
-    found = [generic]
-    for name in [*own, *(name for name in shipped if name not in own)]:
-        if name != GENERIC:
-            found.append(_profile([path for path in (shipped.get(name), own.get(name)) if path], generic))
-    return [*found[1:], generic]
+    paths = {name: [files[name] for files in (shipped, own) if name in files] for name in own | shipped}
+    generic = _profile(paths.pop(GENERIC), None)
+    return [*(_profile(files, generic) for files in paths.values()), generic]
 
 
 def _files(directory: Path) -> dict[str, Path]:
@@ -74,7 +72,7 @@ def _unwrap(argv: Sequence[str]) -> list[str]:
 def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
     """Return the profile in its files; a later one's keys, and state rules of one name, override."""
     merged: dict[str, Any] = {}
-    tables: dict[str, dict[str, Any]] = {"echo": {}, "code": {}, "submit": {}, "native": {}}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in _TABLES}
     rules: dict[str, StateRule] = {}
     for path in paths:
         fields = PatternFile.read(path).fields()
@@ -83,12 +81,7 @@ def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
             table |= fields.pop(name, {})
         merged |= fields
     merged["states"] = tuple(sorted(rules.values(), key=lambda rule: -rule.priority))
-    merged |= {
-        "echo": EchoStyle(**tables["echo"]),
-        "code": CodeStyle(**tables["code"]),
-        "submit": Submit(**tables["submit"]),
-        "native": Native(**tables["native"]),
-    }
+    merged |= {name: kind(**tables[name]) for name, kind in _TABLES.items()}
     base = generic or Profile(GENERIC, paths[-1])
     for key in ("reader", "decoration", "prefix", "inject", "fullscreen"):
         merged.setdefault(key, getattr(base, key))

@@ -32,14 +32,12 @@ def prepare(run: Run) -> Prepared:
         label = _label(event)
         for place, group in enumerate(groups):
             trusted[f"{_SOURCE}:{label}:{place}:0"] = {"trusted_hash": _hash(label, group)}
-    return Prepared(
-        run.with_flags([*flags, "-c", f"hooks.state={_toml(trusted)}"], run.arguments), run.env, "codex"
-    )
+    flags += ["-c", f"hooks.state={_toml(trusted)}"]
+    return Prepared(run.with_flags(flags, run.arguments), run.env, "codex")
 
 
 def _label(event: str) -> str:
-    """Return `PreToolUse` as `pre_tool_use`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower()
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower()  # pre_tool_use
 
 
 def _hash(label: str, group: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What an agent's own hooks and its own record tell."""
+"""Events from an agent's own hooks and its own record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relay.eventbus import Event, Question
 
 @dataclass(frozen=True, slots=True)
 class HookReported(Event):
-    """A hook of the agent's own has told of `event`; where it `decides`, it waits for an answer."""
+    """A hook of the agent's own has reported `event`; if it `decides`, it waits for an answer."""
 
     event: NativeEvent
     decides: bool
@@ -20,7 +20,7 @@ class HookReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class TextRead(Event):
-    """The agent's own record holds new texts of its, each exactly as the model wrote it (Markdown)."""
+    """The agent's own record holds new texts, each exactly as the model wrote it (Markdown)."""
 
     texts: tuple[Said, ...]
 

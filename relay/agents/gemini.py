@@ -1,4 +1,4 @@
-"""Gemini CLI's hook set-up: a file of system defaults for one run (relay.agents.system_defaults).
+"""Gemini CLI's hook set-up: a file of system defaults for one run (hook_setup.with_defaults).
 
 It reads such a file only where nobody but root could have written it (0.61.0), and complains on its screen of
 any other.  It has no other place for the hooks of one run, so that only root's agents have a bridge.
@@ -9,26 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from relay.agents import system_defaults
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, with_defaults
 from relay.errors import ConfigError
 
 
 def prepare(run: Run) -> Prepared:
-    """Return the command with a file of defaults. Raise ConfigError where Gemini would not read it."""
+    """Return the command with a file of defaults. Raise ConfigError if Gemini would not read it."""
     if not _only_root_writes(Path(run.directory)):
         raise ConfigError(
             "Gemini takes hooks for one run only from a folder that belongs to root and nobody else can "
             "write to; what it does is read from its screen"
         )
-    return system_defaults.prepare(
-        run,
-        "gemini",
-        entries("gemini", run.socket, _handler),
-        "GEMINI_CLI",
-        linux="/etc/gemini-cli",
-        macos="/Library/Application Support/GeminiCli",
-    )
+    ours = entries("gemini", run.socket, _handler)
+    return with_defaults(run, "gemini", ours, "GEMINI_CLI", linux="gemini-cli", macos="GeminiCli")
 
 
 def _handler(command: list[str]) -> dict[str, Any]:

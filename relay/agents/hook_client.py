@@ -122,16 +122,14 @@ def _denial(event: str, agent: str) -> str:
     The forms are those of `relay.agents.hook_reply.render`.
     """
     reason = encode_basestring(UNREADABLE)
-    match event.lower():
-        case "beforetool":
-            return f'{{"decision": "deny", "reason": {reason}}}'
-        case "tool_pre" if agent == "gemini":
-            return f'{{"decision": "deny", "reason": {reason}}}'
-        case "pretooluse" | "tool_pre":
-            return (
-                '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", '
-                f'"permissionDecisionReason": {reason}}}}}'
-            )
+    name = event.lower()
+    if name == "beforetool" or (name == "tool_pre" and agent == "gemini"):
+        return f'{{"decision": "deny", "reason": {reason}}}'
+    if name in ("pretooluse", "tool_pre"):
+        return (
+            '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", '
+            f'"permissionDecisionReason": {reason}}}}}'
+        )
     return ""
 
 

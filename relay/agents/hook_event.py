@@ -63,18 +63,12 @@ _GEMINI = {
     "PreCompress": NativeName.COMPACT,
     "SessionEnd": NativeName.SESSION_END,
 }
-_ABSENT = {
-    "codex": {"PostToolUseFailure", "Notification", "StopFailure", "MessageDisplay"},
-    "qwen": {"MessageDisplay"},
-}
+_QWEN = {name: kind for name, kind in _CLAUDE.items() if name != "MessageDisplay"}
+_NOT_CODEX = {"PostToolUseFailure", "Notification", "StopFailure"}
+_CODEX = {name: kind for name, kind in _QWEN.items() if name not in _NOT_CODEX}
 
 EVENTS: Mapping[str, Mapping[str, NativeName]] = MappingProxyType(
-    {
-        "claude": _CLAUDE,
-        "codex": {name: kind for name, kind in _CLAUDE.items() if name not in _ABSENT["codex"]},
-        "qwen": {name: kind for name, kind in _CLAUDE.items() if name not in _ABSENT["qwen"]},
-        "gemini": _GEMINI,
-    }
+    {"claude": _CLAUDE, "codex": _CODEX, "qwen": _QWEN, "gemini": _GEMINI}
 )
 """The events of each agent with a bridge, by its own names of them."""
 
@@ -90,9 +84,7 @@ PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
 )
 """The kind of prompt that each observed tool shows."""
 
-_QWEN_PROMPTS = MappingProxyType(
-    {"exit_plan_mode": PromptKind.PLAN_APPROVAL, "ask_user_question": PromptKind.QUESTION}
-)
+_QWEN_PROMPTS = {"exit_plan_mode": PromptKind.PLAN_APPROVAL, "ask_user_question": PromptKind.QUESTION}
 """The same tools by Qwen's names, which a request for permission has."""
 
 
@@ -183,7 +175,5 @@ def _duration(value: object) -> float:
 
 def known(agent: str, event: str) -> tuple[str, NativeName] | None:
     """Return the agent's own name of `event`, as `parse` takes it, and relay's; None if it is unknown."""
-    return next(
-        ((own, name) for own, name in EVENTS.get(agent, {}).items() if event.lower() in (own.lower(), name)),
-        None,
-    )
+    events = EVENTS.get(agent, {}).items()
+    return next((each for each in events if event.lower() in (each[0].lower(), each[1])), None)

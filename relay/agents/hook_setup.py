@@ -34,6 +34,8 @@ TIMEOUT = int(hook_client.TAKEN + hook_client.ANSWER) + 7
 
 KINDS = frozenset(EVENTS)
 
+_DEFAULTS = "system-defaults.json"
+
 _UNASKED = {("claude", NativeName.MESSAGE_DISPLAY), ("gemini", NativeName.COMPACT)}
 """Events without an entry: one comes many times a second, one in every turn, and each costs a process."""
 
@@ -100,23 +102,17 @@ def bridge(
         known = load(profile, home) if profile else for_command(command, home)
     except RelayError:
         return Prepared(list(command), env)  # the session's own set-up reports it
-    if not (kind := known.native.hooks):
+    if not known.native.hooks:
         return Prepared(list(command), env)
     at = next((place for place in range(len(command)) if known.recognises(command[place:])), None)
     try:
-        return prepare(kind, command, env, run_dir, socket, at=at)
+        return prepare(known.native.hooks, command, env, run_dir, socket, at=at)
     except (RelayError, OSError) as error:
         return Prepared(list(command), env, note=f"{error}".rstrip("."))
 
 
 def prepare(
-    kind: str,
-    command: Sequence[str],
-    env: dict[str, str],
-    run_dir: str,
-    socket: str,
-    *,
-    at: int | None = 0,
+    kind: str, command: Sequence[str], env: dict[str, str], run_dir: str, socket: str, *, at: int | None = 0
 ) -> Prepared:
     """Return the command and the environment with which an agent of `kind` calls relay at `socket`.
 
@@ -147,16 +143,8 @@ def remove(run_dir: str) -> None:
 
 def call(kind: str, socket: str, *words: str) -> list[str]:
     """Return the command line of the client with the `words` of `relay hook`: no shell, no PATH, no site."""
-    return [
-        sys.executable,
-        "-I",
-        "-S",
-        str(Path(hook_client.__file__).absolute()),
-        "hook",
-        *words,
-        socket,
-        kind,
-    ]
+    client = str(Path(hook_client.__file__).absolute())
+    return [sys.executable, "-I", "-S", client, "hook", *words, socket, kind]
 
 
 def handler(command: list[str], timeout: int = TIMEOUT) -> dict[str, Any]:
@@ -204,3 +192,23 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise ConfigError(f"{where} is not a JSON object")
     return settings
+
+
+def with_defaults(run: Run, kind: str, ours: HookEntries, prefix: str, *, linux: str, macos: str) -> Prepared:
+    """Return the command of `run` with an environment that names a file of system defaults with `ours`.
+
+    prefix: of the agent's variables; linux, macos: names of the folder of the system's settings.
+
+        defaults < the user's settings < the project's < the administrator's    each adds its hooks
+
+    The administrator's own defaults are copied into ours.  The system *settings* have a variable, too; to
+    move those would displace the administrator's, and the defaults beside them.
+    Raise ConfigError or OSError if the administrator's defaults cannot be read.
+    """
+    variable = f"{prefix}_SYSTEM_DEFAULTS_PATH"
+    settings = run.env.get(f"{prefix}_SYSTEM_SETTINGS_PATH")
+    system = f"/Library/Application Support/{macos}" if sys.platform == "darwin" else f"/etc/{linux}"
+    folder = Path(settings).parent if settings else Path(system)
+    path = Path(run.env.get(variable) or folder / _DEFAULTS)
+    theirs = read(path) if path.exists() else {}
+    return Prepared(list(run.command), {**run.env, variable: run.file(_DEFAULTS, merged(theirs, ours))}, kind)

@@ -86,6 +86,15 @@ from relay.settings import is_prefix
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})\Z")
 _REGION = re.compile(r"(screen|title|bottom) ?([1-9]\d?)?\Z")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "reader": get_args(ReaderKind),
+    "inject": get_args(InjectPolicy),
+    "while_working": get_args(WhileWorking),
+    "hooks": get_args(HooksDialect),
+    "transcript": get_args(TranscriptFormat),
+    "state": get_args(StateName),
+    "kind": tuple(PromptKind),
+}
 _MAX_DELAY = 10.0
 """Seconds between a text and Enter that a file may ask for; no agent needs more than 0.2."""
 
@@ -124,16 +133,12 @@ class PatternFile:
                 "name": self._name,
                 "commands": self._words,
                 "interactive": lambda key: tuple(table._interactive() for table in self._tables(key)),
-                "reader": lambda key: self._choice(key, get_args(ReaderKind)),
+                "reader": self._choice,
                 "decoration": lambda key: self._regex(key, self._string(key)),
                 "prefix": self._prefix,
-                "inject": lambda key: self._choice(key, get_args(InjectPolicy)),
+                "inject": self._choice,
                 "fullscreen": self._flag,
-                "prompts": self._regexes,
-                "decisions": self._regexes,
-                "questions": self._regexes,
-                "dialogs": self._regexes,
-                "executes": self._regexes,
+                **dict.fromkeys(("prompts", "decisions", "questions", "dialogs", "executes"), self._regexes),
                 "echo": lambda key: self._table(key)._style(),
                 "code": lambda key: self._table(key)._style(),
                 "submit": lambda key: self._table(key)._submit(),
@@ -150,64 +155,39 @@ class PatternFile:
         return {key: readers[key](key) for key in self.table}
 
     def _interactive(self) -> Interactive:
-        fields = self._read(
-            {
-                "names": self._words,
-                "words": self._count,
-                "run": lambda key: frozenset(self._words(key)),
-                "stay": lambda key: frozenset(self._words(key)),
-                "value": lambda key: frozenset(self._words(key)),
-            }
-        )
+        options = dict.fromkeys(("run", "stay", "value"), lambda key: frozenset(self._words(key)))
+        fields = self._read({"names": self._words, "words": self._count, **options})
         if "names" not in fields:
             raise self._error("", "an [[interactive]] table needs names.")
         return Interactive(**fields)
 
     def _style(self) -> dict[str, Any]:
-        return self._read(
-            {"backgrounds": self._colours, "foregrounds": self._colours, "lines": self._regexes}
-        )
+        colours = dict.fromkeys(("backgrounds", "foregrounds"), self._colours)
+        return self._read({**colours, "lines": self._regexes})
 
     def _submit(self) -> dict[str, Any]:
-        return self._read(
-            {
-                "delay": self._delay,
-                "while_working": lambda key: self._choice(key, get_args(WhileWorking)),
-                "avoid": self._string,
-            }
-        )
+        return self._read({"delay": self._delay, "while_working": self._choice, "avoid": self._string})
 
     def _native(self) -> dict[str, Any]:
-        return self._read(
-            {
-                "hooks": lambda key: self._choice(key, get_args(HooksDialect)),
-                "transcript": lambda key: self._choice(key, get_args(TranscriptFormat)),
-            }
-        )
+        return self._read({"hooks": self._choice, "transcript": self._choice})
 
     def _states(self, key: str) -> tuple[StateRule, ...]:
         rules: dict[str, StateRule] = {}
         for table in self._tables(key):
             rule = table._state()
-            if rule.name in rules:
+            if rules.setdefault(rule.name, rule) is not rule:
                 raise table._error("name", f"there are two state rules called {rule.name!r}; rename one.")
-            rules[rule.name] = rule
         return tuple(rules.values())
 
     def _state(self) -> StateRule:
         fields = self._read(
             {
                 "name": self._string,
-                "state": lambda key: self._choice(key, get_args(StateName)),
-                "kind": lambda key: PromptKind(self._choice(key, tuple(PromptKind))),
+                "state": self._choice,
+                "kind": lambda key: PromptKind(self._choice(key)),
                 "priority": self._count,
                 "region": self._region,
-                "all": self._regexes,
-                "any": self._regexes,
-                "none": self._regexes,
-                "first": self._regexes,
-                "last": self._regexes,
-                "title": self._regexes,
+                **dict.fromkeys(("all", "any", "none", "first", "last", "title"), self._regexes),
             }
         )
         if not fields.get("name") or "state" not in fields:
@@ -227,12 +207,8 @@ class PatternFile:
         if name:
             headers = re.finditer(rf"^[ \t]*\[\[?[ \t]*{name}[ \t]*\]", self.text, re.MULTILINE)
             start = next((m.start() for n, m in enumerate(headers) if n == number), 0)
-        if key:
-            place = re.compile(rf"^[ \t]*(?:\[\[?[ \t]*)?{re.escape(key)}\b", re.MULTILINE).search(
-                self.text, start
-            )
-        else:
-            place = re.compile(r"\S").search(self.text, start)
+        written = rf"^[ \t]*(?:\[\[?[ \t]*)?{re.escape(key)}\b" if key else r"\S"
+        place = re.compile(written, re.MULTILINE).search(self.text, start)
         if place is None:
             return ConfigError(message, self.path)
         at = max(place.start(), self.text.find(near, place.start()) if near else 0)
@@ -259,17 +235,15 @@ class PatternFile:
     def _name(self, key: str) -> str:
         value = self._string(key)
         if value != self.path.stem or not _NAME.match(value):
-            raise self._error(
-                key, f"name is {value!r}, and the file's name is {self.path.name!r}; they must agree."
-            )
+            names = f"name is {value!r}, and the file's name is {self.path.name!r}"
+            raise self._error(key, f"{names}; they must agree.")
         return value
 
     def _prefix(self, key: str) -> str:
         value = self._string(key)
         if not is_prefix(value):
-            raise self._error(
-                key, "prefix must be one character, neither letter, digit, space, ':' nor '\\'."
-            )
+            message = "prefix must be one character, neither letter, digit, space, ':' nor '\\'."
+            raise self._error(key, message)
         return value
 
     def _flag(self, key: str) -> bool:
@@ -290,10 +264,10 @@ class PatternFile:
             raise self._error(key, f"{key} must be a number of seconds from 0 to {_MAX_DELAY:g}.")
         return float(value)
 
-    def _choice(self, key: str, choices: tuple[str, ...]) -> str:
+    def _choice(self, key: str) -> str:
         value = self._string(key)
-        if value not in choices:
-            known = ", ".join(choice or '""' for choice in choices)
+        if value not in _CHOICES[key]:
+            known = ", ".join(choice or '""' for choice in _CHOICES[key])
             raise self._error(key, f"{key} is {value!r}; it must be one of {known}.")
         return value
 
@@ -315,9 +289,8 @@ class PatternFile:
         for text in self._words(key):
             match = _COLOUR.match(text)
             if match is None and text != "any":
-                raise self._error(
-                    key, f"{text!r} in {key} is no colour; write six hexadecimal digits, or any."
-                )
+                message = f"{text!r} in {key} is no colour; write six hexadecimal digits, or any."
+                raise self._error(key, message)
             found.add(int(match[1], 16) if match else ANY_COLOUR)
         return frozenset(found)
 
@@ -328,6 +301,5 @@ class PatternFile:
         try:
             return re.compile(text)
         except re.error as error:
-            raise self._error(
-                key, f"{text!r} in {key} is not a regular expression: {error}.", near=text
-            ) from None
+            message = f"{text!r} in {key} is not a regular expression: {error}."
+            raise self._error(key, message, near=text) from None

@@ -33,20 +33,8 @@ ANY_COLOUR = -1
 
 
 @dataclass(frozen=True, slots=True)
-class EchoStyle:
-    """The style in which the agent draws what was typed into it. Colours are 0xRRGGBB, or ANY_COLOUR.
-
-    lines: rows that match are never the agent's own text.
-    """
-
-    backgrounds: frozenset[int] = frozenset()
-    foregrounds: frozenset[int] = frozenset()
-    lines: tuple[re.Pattern[str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CodeStyle:
-    """The style in which the agent draws a line of a code fence, if it has one. Colours as in EchoStyle."""
+class RowStyle:
+    """The style of some rows. Colours are 0xRRGGBB, or ANY_COLOUR; lines: regexes that find such a row."""
 
     backgrounds: frozenset[int] = frozenset()
     foregrounds: frozenset[int] = frozenset()
@@ -69,14 +57,9 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class StateRule:
-    """A rule for what the screen or the title shows in one state. It holds when all of these do:
+    """A rule for what the screen or the title shows in one state.
 
-    all:  each regex finds itself in some row of the region
-    any:  one of them does
-    none: none of them does
-    first: one of them finds itself in the region's first row
-    last: one of them finds itself in the region's last row
-    title: one of them finds itself in the title, "" where none is known
+    The regexes in all, any, none, first, last and title have to hold as relay.agents.pattern_file says.
 
     region: all rows that are not blank (screen), the last `rows` of those (bottom), or the title as a row.
     """
@@ -140,8 +123,10 @@ class Interactive:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One kind of agent. `path` is the file it comes from (the user's, where there is one).
+    """One kind of agent. `path` is the file it comes from (the user's, if there is one).
 
+    echo:   how it draws what was typed into it, and other rows that are never its own words.
+    code:   how it draws a line of a code fence.
     states: by priority, the highest first.
     """
 
@@ -159,8 +144,8 @@ class Profile:
     questions: tuple[re.Pattern[str], ...] = ()
     dialogs: tuple[re.Pattern[str], ...] = ()
     executes: tuple[re.Pattern[str], ...] = ()
-    echo: EchoStyle = EchoStyle()
-    code: CodeStyle = CodeStyle()
+    echo: RowStyle = RowStyle()
+    code: RowStyle = RowStyle()
     submit: Submit = Submit()
     states: tuple[StateRule, ...] = ()
     native: Native = Native()

@@ -25,9 +25,8 @@ class Tail:
 
     at_end:  start behind what is there now; else at the beginning.
     problem: why the last read failed; None if it did not, or the file is not there yet.
+    behind:  the last read left something unread, as its budget was spent.
     """
-
-    __slots__ = ("_more", "_offset", "_part", "_seen", "_skipping", "_witness", "path", "problem")
 
     def __init__(self, path: Path, at_end: bool = False) -> None:
         self.path = path
@@ -35,15 +34,11 @@ class Tail:
         self._part: list[bytes] = []  # the unfinished line
         self._skipping = False  # within a line that is too long
         self._seen: tuple[int, int, int, int] | None = None  # the file as it was at the last read
-        self._more = False
+        self.behind = False
         self._offset = 0
         self._witness = b""
         if at_end:
             self._start_at_end()
-
-    def behind(self) -> bool:
-        """Return True if the last read left something unread for its budget."""
-        return self._more
 
     def read(self, budget: int) -> tuple[list[tuple[bytes, int]], int]:
         """Return the lines completed since the last read, and the number of bytes read: at most `budget`.
@@ -51,21 +46,23 @@ class Tail:
         Each line comes without its newline, and with the offset behind it.  An unchanged file costs stat(2).
         """
         try:
-            if _look(self.path.stat()) == self._seen and not self._more:
+            if _look(self.path.stat()) == self._seen and not self.behind:
                 return [], 0
             with open(self.path, "rb", buffering=0, opener=_open) as file:
                 now = _look(os.fstat(file.fileno()))
-                if self._replaced(file.fileno(), now):
+                other = self._seen is not None and now[:2] != self._seen[:2]
+                before = self._offset - len(self._witness)
+                if other or os.pread(file.fileno(), len(self._witness), before) != self._witness:
                     self._offset, self._witness, self._part, self._skipping = 0, b"", [], False
                 lines, used = self._take(file.fileno(), budget)
         except FileNotFoundError:
-            self._seen, self._more, self.problem = None, False, None
+            self._seen, self.behind, self.problem = None, False, None
             return [], 0
         except OSError as error:
-            self._more, self.problem = False, f"cannot read {self.path}: {error.strerror}"
+            self.behind, self.problem = False, f"cannot read {self.path}: {error.strerror}"
             return [], 0
         self._seen, self.problem = now, None
-        self._more = self._offset < now[2]
+        self.behind = self._offset < now[2]
         return lines, used
 
     def _take(self, fd: int, budget: int) -> tuple[list[tuple[bytes, int]], int]:
@@ -93,11 +90,6 @@ class Tail:
         if sum(map(len, self._part)) > MAX_LINE:
             self._part, self._skipping = [], True
 
-    def _replaced(self, fd: int, now: tuple[int, int, int, int]) -> bool:
-        if self._seen is not None and now[:2] != self._seen[:2]:
-            return True
-        return os.pread(fd, len(self._witness), self._offset - len(self._witness)) != self._witness
-
     def _start_at_end(self) -> None:
         """Start behind the last complete line: half a line there is being written now."""
         try:
@@ -112,7 +104,7 @@ class Tail:
         self._skipping = not whole and size > len(back)  # inside a long line
         self._offset = size if self._skipping else size - len(back) + whole
         self._witness = back[-_WITNESS:] if self._skipping else back[:whole][-_WITNESS:]
-        self._more = self._offset < size
+        self.behind = self._offset < size
 
 
 def _open(path: str, flags: int) -> int:

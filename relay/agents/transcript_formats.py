@@ -72,11 +72,8 @@ def _claude(line: bytes) -> list[Said]:
     entry = _object(line)
     message = _dict(entry.get("message"))
     # The model "<synthetic>" is claude itself: an API error, an interrupted text, "No response requested."
-    if (
-        entry.get("type") != "assistant"
-        or entry.get("isApiErrorMessage")
-        or message.get("model") == "<synthetic>"
-    ):
+    own = entry.get("isApiErrorMessage") or message.get("model") == "<synthetic>"
+    if entry.get("type") != "assistant" or own:
         return []
     aside = entry.get("isSidechain") is True
     return _numbered(
@@ -146,11 +143,8 @@ class _Qwen:
 def _numbered(
     texts: Iterator[str], id: str, time: str, subagent: str = "", agent_type: str = ""
 ) -> list[Said]:
-    return [
-        Said(text, f"{id}/{number}" if number else id, time, subagent, agent_type)
-        for number, text in enumerate(texts)
-        if text.strip()
-    ]
+    numbered = ((f"{id}/{number}" if number else id, text) for number, text in enumerate(texts))
+    return [Said(text, each, time, subagent, agent_type) for each, text in numbered if text.strip()]
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -52,11 +52,10 @@ _FRESH = frozenset({"startup", "clear"})
 class TranscriptReader:
     """The texts of one agent. It raises nothing; `problem` says what is wrong with the transcripts.
 
-    Call `event` for each hook event, before the hook is answered: while the agent waits, nothing new is in
-    the transcript when a session begins.  Call `poll` about every 0.1 s while the agent works, for a second
-    afterwards, and until `settled`; it costs a stat(2) for each unchanged transcript.  Call `close` when the
-    agent has ended.  Each returns the texts since the last call, and blocks on nothing but the disk; `event`
-    and `poll` read at most BUDGET bytes once or twice.
+    Call `event` for each hook event, before the hook is answered; `poll` about every 0.1 s while the agent
+    works, for a second afterwards, and until `settled`; `close` when the agent has ended.  Each returns the
+    texts since the last call, and blocks on nothing but the disk; `event` and `poll` read at most BUDGET
+    bytes once or twice.
 
     kind:  "claude", "codex" or "qwen".
     clock: seconds since the epoch, by the agent's own clock.
@@ -94,12 +93,8 @@ class TranscriptReader:
         # The last message of a failed turn (stop_failure) is the agent's own text about the error.
         if event.name in _STOPS and event.last_assistant_message.strip():
             self._expected += 1
-            last = Said(
-                event.last_assistant_message,
-                f"stop/{self._expected}",
-                subagent=event.agent_id,
-                agent_type=event.agent_type,
-            )
+            id = f"stop/{self._expected}"
+            last = Said(event.last_assistant_message, id, "", event.agent_id, event.agent_type)
             self._speaker(last).expect(last, self._clock())
         return said
 
@@ -124,7 +119,7 @@ class TranscriptReader:
         return late
 
     def _behind(self) -> bool:
-        return any(each.tail.behind() for each in self._transcripts.values())
+        return any(each.tail.behind for each in self._transcripts.values())
 
     def _written(self) -> list[Said]:
         said: list[Said] = []
@@ -144,13 +139,11 @@ class TranscriptReader:
             if (said.time and said.time < source.since) or said.id in self._seen:
                 continue  # emitted before: an old line that was copied here, or a file that was rewritten
             self._silent = 0
-            self._remember(said.id)
-            text = replace(
-                said,
-                subagent=said.subagent or source.subagent,
-                agent_type=said.agent_type or source.agent_type,
-                place=end,
-            )
+            self._seen[said.id] = None
+            while len(self._seen) > _SEEN:
+                del self._seen[next(iter(self._seen))]
+            subagent, kind = said.subagent or source.subagent, said.agent_type or source.agent_type
+            text = replace(said, subagent=subagent, agent_type=kind, place=end)
             if self._speaker(text).written(text, self._clock()):
                 new.append(text)
         return new
@@ -194,11 +187,6 @@ class TranscriptReader:
             del self._speakers[next(iter(self._speakers))]
         return self._speakers.setdefault(key, _Speaker())
 
-    def _remember(self, id: str) -> None:
-        self._seen[id] = None
-        while len(self._seen) > _SEEN:
-            del self._seen[next(iter(self._seen))]
-
 
 @dataclass(frozen=True, slots=True)
 class _Transcript:
@@ -212,8 +200,6 @@ class _Transcript:
 
 class _Speaker:
     """Matches the texts of one speaker from transcript and stop events, so that each is emitted once."""
-
-    __slots__ = ("_late", "_unclaimed", "expected")
 
     def __init__(self) -> None:
         # Texts of stop events, and the time by which the transcript should have them.

@@ -1,4 +1,4 @@
-"""What the agent has said, from whichever source has its words."""
+"""Events for the words of the agent, from its terminal or its own record."""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ class Grammar:
             if self._block.add(line):
                 found += self._end_block(line.time, unclosed=False)
             return found
-        if self._follow_fence(line.text) or self._open_fence or line.code:
+        self._open_fence, changed = _fence_after(self._fence, self._open_fence, line.text)
+        if changed or self._open_fence or line.code:
             return found
         started = self._start.match(line.text) if self._prefix in line.text else None
         if started is None:
@@ -92,13 +93,9 @@ class Grammar:
         """End the agent's turn: return an open `<<<` form as a directive, forget an open fence."""
         found: list[Directive] = []
         while self._block is not None:
-            block = self._block
-            rest = block.split_at_hidden_end()
-            if rest is None:
-                found += self._end_block(now, unclosed=True)
-                break
-            found += self._end_block(now, unclosed=False)
-            for line in rest:
+            rest = self._block.split_at_hidden_end()
+            found += self._end_block(now, unclosed=rest is None)
+            for line in rest or ():
                 found += self.line(line)
         self._open_fence = ""
         return found
@@ -109,11 +106,6 @@ class Grammar:
             return []
         body = unescape(block.body(), self._prefix)
         return [Directive(block.namespace, block.target, body, now, block.place, unclosed)]
-
-    def _follow_fence(self, text: str) -> bool:
-        """Return True if `text` opens or closes a code fence."""
-        self._open_fence, changed = _fence_after(self._fence, self._open_fence, text)
-        return changed
 
 
 class _Block:
@@ -167,15 +159,11 @@ class _Block:
 def _fence_after(pattern: re.Pattern[str], fence: str, text: str) -> tuple[str, bool]:
     """Return the fence that is open after the line `text` when `fence` was before ("": none), and True if
     `text` opens or closes it."""
-    if "```" not in text and "~~~" not in text:
-        return fence, False
-    match = pattern.match(text)
+    match = pattern.match(text) if "```" in text or "~~~" in text else None
     if match is None:
         return fence, False
     mark, info = match["mark"], match["info"]
     if not fence:
         # A backtick in the info string means inline code.
         return (mark, True) if mark[0] == "~" or "`" not in info else (fence, False)
-    if mark[0] == fence[0] and len(mark) >= len(fence) and not info.strip():
-        return "", True
-    return fence, False
+    return ("", True) if mark.startswith(fence) and not info.strip() else (fence, False)

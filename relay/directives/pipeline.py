@@ -36,6 +36,7 @@ class OutputPipeline:
                  `waiting` says so.
     now:         seconds, of the last step; it never goes back.
     last_output: seconds, of the last byte.
+    muted:       it reads on without finding anything: another source has the agent's words.
     """
 
     def __init__(self, reader: AutoReader, grammar: Grammar, *, quiet: float | None = None) -> None:
@@ -44,16 +45,12 @@ class OutputPipeline:
         self._grammar = grammar
         self._quiet = quiet
         self._in_turn = False  # output has come that no `waiting` has ended
-        self._muted = False
+        self.muted = False
 
     @property
     def settling(self) -> bool:
         """True while `tick` may find something though nothing happens."""
         return self.reader.settling or (self._in_turn and self._quiet is not None)
-
-    def mute(self, muted: bool) -> None:
-        """Read on without finding anything while `muted`: another source has the agent's words."""
-        self._muted = muted
 
     def output(self, data: bytes, now: float) -> Reading:
         """Take output of the agent."""
@@ -100,12 +97,12 @@ class OutputPipeline:
 
     def _found(self, lines: list[Line], now: float, *, ends_turn: bool = False) -> Reading:
         self.now = now
-        if self._muted:
+        if self.muted:
             lines = []
         directives = [directive for line in lines for directive in self._grammar.line(line)]
         if ends_turn:
             end = self._grammar.turn_end(now)
-            directives += [] if self._muted else end
+            directives += [] if self.muted else end
         return Reading(lines, directives)
 
 

@@ -143,7 +143,7 @@ class Injector:
 
     @handles(HooksAlive)
     def hooks(self, event: HooksAlive) -> None:
-        self._gate.hooked(event.alive)
+        self._gate.hooked = event.alive
 
     @handles(SessionEnding)
     def close(self, event: SessionEnding) -> None:

@@ -87,7 +87,7 @@ class OutputReader:
         self._terminal = terminal
         self._reader = reader
         self._pipeline = OutputPipeline(reader, grammar)
-        self._pipeline.mute(source != TERMINAL)
+        self._pipeline.muted = source != TERMINAL
         self._prefix = prefix
         self._clock = clock
         self._ticking: asyncio.TimerHandle | None = None
@@ -101,7 +101,7 @@ class OutputReader:
         if self._reader.unavailable is not None:
             only = f"{self._reader.unavailable} Only what the agent prints as lines is read."
             self._bus.publish(Notify(only))
-        self._bus.loop.add_reader(self._forwarder.wake, self._woken)
+        self._bus.loop.add_reader(self._forwarder.tee.wake, self._woken)
         self._woken()
 
     @answers(LastWords)
@@ -110,7 +110,7 @@ class OutputReader:
 
     @answers(SessionClosed)
     async def close(self, _: SessionClosed, __: object) -> None:
-        self._bus.loop.remove_reader(self._forwarder.wake)
+        self._bus.loop.remove_reader(self._forwarder.tee.wake)
         for timer in (self._ticking, *self._checks):
             if timer is not None:
                 timer.cancel()
@@ -122,19 +122,19 @@ class OutputReader:
     @handles(SourceChosen)
     def choose(self, event: SourceChosen) -> None:
         """What was drawn before the screen became the source is nobody's words."""
-        self._pipeline.mute(True)
+        self._pipeline.muted = True
         self._read(self._pipeline.waiting)
-        self._pipeline.mute(event.source != TERMINAL)
+        self._pipeline.muted = event.source != TERMINAL
 
     def _woken(self) -> None:
         if self._scheduled:
-            self._forwarder.disarm()
+            self._forwarder.tee.disarm()
         else:
             self._empty()
 
     def _empty(self) -> None:
         self._scheduled = False
-        self._forwarder.rearm()
+        self._forwarder.tee.rearm()
         tee, started, offset = self._forwarder.tee, self._clock(), self._terminal.output_offset()
         while tee:
             self._take(*tee.popleft())
@@ -186,7 +186,7 @@ class OutputReader:
                 self._publish(self._read(self._pipeline.close))
 
     def _output(self, data: bytes, now: float) -> None:
-        self._forwarder.consumed += len(data)
+        self._forwarder.tee.consumed += len(data)
         place = self._terminal.note_output(len(data))
         reading = self._read(lambda now: self._pipeline.output(data, now))
         self._bus.publish(OutputRead(data, place))  # whoever looks at the screen finds it there

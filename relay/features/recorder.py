@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -23,9 +24,9 @@ from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import SessionBegan, SessionClosed
 from relay.recording import store
 from relay.recording.asciicast import CastEvent, Header, gap_marker
-from relay.recording.recording_files import RecordingFiles
 from relay.recording.stream_redactor import StreamRedactor
 from relay.recording.throttle import CALM, Throttle
+from relay.recording.writer import RecordingFiles
 from relay.redaction import Redactor
 from relay.settings import Settings
 from relay.state.agent_terminal import AgentTerminal
@@ -47,7 +48,7 @@ QUIET = 5.0
 """Seconds without output after which held back output is not examined again: it waits for the end."""
 
 IDLE_LIMIT = 3.0
-"""Seconds to which players shorten a pause (idle_time_limit): agents think, and wait for people."""
+"""Seconds to which players shorten a pause (idle_time_limit): agents think, and wait for their user."""
 
 _ENVIRONMENT = ("TERM", "SHELL")
 _MEGABYTE = 1_000_000
@@ -59,9 +60,8 @@ _AFRESH = b"\x18\x1b[!p\x1b[?1049l"
 class Recorder:
     """Writes the recording of one session, and never raises.
 
-    folder:   Home.recordings.
-    header:   of the session; secrets are taken out here. columns, rows: of its terminal at first.
-    terminal: tells how the screen is drawn now.
+    folder: Home.recordings.
+    header: of the session; secrets are removed here. Its size is the terminal's at first.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Recorder:
         self._throttle = Throttle(clock())
         self._backlog: deque[tuple[float, str, bytes]] = deque()  # (when, kind, data), by the clock
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._redactor = StreamRedactor(redactor, *self._size)
+        self._redactor = redactor
+        self._stream = StreamRedactor(redactor, *self._size)
         command = redactor.redact(header.command)
         env = {name: header.env[name] for name in _ENVIRONMENT if name in header.env}
-        header = replace(
-            header, title=f"{header.name}: {command}", command=command, env=env, idle_limit=IDLE_LIMIT
-        )
+        title = f"{header.name}: {command}"
+        header = replace(header, title=title, command=command, env=env, idle_limit=IDLE_LIMIT)
         self._files = RecordingFiles(folder, settings.record_megabytes, header, bus, clock)
         self._flushing: asyncio.TimerHandle | None = None
         self._working: asyncio.TimerHandle | None = None
@@ -101,9 +101,9 @@ class Recorder:
     def output(self, event: OutputRead) -> None:
         now, data = self._clock(), event.data
         calm = self._throttle.is_calm(now)
-        self._throttle.came(now)
+        self._throttle.last = now
         if not self._files.open:
-            if self._files.may_retry(now):
+            if now >= self._files.retry:
                 self._start_over()
             return  # `data` is on the screen already
         if self._throttle.takes(len(data), now):
@@ -115,7 +115,7 @@ class Recorder:
 
     @handles(OutputSkipped)
     def skipped(self, event: OutputSkipped) -> None:
-        self._throttle.leave_out(event.size)
+        self._throttle.left_out += event.size
         self._flush_later()
 
     @handles(TerminalResized)
@@ -141,8 +141,9 @@ class Recorder:
                 timer.cancel()
         self._resume()
         while self._backlog:
-            self._work(len(self._backlog))
-        self._write(all=True)
+            self._work(math.inf)
+        self._record(all=True)
+        self._files.flush()
         self._files.close()
 
     def _work_later(self, delay: float) -> None:
@@ -158,35 +159,30 @@ class Recorder:
         if self._throttle.is_flood(now) and now - self._backlog[0][0] < PATIENCE:
             self._work_later(CALM)
             return
-        size = count = 0
-        for _, _, data in self._backlog:
-            count, size = count + 1, size + len(data)
-            if size >= SLICE:
-                break
-        self._work(count)
+        self._work(SLICE)
         if self._backlog:
             self._work_later(BREATH)
 
-    def _work(self, count: int) -> None:
-        for _ in range(count):
+    def _work(self, size: float) -> None:
+        """Take from the backlog until that was at least `size` bytes."""
+        while self._backlog and size > 0:
             at, kind, data = self._backlog.popleft()
+            size -= len(data)
             text = self._decoder.decode(data) if kind == "o" else data.decode()
-            self._redactor.put(CastEvent(max(at - self._files.origin, 0.0), kind, text))
-        if self._redactor.held >= SLICE:
+            self._stream.put(CastEvent(max(at - self._files.origin, 0.0), kind, text))
+        if self._stream.held >= SLICE:
             self._record()
 
     def _record(self, *, all: bool = False) -> None:
         """Hand on the events that may be written now; begin another part where this one is full."""
-        if self._files.record(self._redactor.take(self._clock() - self._files.origin, all=all)):
+        if self._files.record(self._stream.take(self._clock() - self._files.origin, all=all)):
             self._start_over()
 
     def _resume(self) -> None:
         """Go on after a flood, with the screen as it is now."""
-        if (
-            not self._throttle.left_out
-            or not self._files.open
-            or (screen := self._terminal.repaint()) is None
-        ):
+        if not (self._throttle.left_out and self._files.open):
+            return
+        if (screen := self._terminal.repaint()) is None:
             return
         now = self._clock()
         self._backlog.append((now, "m", gap_marker(self._throttle.left_out).encode()))
@@ -197,7 +193,7 @@ class Recorder:
     def _start_over(self) -> None:
         """Begin another part with the screen, which shows all that waits to be written."""
         self._backlog.clear()
-        self._redactor.skip()
+        self._stream = StreamRedactor(self._redactor, *self._size)
         self._decoder.reset()
         self._files.begin(self._size)
         if self._files.open:
@@ -217,14 +213,11 @@ class Recorder:
             self._resume()
         busy = bool(self._backlog)  # it is written in a second
         if not busy:
-            self._write()
-        waits = self._redactor.held and now - self._throttle.last < QUIET
+            self._record()
+            self._files.flush()
+        waits = self._stream.held and now - self._throttle.last < QUIET
         if busy or self._throttle.left_out or waits:
             self._flush_later()
-
-    def _write(self, *, all: bool = False) -> None:
-        self._record(all=all)
-        self._files.flush()
 
 
 def _sweep(folder: Path, settings: Settings) -> None:

@@ -252,9 +252,7 @@ class Context:
         message = OutgoingMessage(
             _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
         )
-        asyncio.run_coroutine_threadsafe(
-            self._send(replace(message, place=self._call.place)), self._bus.loop
-        )
+        asyncio.run_coroutine_threadsafe(self._send(replace(message, place=self._call.place)), self._bus.loop)
 
     def notify(self, channel: str, text: str) -> None:
         """Send `text` to a channel, named with or without its `#`."""

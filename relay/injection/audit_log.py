@@ -129,20 +129,14 @@ def read(path: Path, wanted: Callable[[Entry], bool] = lambda entry: True) -> It
     yield from latest.values()
 
 
-_NAMES = frozenset(field.name for field in fields(Entry))
-_NUMBERS = frozenset({"time", "asked", "injection_size", "tokens"})
+_KINDS: dict[str, Any] = {field.name: str for field in fields(Entry)} | {"over_budget": bool}
+_KINDS |= dict.fromkeys(("time", "asked", "injection_size", "tokens"), (int, float))
 
 
 def _entry(given: dict[str, Any]) -> Entry | None:
     """Return `given` as an Entry; None if it is none."""
-    known: dict[str, Any] = {
-        key: value for key, value in given.items() if key in _NAMES and isinstance(value, _kind(key))
-    }
+    known = {key: value for key, value in given.items() if isinstance(value, _KINDS.get(key, ()))}
     try:
         return Entry(**known)
     except TypeError:
         return None
-
-
-def _kind(name: str) -> tuple[type, ...]:
-    return (int, float) if name in _NUMBERS else (bool,) if name == "over_budget" else (str,)

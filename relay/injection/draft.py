@@ -74,14 +74,13 @@ class Draft:
         """Forget the draft."""
         self._text = ""
 
-    def taken(self, *, canonical: bool, last_output: float, unfinished: str, rows: Sequence[str]) -> bool:
+    def taken(self, last_output: float, unfinished: str, rows: Sequence[str], *, canonical: bool) -> bool:
         """Return True if the program has taken the keys of the draft one by one.
 
-        It has if it has printed since then, and the keys are not on the screen.  More than one key in a row
-        count only where the program reads single keys before and after: in canonical mode the kernel might
-        still hold the rest of them.
+        It has if it has printed since then and the keys are not on the screen.  Several keys count only if
+        the program reads single keys: in canonical mode the kernel might still hold the rest of them.
 
-        canonical, last_output (seconds), unfinished (the cursor's row), rows (the screen's): as they are now.
+        last_output (seconds), unfinished (the cursor's row), rows (the screen's), canonical: as they are now.
         """
         if last_output <= self._edited or self._shown(unfinished, [] if canonical else rows):
             return False
@@ -106,9 +105,7 @@ class Draft:
         if self._pending == "\x1b" and now - self.last_typed > ESCAPE_TIMEOUT:
             self._pending = ""
         elif self._pending:
-            self.last_typed = (
-                self._typed_before
-            )  # it may become an answer of the terminal, which nobody typed
+            self.last_typed = self._typed_before  # it may become a terminal's answer, which nobody typed
         text = self._pending + self._decoder.decode(data)
         self._pending = ""
         place = 0
@@ -165,7 +162,10 @@ class Draft:
         if whole == "\x1b[200~":
             self._pasting = True
         elif final == "u" or (final == "~" and parameters.startswith("27;")):
-            self._encoded(parameters if final == "u" else _other_keys(parameters), canonical)
+            if final == "~":  # xterm's modifyOtherKeys, `27;modifiers;code`
+                fields = parameters.split(";")
+                parameters = f"{fields[2]};{fields[1]}" if len(fields) == 3 else ""
+            self._encoded(parameters, canonical)
         elif canonical and whole not in _FOCUS and final not in "Mm":
             self._add(whole)  # no line editor: the kernel keeps the sequence in the line
 
@@ -204,9 +204,3 @@ class Draft:
 
     def _add(self, text: str) -> None:
         self._text = (self._text + text)[-MAX_DRAFT:]
-
-
-def _other_keys(parameters: str) -> str:
-    """Return xterm's modifyOtherKeys, `27;modifiers;code`, in the order of the kitty protocol."""
-    fields = parameters.split(";")
-    return f"{fields[2]};{fields[1]}" if len(fields) == 3 else ""

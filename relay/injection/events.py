@@ -1,4 +1,4 @@
-"""What is given to the agent, from the wish to its end."""
+"""Events and questions about texts for the agent, from the request to the outcome."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class InjectionDeferred(Event):
 
 @dataclass(frozen=True, slots=True)
 class InjectionEnded(Event):
-    """What became of an injection. One that was uncertain may end once more, as given."""
+    """An injection has ended. One that was uncertain may end once more, as given."""
 
     injection: Injection
     outcome: Outcome
@@ -86,6 +86,6 @@ class Contribute(Question[Contribution]):
 
 @dataclass(frozen=True, slots=True)
 class Recognize(Question[bool]):
-    """The agent's hook has told of this prompt: was it typed by relay, and nothing else with it?"""
+    """The agent's hook has reported this prompt: was it typed by relay, and nothing else with it?"""
 
     prompt: str

@@ -1,8 +1,9 @@
-"""Whether the first text that waits may be typed now, and if not, why."""
+"""The gate before the typist: it says if the first text that waits may be typed now, and if not, why."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from relay.injection.injection import Injection
 from relay.injection.queue import InjectionQueue
@@ -13,65 +14,53 @@ from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge
 from relay.state.view import AgentView
 
 
+@dataclass(eq=False)
 class TypingGate:
     """Weighs the agent's state, the user's typing and what waits.
 
-    idle: seconds of quiet after which an agent that is ready is given what is of low priority.
+    idle:   seconds of quiet after which an agent that is ready is given what is of low priority.
+    hooked: the agent's own hooks take what waits while it works.
     """
 
-    def __init__(
-        self,
-        view: AgentView,
-        queue: InjectionQueue,
-        delivery: ReplyDelivery,
-        user: UserTyping,
-        *,
-        idle: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self._view = view
-        self._queue = queue
-        self._delivery = delivery
-        self._user = user
-        self._idle = idle
-        self._clock = clock
-        self._hooked = False
-
-    def hooked(self, alive: bool) -> None:
-        """Note whether the agent's own hooks take what waits while it works."""
-        self._hooked = alive
+    view: AgentView
+    queue: InjectionQueue
+    delivery: ReplyDelivery
+    user: UserTyping
+    idle: float
+    clock: Callable[[], float]
+    hooked: bool = False
 
     def next(self) -> Injection | None:
         """Return what is typed next: an agent with hooks is not woken for what can wait for its next turn."""
-        return next((each for each in self._queue if each.wakes or not self._hooked), None)
+        return next((each for each in self.queue if each.wakes or not self.hooked), None)
 
     def obstacle(self, *, typing: bool) -> Verdict | None:
         """Return what keeps any text from being typed, whatever the agent does.
 
         typing: a text is being typed already. The `wait` of the verdict is None if an event ends it.
         """
-        if self._view.held is not None:
-            return self._view.held
-        if self._delivery:
+        if self.view.held is not None:
+            return self.view.held
+        if self.delivery:
             return _wait("a text is being given to it through its own hooks")
-        return (None if typing else self._order()) or self._user.obstacle()
+        return (None if typing else self._order()) or self.user.obstacle()
 
     def _order(self) -> Verdict | None:
         """Return why the first text that waits is not due yet."""
         first = self.next()
         if first is None:
             why = "what waits is no reason to wake it, and comes with its next turn"
-            return _wait(why) if self._queue else None
-        if refusal := self._queue.refused(first):
-            return _wait(refusal.reason, max(refusal.until - self._clock(), 0))
-        if first.priority is Priority.LOW and (left := self._idle - self._view.quiet()) > 0:
-            why = f"what waits is of low priority, and is typed when it has been idle for {self._idle:g} s"
+            return _wait(why) if self.queue else None
+        if refusal := self.queue.refused(first):
+            return _wait(refusal.reason, max(refusal.until - self.clock(), 0))
+        if first.priority is Priority.LOW and (left := self.idle - self.view.quiet()) > 0:
+            why = f"what waits is of low priority, and is typed when it has been idle for {self.idle:g} s"
             return _wait(why, left)
         return None
 
     def judge(self, sight: TerminalSnapshot) -> Verdict:
         """Return the agent's state as `sight` shows it."""
-        return judge(sight, self._view.profile)
+        return judge(sight, self.view.profile)
 
     def allows(self, sight: TerminalSnapshot) -> bool:
         """Return True if a text may be typed now: the agent is ready, or works and queues what it is given.
@@ -80,7 +69,7 @@ class TypingGate:
         knows none but the user's own menus, and a rule of it, not a guess, says that the agent works.
         Where the agent has hooks, a text waits for their reply.
         """
-        verdict, profile = self.judge(sight), self._view.profile
+        verdict, profile = self.judge(sight), self.view.profile
         if verdict.state is Readiness.READY:
             return True
         return (
@@ -89,7 +78,7 @@ class TypingGate:
             and not verdict.draft
             and profile.submit.while_working == "queues"
             and not any(rule.state == "prompting" and rule.kind != "other" for rule in profile.states)
-            and not self._hooked
+            and not self.hooked
             and sight.bracketed_paste
             and not sight.tty.canonical
         )

@@ -82,16 +82,9 @@ _QUOTE = "> "  # no directive begins with it (relay/directives/grammar.py, DECOR
 _BETWEEN = r"[\s\u200b-\u200d\u2060\ufe0e\ufe0f\ufeff]*+"  # possessive: 64 KB of them take one look
 
 
-def _spaced(word: str) -> str:
-    """Return a pattern for `word` with any invisible characters between its letters."""
-    return _BETWEEN.join(map(re.escape, word))
-
-
+_RELAY = _BETWEEN.join("relay")  # with any invisible characters between its letters
 # `[relay` and `[/relay`, also with blanks, joiners or another alphabet's bracket or slash between.
-_MARK = re.compile(
-    rf"[\[［⁅【〔〖⟦❲﹝](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}{_spaced('relay')})",
-    re.IGNORECASE,
-)
+_MARK = re.compile(rf"[\[［⁅【〔〖⟦❲﹝](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}{_RELAY})", re.IGNORECASE)
 _HOOK_TAG = "user-prompt-submit-hook"
 # The same for the tags around what a hook adds to a prompt.
 _TAG = re.compile(
@@ -233,9 +226,8 @@ def lay_out(
         text = text.expandtabs(4)
     # The widest numbering, so that every part fits whatever its number.
     room = LINE_BYTES - len(f"[relay {mark} {MAX_PARTS}/{MAX_PARTS}{label}] {_QUOTE} {end}".encode())
-    parts = [
-        quote(part, directive) for line in text.split("\n") if line.strip() for part in _split(line, room)
-    ]
+    lines = [line for line in text.split("\n") if line.strip()]
+    parts = [quote(part, directive) for line in lines for part in _split(line, room)]
     if len(parts) > MAX_PARTS:
         raise MessageRefused(
             f"it would take {count(len(parts), 'line')}, and at most {MAX_PARTS:,} can be typed into "
@@ -243,10 +235,8 @@ def lay_out(
         )
     if len(parts) == 1:
         return [f"[relay {mark}{label}] {parts[0]} {end}"]
-    return [
-        f"[relay {mark} {number}/{len(parts)}{label}] {part} {end}"
-        for number, part in enumerate(parts, start=1)
-    ]
+    numbered = enumerate(parts, start=1)
+    return [f"[relay {mark} {number}/{len(parts)}{label}] {part} {end}" for number, part in numbered]
 
 
 def _label(injection: Injection) -> str:

@@ -40,30 +40,28 @@ class Prompt:
         """Return the texts to type, as layout.lay_out does; several injections need Style.PASTE."""
         if len(self.injections) == 1:
             return layout.lay_out(self.injections[0], style, mark, directive, self.contexts)
-        contexts, texts = (
-            [(each, layout.clean(each, directive)) for each in injections]
-            for injections in (self.contexts, self.injections)
+        texts, contexts = (
+            [(each, layout.clean(each, directive)) for each in some]
+            for some in (self.injections, self.contexts)
         )
         return [layout.enclose(texts, mark, contexts)]
 
 
 class PromptComposer:
-    """Makes prompts of what waits, asking once for each what is to stand before it (Compose)."""
+    """Makes prompts of what waits, asking once for each what is to stand before it (Compose).
+
+    asking: Compose is being answered.
+    """
 
     def __init__(self, bus: EventBus, queue: InjectionQueue, view: AgentView) -> None:
         self._bus = bus
         self._queue = queue
         self._view = view
-        self._asking = False
+        self.asking = False
         self._composed: list[Prompt] = []
 
-    @property
-    def asking(self) -> bool:
-        """True while rules are being asked about a prompt."""
-        return self._asking
-
     async def compose(self, first: Injection) -> Prompt | None:
-        """Return what is typed now, with `first` before all; None where Compose had to be asked: look again."""
+        """Return the prompt that begins with `first`; None if Compose was asked just now: look again."""
         waiting = tuple(self._queue)
         self._composed = [each for each in self._composed if each.injections[0] in waiting]
         for known in self._composed:
@@ -74,7 +72,7 @@ class PromptComposer:
 
     async def _ask(self, injections: tuple[Injection, ...]) -> None:
         contexts: Sequence[Injection] = ()
-        self._asking = True
+        self.asking = True
         try:
             async with asyncio.timeout(TIMEOUT):
                 answers = await self._bus.ask(Compose(injections))
@@ -88,7 +86,7 @@ class PromptComposer:
         except Exception:  # noqa: BLE001 (logged with its traceback; nothing waits for ever)
             _log.exception("what rules say to a prompt is not known; it is typed without")
         finally:
-            self._asking = False
+            self.asking = False
         fitting = tuple(each for each in contexts if self._queue.fits(each))
         self._composed.append(Prompt(injections, fitting))
 

@@ -33,18 +33,19 @@ class Refusal:
 
 
 class InjectionQueue:
-    """What waits. Its methods belong to the event loop's thread.
+    """The injections that wait. Only the event loop's thread may call its methods.
 
     beginning: held by whoever begins injections, so that two never take from the queue at once.
+    closed:    nothing more is given.
     """
 
     def __init__(self, bus: EventBus, clock: Callable[[], float]) -> None:
         self.beginning = asyncio.Lock()
+        self.closed = False
         self._bus = bus
         self._clock = clock
         self._waiting: list[Injection] = []
         self._refusal: Refusal | None = None
-        self._closed = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -52,14 +53,9 @@ class InjectionQueue:
     def __iter__(self) -> Iterator[Injection]:
         return iter(tuple(self._waiting))
 
-    @property
-    def closed(self) -> bool:
-        """True once nothing more is given."""
-        return self._closed
-
     def submit(self, injection: Injection) -> bool:
         """Let `injection` wait behind the others of its rank; return False if it ends at once instead."""
-        if self._closed:
+        if self.closed:
             self.end(injection, Outcome(Result.UNTYPED, "the session has ended"))
             return False
         if not self.fits(injection):
@@ -103,9 +99,9 @@ class InjectionQueue:
             self.end(injection, Outcome(Result.REJECTED, str(error)))
             return False
         except RelayError as error:
-            last = self._refusal
-            again = last is not None and last.injection is injection
-            delay = min(2 * last.delay, LAST_RETRY) if last is not None and again else FIRST_RETRY
+            delay = FIRST_RETRY
+            if self._refusal is not None and self._refusal.injection is injection:
+                delay = min(2 * self._refusal.delay, LAST_RETRY)
             self._refusal = Refusal(injection, str(error), delay, self._clock() + delay)
             self._put_back(injection)
             return False
@@ -134,18 +130,17 @@ class InjectionQueue:
 
     def close(self) -> None:
         """Give nothing more: what waits ends as not typed."""
-        self._closed = True
+        self.closed = True
         waited, self._waiting = self._waiting, []
         for injection in waited:
-            self.end(injection, Outcome(Result.UNTYPED, "the session ended first"))
+            self._put_back(injection)
 
     def _put_back(self, injection: Injection) -> None:
-        if self._closed:  # it was being begun meanwhile
+        if self.closed:
             self.end(injection, Outcome(Result.UNTYPED, "the session ended first"))
             return
         self._waiting.insert(bisect_left(self._waiting, _rank(injection), key=_rank), injection)
 
 
 def _rank(injection: Injection) -> int:
-    """Its place among the kinds of texts, the first being 0."""
     return 0 if injection.kind == "closing" else 1 + injection.priority.rank

@@ -29,7 +29,7 @@ class _Taken:
 
 
 class ReplyDelivery:
-    """What one reply carries at a time."""
+    """The texts on the reply that is under way, if any."""
 
     def __init__(self, queue: InjectionQueue, view: AgentView, directive: re.Pattern[str]) -> None:
         self._queue = queue
@@ -47,19 +47,18 @@ class ReplyDelivery:
 
     @property
     def injections(self) -> list[Injection]:
-        """What was taken and whose end is not known yet."""
+        """The injections that were taken and have not ended yet."""
         return [taken.injection for taken in self._taken]
 
     async def take(self, room: int, *, extends: bool, messages: bool) -> list[Injection]:
-        """Take what waits, in its order, and fits in `room` bytes of UTF-8. The caller holds `beginning`.
+        """Take what waits, in order, and fits in `room` bytes of UTF-8. The caller holds `beginning`.
 
-        extends: the reply has the agent go on with a turn that it would end. That is only done for a text
-        that is worth a turn, and not before an urgent one that no reply has room for, which is to be typed.
-        messages: they may ride on this reply; else only what is no message.
+        extends:  the reply makes the agent go on with a turn that it would end: only for a text that wakes,
+                  and not before an urgent one that no reply has room for, which has to be typed.
+        messages: True if messages may ride on this reply, too.
 
-        Each is to be reported with `end`; until then nothing that is behind it moves, so that nothing
-        overtakes.  What no reply has room for holds back its own priority only.  A closing prompt, and what
-        is of low priority, is only ever typed.
+        Report each with `end`; until then nothing behind it moves.  A text that no reply has room for holds
+        back its own priority only.  Closing prompts and texts of low priority are only ever typed.
         """
         riding = [each for each in self._queue if _rides(each) and (messages or each.kind != "message")]
         if self._taken or (extends and not any(each.wakes for each in riding)):
@@ -101,21 +100,18 @@ class ReplyDelivery:
         return _render(taken for taken in self._taken if taken.injection in injections)
 
     def end(self, injection: Injection) -> bool:
-        """Note that the end of `injection` is known; return False if it was not taken, or its end was known."""
-        for place, taken in enumerate(self._taken):
-            if taken.injection is injection:
-                del self._taken[place]
-                return True
-        return False
+        """Note that `injection` has ended; return False if it was not taken, or had ended before."""
+        before = len(self._taken)
+        self._taken = [taken for taken in self._taken if taken.injection is not injection]
+        return len(self._taken) < before
 
 
 def _rides(injection: Injection) -> bool:
-    """True if a reply to a hook may carry it."""
     return injection.kind != "closing" and injection.priority is not Priority.LOW
 
 
 def _render(taken: Iterable[_Taken]) -> str:
-    """Join them; those of hooks with one mark are one text."""
+    """Return the texts of one reply; those of hooks with one mark are one text."""
     return _BETWEEN.join(
         layout.enclose([(each.injection, each.text) for each in together], mark)
         for mark, together in groupby(taken, key=lambda each: each.mark)

@@ -60,7 +60,10 @@ class _Held:
 
 
 class Typist:
-    """Types one text at a time into `terminal`, of which `view` judges what it shows."""
+    """Types one text at a time into `terminal`, of which `view` judges what it shows.
+
+    arrived: the agent has reported the text that is being typed.
+    """
 
     def __init__(self, terminal: AgentTerminal, view: AgentView, clock: Callable[[], float]) -> None:
         self._terminal = terminal
@@ -69,7 +72,7 @@ class Typist:
         self._delay = view.profile.submit.delay
         self._began = clock()
         self._end = ""  # how the text ends that is being typed
-        self._prompted = False
+        self.arrived = False
         self._output = asyncio.Event()
         self._seen = bytearray()
         self._doubtful: deque[tuple[str, tuple[Injection, ...]]] = deque(maxlen=_DOUBTFUL)  # with their end
@@ -81,35 +84,30 @@ class Typist:
         self._output.set()
 
     def doubt(self, mark: str, injections: tuple[Injection, ...]) -> None:
-        """Remember that these, typed as one text with `mark`, are uncertain: a hook may still confirm them."""
+        """Remember `injections`, typed as one text with `mark`, as uncertain: a hook may confirm them."""
         self._doubtful.append((closing_mark(mark), injections))
 
     def prompted(self, prompt: str) -> list[tuple[Injection, ...]]:
         """Note what the agent says was submitted to it; return what was uncertain and has arrived so."""
         if self._end and self._end in prompt:
-            self._prompted = True
+            self.arrived = True
             self._output.set()
         found = [each for each in self._doubtful if each[0] in prompt]
         for each in found:
             self._doubtful.remove(each)
         return [injections for _, injections in found]
 
-    @property
-    def arrived(self) -> bool:
-        """True if the agent has reported the text that is being typed."""
-        return self._prompted
-
     async def type(self, text: str, style: Style, mark: str) -> Outcome:
         """Type and submit `text`, which ends in closing_mark(mark). Return the outcome."""
         self._seen.clear()
-        self._prompted = False
+        self.arrived = False
         self._began = self._clock()
         self._end = closing_mark(mark)
         try:
             doubt = await (self._line(text) if style is Style.LINES else self._input(text, style, mark))
-            proof: Proof = "hook" if self._prompted else "echo" if style is Style.LINES else "screen"
+            proof: Proof = "hook" if self.arrived else "echo" if style is Style.LINES else "screen"
         finally:
-            self._end, self._prompted = "", False
+            self._end, self.arrived = "", False
         if doubt is None or proof == "hook":
             return Outcome(Result.INJECTED, "", "typed", "user", proof)
         return Outcome(Result.UNCERTAIN, doubt, "typed", "user")
@@ -130,15 +128,13 @@ class Typist:
         if not await self._written():
             return "the program did not read what was typed"
         written = self._clock()
-        await self._until(
-            lambda: self._clock() - written >= self._delay and self._drawn(offset),
-            max(self._delay, ECHO_TIMEOUT),
-        )
+        timeout = max(self._delay, ECHO_TIMEOUT)
+        await self._until(lambda: self._clock() - written >= self._delay and self._drawn(offset), timeout)
         for _ in range(2):
             # What has been printed but not looked at yet may be a question, which Enter would answer.
             if not await self._until(lambda: not self._terminal.output_pending(), PRINT_TIMEOUT):
                 return "Enter was not pressed: the program prints without a pause"
-            if self._prompted:
+            if self.arrived:
                 return None
             if reason := self._asking():
                 return f"Enter was not pressed: {reason}"
@@ -152,7 +148,7 @@ class Typist:
         return "the program did not show that it took what was typed"
 
     def _asking(self) -> str | None:
-        """Why Enter must not be pressed over what was just typed: it would answer something, or run it."""
+        """Return why Enter must not be pressed now (it would answer or run something), or None."""
         sight = self._view.look()
         # What was said before was weighed against an input that was empty then.
         since = self._clock() - self._began
@@ -161,13 +157,13 @@ class Typist:
         return found.reason if found else None
 
     def _drawn(self, offset: int) -> bool:
-        """Whether the program has drawn the text, or something instead of it, and is done drawing."""
+        """Return True once the program has drawn the text, or something instead of it."""
         quiet = self._clock() - self._terminal.last_output() >= SETTLE
         return quiet and not self._terminal.output_pending() and self._terminal.output_offset() > offset
 
     def _taken(self, held: _Held) -> bool:
-        """Whether the input has changed since Enter was pressed, and no longer holds the text."""
-        if self._prompted or self._terminal.tty().canonical:
+        """Return True if the input has changed since Enter was pressed, and no longer holds the text."""
+        if self.arrived or self._terminal.tty().canonical:
             return True
         if self._terminal.output_offset() <= held.offset or self._terminal.output_pending():
             return False

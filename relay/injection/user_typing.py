@@ -1,4 +1,4 @@
-"""What the user types beside relay: while they do, or have a half-typed line, nothing is injected."""
+"""Follows the user's typing: while they type, or have a half-typed line, nothing is injected."""
 
 from __future__ import annotations
 
@@ -50,10 +50,6 @@ class UserTyping:
         terminal, draft = self._terminal, self._draft
         if draft.empty or terminal.last_output() + SCREEN_QUIET > self._clock() or terminal.output_pending():
             return
-        if draft.taken(
-            canonical=terminal.tty().canonical,
-            last_output=terminal.last_output(),
-            unfinished=terminal.unfinished(),
-            rows=terminal.screen_text(),
-        ):
+        canonical, rows = terminal.tty().canonical, terminal.screen_text()
+        if draft.taken(terminal.last_output(), terminal.unfinished(), rows, canonical=canonical):
             draft.clear()

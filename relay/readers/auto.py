@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from relay.agents.profile import CodeStyle, EchoStyle
+from relay.agents.profile import RowStyle
 from relay.place import PlaceCounter
 from relay.readers.controls import cut, leaves_line, seven_bit
 from relay.readers.drawing import Drawing
@@ -40,11 +40,11 @@ class AutoReader:
         *,
         kind: Kind = "auto",
         marker: bytes = b"@",
-        echo_style: EchoStyle | None = None,
-        code_style: CodeStyle | None = None,
+        echo_style: RowStyle | None = None,
+        code_style: RowStyle | None = None,
     ) -> None:
         self._marker = marker
-        self._drawing = Drawing(echo_style or EchoStyle(), code_style or CodeStyle())
+        self._drawing = Drawing(echo_style or RowStyle(), code_style or RowStyle())
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._places = PlaceCounter()
         self._offset = 0  # bytes of the output so far
@@ -123,13 +123,11 @@ class AutoReader:
         """Return the logical line that the cursor stands on: a prompt, a question, a half line."""
         if self.screen is None or self.screen.failed is not None:
             return self._lines.unfinished()
-        rows = self.screen.rows()
-        y = self.screen.cursor[1]
-        text = rows[y].text
-        while y and rows[y - 1].wrapped:
-            y -= 1
-            text = rows[y].text + text
-        return text
+        rows, y = self.screen.rows(), self.screen.cursor[1]
+        first = y
+        while first and rows[first - 1].wrapped:
+            first -= 1
+        return "".join(row.text for row in rows[first : y + 1])
 
     @property
     def _reader(self) -> LinesReader | ScreenReader:

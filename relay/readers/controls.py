@@ -47,9 +47,7 @@ def only_colours(data: bytes) -> bool:
 
 def leaves_line(data: bytes) -> int:
     """Return the offset of the first sequence in `data` after which text is on another line, or -1."""
-    if only_colours(data):
-        return -1
-    found = _LEAVES_LINE.search(data)
+    found = None if only_colours(data) else _LEAVES_LINE.search(data)
     return found.start() if found else -1
 
 
@@ -134,7 +132,7 @@ class _Cells:
                 self._cells[back] += character
             return
         self._row = self._x // self._columns
-        self._pad(self._x + cells)
+        self._cells += " " * (self._x + cells - len(self._cells))
         self._blank_halves(self._x, self._x + cells)
         self._cells[self._x] = character
         if cells == 2:
@@ -148,10 +146,6 @@ class _Cells:
             self._cells[start - 1] = " "
         if end < len(self._cells) and self._cells[end] == "":
             self._cells[end] = " "
-
-    def _pad(self, size: int) -> None:
-        if len(self._cells) < size:
-            self._cells.extend(" " * (size - len(self._cells)))
 
     def _control(self, character: str) -> None:
         start = self._row * self._columns

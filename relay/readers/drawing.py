@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relay.agents.profile import ANY_COLOUR, CodeStyle, EchoStyle
+from relay.agents.profile import ANY_COLOUR, RowStyle
 from relay.terminal.screen import Colours, Row, VirtualScreen
 
 _CORNERS = "⎿└╰↳"
@@ -19,8 +19,8 @@ _CORNERS = "⎿└╰↳"
 class Drawing:
     """The styles of one agent; with the defaults, every row is the agent's own words."""
 
-    echo: EchoStyle = field(default_factory=EchoStyle)
-    code: CodeStyle = field(default_factory=CodeStyle)
+    echo: RowStyle = field(default_factory=RowStyle)
+    code: RowStyle = field(default_factory=RowStyle)
 
     def is_echo(self, row: Row) -> bool:
         """Return True if `row` is not the agent's words, by its colours or its sign."""
@@ -39,9 +39,7 @@ class Drawing:
         x = columns
         while x and screen.colours(x - 1, 0).background == panel:
             x -= 1
-        whole = (
-            screen.colours(x, bottom).background == panel == screen.colours(columns - 1, bottom).background
-        )
+        whole = all(screen.colours(at, bottom).background == panel for at in (x, columns - 1))
         return x if whole and x * 2 > columns else columns
 
     def has_sign(self, text: str) -> bool:
@@ -56,10 +54,9 @@ class Drawing:
         return len(text) - len(body[1:].lstrip())
 
 
-def _drawn_in(style: EchoStyle | CodeStyle, colours: Colours | None) -> bool:
-    if colours is None:
-        return False
-    return _one_of(style.foregrounds, colours.foreground) or _one_of(style.backgrounds, colours.background)
+def _drawn_in(style: RowStyle, colours: Colours | None) -> bool:
+    foreground, background = colours or (None, None)
+    return _one_of(style.foregrounds, foreground) or _one_of(style.backgrounds, background)
 
 
 def _one_of(known: frozenset[int], colour: int | None) -> bool:

@@ -35,7 +35,11 @@ _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
 
 
 class DrawnText:
-    """The lines on the screens of one program, as of the last `look`. marker: begins a directive."""
+    """The lines on the screens of one program, as of the last `look`.
+
+    marker:  begins a directive.
+    scrolls: lines may have left the screen elsewhere than off its top.
+    """
 
     def __init__(self, screen: VirtualScreen, marker: str, drawing: Drawing) -> None:
         self._screen = screen
@@ -47,7 +51,7 @@ class DrawnText:
         self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
         self._stale = False  # the alternate screen was resized, and the program has not drawn it again
         self._region = False  # a scroll region is set
-        self._scrolls = False  # or was, since the last look
+        self.scrolls = False
         self._again: set[str] = set()  # keys of lines that were drawn before, in part, in rows above them
 
     @property
@@ -59,11 +63,6 @@ class DrawnText:
     def alternate(self) -> bool:
         """True while the page is that of the alternate screen."""
         return self._page is self._alternate
-
-    @property
-    def scrolls(self) -> bool:
-        """True if lines may have left the screen elsewhere than off its top."""
-        return self._scrolls
 
     @property
     def stale(self) -> bool:
@@ -78,7 +77,7 @@ class DrawnText:
         """Note the scroll regions that `data` sets or unsets."""
         for match in _REGION.finditer(data):
             self._region = match[1] != b""
-            self._scrolls = True
+            self.scrolls = True
 
     def resized(self, now: float) -> None:
         """Note that the screen has another size: the program may print its lines again.
@@ -105,15 +104,13 @@ class DrawnText:
 
     def turn(self, now: float) -> list[PageLine]:
         """Follow the program to the other screen; return the lines of the alternate one that it has left."""
-        left: list[PageLine] = []
-        if self._screen.alternate != self.alternate:
-            if self.alternate:  # what stands there will not change any more
-                left = self._page.visible
-                self._page = self._primary
-            else:
-                self._page = self._alternate
-                self._page.wipe(now)
-            self._page.expect_reprint(now)
+        if self._screen.alternate == self.alternate:
+            return []
+        left = self._page.visible if self.alternate else []  # which will not change any more
+        self._page = self._primary if self.alternate else self._alternate
+        if self.alternate:
+            self._page.wipe(now)
+        self._page.expect_reprint(now)
         return left
 
     def look(self, changed: float) -> tuple[list[PageLine], bool]:
@@ -132,8 +129,8 @@ class DrawnText:
         away = len(self._carry) + len(drained.rows)
         lines = logical_lines(rows, screen.columns, self._marker, self._drawing)
         self._again = {line.key for line in lines if line.again}
-        gone = self._primary.look(lines, changed, scrolls=self._scrolls)
-        self._scrolls = self._region
+        gone = self._primary.look(lines, changed, scrolls=self.scrolls)
+        self.scrolls = self._region
         off, taken = self._primary.scroll_off(away)
         self._carry = rows[taken:away]
         return gone + off, drained.lost
@@ -181,10 +178,7 @@ class DrawnText:
                 if now - line.changed >= wait:
                     due.add(id(line))
             newest = max(newest, line.born)
-        return self._in_order(lines, due, now)
-
-    def _in_order(self, lines: list[PageLine], due: set[int], now: float) -> list[PageLine]:
-        """Return those of `lines` that are `due` and have nothing above them that is not complete."""
+        # Only those that have nothing above them that is not complete.
         settled: list[PageLine] = []
         held = False
         for line in lines:

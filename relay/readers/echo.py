@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 
 _MAX_EXPECTED = 4096
 """Typed lines that may wait for their echo; pastes of a thousand lines exist."""
@@ -23,37 +22,18 @@ _KEY = re.compile(
 _WORD = re.compile(r"\S*\s*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class _Typed:
-    text: str
-    deadline: float
-
-
 class Echo:
     """The typed lines whose echo has not been seen yet.
 
     marker:  begins a directive; a line that begins with one is no prompt with typed text after it.
-    seconds: an echo takes at most so long.
+    seconds: the echo of what is typed from now on takes at most so long.
     """
 
     def __init__(self, marker: str = "@", seconds: float = 5.0) -> None:
-        self._seconds = seconds
-        self._expected: deque[_Typed] = deque(maxlen=_MAX_EXPECTED)
+        self.seconds = seconds
+        self._expected: deque[tuple[str, float]] = deque(maxlen=_MAX_EXPECTED)  # (text, deadline)
         self._draft = ""
         self._directive = re.compile(rf"\W*?{re.escape(marker)}[A-Za-z][\w-]*:\S")
-
-    def allow(self, seconds: float) -> None:
-        """Let the echo of text typed from now on take up to `seconds`."""
-        self._seconds = seconds
-
-    @property
-    def expecting(self) -> bool:
-        return bool(self._expected)
-
-    @property
-    def draft(self) -> str:
-        """The text typed since the last Enter, without blanks."""
-        return squeeze(self._draft)
 
     def typed(self, data: bytes, now: float, *, echo: bool) -> None:
         """Note keys or a paste; keys that move the cursor are ignored. echo: they will be drawn."""
@@ -62,7 +42,7 @@ class Echo:
             if key in "\r\n":
                 text = squeeze(self._draft)
                 if text and echo:
-                    self._expected.append(_Typed(text, now + self._seconds))
+                    self._expected.append((text, now + self.seconds))
                 self._draft = ""
             elif key in "\x7f\x08":
                 self._draft = self._draft[:-1]
@@ -75,13 +55,11 @@ class Echo:
 
     def consume(self, text: str, now: float) -> bool:
         """Return True if `text` is the echo of a typed line, and expect that line no longer."""
-        while self._expected and self._expected[0].deadline < now:
+        while self._expected and self._expected[0][1] < now:
             self._expected.popleft()
-        if not self._expected:
-            return False
-        line = squeeze(text)
-        for index, typed in enumerate(self._expected):
-            if line.endswith(typed.text) and self._after_prompt(text, line, typed.text):
+        line = squeeze(text) if self._expected else ""
+        for index, (typed, _) in enumerate(self._expected):
+            if line.endswith(typed) and self._after_prompt(text, line, typed):
                 # Echoes come in the order of typing: lines typed before this one had none.
                 for _ in range(index + 1):
                     self._expected.popleft()
@@ -90,16 +68,17 @@ class Echo:
 
     def continues(self, above: str, text: str) -> bool:
         """Return True if `text`, below `above`, is the next piece of a typed line that was wrapped."""
+        if not self._expected:
+            return False
         upper, part = squeeze(above), squeeze(text)
-        for typed in self._expected:
-            at = typed.text.find(part, 1)
-            if at > 0 and upper.endswith(typed.text[max(0, at - 12) : at]):
-                return True
-        return False
+        return any(
+            (at := typed.find(part, 1)) > 0 and upper.endswith(typed[max(0, at - 12) : at])
+            for typed, _ in self._expected
+        )
 
     def before_draft(self, text: str) -> str:
         """Return `text` without the draft (typed since the last Enter) at its end."""
-        draft = self.draft
+        draft = squeeze(self._draft)
         if not draft or not squeeze(text).endswith(draft):
             return text
         at, left = len(text), len(draft)
@@ -112,10 +91,8 @@ class Echo:
         """Return True if `text` is the draft (typed since the last Enter), perhaps after a prompt sign."""
         if not self._draft:
             return False
-        line, draft = squeeze(text), self.draft
-        if not line.endswith(draft):
-            return False
-        return not any(character.isalnum() for character in line[: len(line) - len(draft)])
+        line, draft = squeeze(text), squeeze(self._draft)
+        return line.endswith(draft) and not any(map(str.isalnum, line[: len(line) - len(draft)]))
 
     def _after_prompt(self, text: str, line: str, typed: str) -> bool:
         prompt = line[: len(line) - len(typed)]

@@ -12,7 +12,7 @@ import re
 from relay.place import PlaceCounter
 from relay.readers.controls import ends_in_string, only_colours, plain
 from relay.readers.echo import Echo
-from relay.readers.flood import FENCES, FLOOD, coloured, directive, fenced
+from relay.readers.flood import FENCES, FLOOD, coloured, directive
 from relay.readers.line import Line
 
 _TAIL = 10
@@ -28,7 +28,8 @@ _MAX_BLOCK = 4 * 1024 * 1024
 class LinesReader:
     """Makes lines of raw output, for an AutoReader. The methods are those of AutoReader, documented there.
 
-    marker: begins a directive.
+    marker:  begins a directive.
+    settled: the part of the unfinished line that `waiting` has returned.
     """
 
     def __init__(self, columns: int, marker: bytes, echo: Echo, places: PlaceCounter) -> None:
@@ -48,7 +49,7 @@ class LinesReader:
         self._end = 0  # offset in the output of what comes next
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
-        self._settled = ""  # the part of the unfinished line that `waiting` has returned
+        self.settled = ""
         self._gap = False
         self._block = 0  # bytes that may still be read in full because a `<<<` is open
 
@@ -56,10 +57,8 @@ class LinesReader:
         """Take output that ends at the offset `end`; return the lines that it completed."""
         lines: list[Line] = []
         start, self._end = self._end, end
-        if len(data) >= FLOOD and not self._block:
-            self._flood(data, start, now, lines)
-        else:
-            self._all(data, start, now, lines)
+        read = self._flood if len(data) >= FLOOD and not self._block else self._all
+        read(data, start, now, lines)
         return lines
 
     def tick(self, now: float) -> list[Line]:
@@ -68,8 +67,8 @@ class LinesReader:
     def waiting(self, now: float) -> list[Line]:
         self._block = 0
         text = self._echo.before_draft(self.unfinished())
-        rest = self._rest_of(text)
-        self._settled = text
+        rest = text.removeprefix(self.settled)
+        self.settled = text
         return self._emit(rest, self._end, now) if rest.strip() else []
 
     @property
@@ -79,7 +78,7 @@ class LinesReader:
     def gap(self, end: int, now: float) -> list[Line]:
         self._end = end
         self._partial.clear()
-        self._settled = ""
+        self.settled = ""
         self._block = 0
         self._gap = True
         return []
@@ -99,29 +98,21 @@ class LinesReader:
         """Return the text of the line that has no newline yet."""
         return plain(bytes(self._partial), self._columns)[-1]
 
-    @property
-    def settled(self) -> str:
-        """The part of the unfinished line that `waiting` has returned."""
-        return self._settled
-
     def _all(self, data: bytes, base: int, now: float, lines: list[Line]) -> None:
         """Read every line of `data`, which begins at the offset `base`."""
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
-            if self._partial:
-                self._keep(data[start:end])
+            raw, begun = data[start:end], bool(self._partial)
+            if begun:
+                self._keep(raw)
                 raw = bytes(self._partial)
-                if ends_in_string(raw):
-                    self._partial += b" "  # a newline inside OSC or DCS does not end the line
-                else:
-                    self._partial.clear()
-                    self._finish(raw, base + end + 1, now, lines)
+            if not ends_in_string(raw):
+                self._partial.clear()
+                self._finish(raw, base + end + 1, now, lines)
+            elif begun:
+                self._partial += b" "  # a newline inside OSC or DCS does not end the line
             else:
-                raw = data[start:end]
-                if ends_in_string(raw):
-                    self._keep(raw)
-                else:
-                    self._finish(raw, base + end + 1, now, lines)
+                self._keep(raw)
             start = end + 1
         self._keep(data[start:])
 
@@ -140,7 +131,8 @@ class LinesReader:
         tail = max(tail + 1, first)
         # An escape may stand within the words of a directive; if it is no colour, every marker counts.
         kind = "plain" if b"\x1b" not in data else "coloured" if only_colours(data) else "any"
-        fences = fenced(data)
+        # The search for one byte is six times as fast.
+        fences = (b"`" in data and b"```" in data) or (b"~" in data and b"~~~" in data)
         pattern = self._patterns[fences, kind]
         matters = fences or self._marker in data
         at = first
@@ -165,31 +157,21 @@ class LinesReader:
         self._partial += raw
 
     def _finish(self, raw: bytes, offset: int, now: float, lines: list[Line]) -> None:
-        gap = self._cut
-        self._cut = False
+        gap, self._cut = self._cut, False
         for text in plain(raw, self._columns):
-            rest = self._rest_of(text)
-            self._settled = ""
+            rest = text.removeprefix(self.settled)
+            self.settled = ""
             if self._block:
-                self._follow_block(text, len(raw))
+                self._block = 0 if text.strip() == ">>>" else max(0, self._block - len(raw))
             elif text.endswith("<<<") and self._marker in raw:
                 self._block = _MAX_BLOCK
             if rest or not text:
                 lines += self._emit(rest, offset, now)
-        if gap:
-            self._gap = True
-
-    def _follow_block(self, text: str, size: int) -> None:
-        self._block = 0 if text.strip() == ">>>" else max(0, self._block - size)
-
-    def _rest_of(self, text: str) -> str:
-        """Return `text` without the part that `waiting` has returned."""
-        return text.removeprefix(self._settled) if self._settled else text
+        self._gap = self._gap or gap
 
     def _emit(self, text: str, offset: int, now: float) -> list[Line]:
-        if self._echo.expecting and self._echo.consume(text, now):
+        if self._echo.consume(text, now):
             return []
         gap, self._gap = self._gap, False
         # `offset` counts raw 8-bit controls twice, which became two bytes each.
-        place = self._places.at(offset if offset < self._end else self._end)
-        return [Line(text, now, place, gap)]
+        return [Line(text, now, self._places.at(min(offset, self._end)), gap)]

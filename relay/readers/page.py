@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
 
@@ -67,18 +67,6 @@ class PageLine:
         """True if it shows more than, or something other than, its emitted text."""
         return self.emitted is None or not self.emitted.startswith(self.key)
 
-    def emit(self) -> None:
-        """Take its text for emitted."""
-        self.emitted = self.key
-
-    def hide(self) -> None:
-        """Note that something else stands in its place."""
-        self.visible = False
-
-    def move_up(self, rows: int) -> None:
-        self.first -= rows
-        self.last -= rows
-
 
 class Page:
     """The lines of one screen (primary or alternate), with those that scrolled off it or are covered.
@@ -99,16 +87,13 @@ class Page:
 
     def expect_reprint(self, now: float) -> None:
         """Expect emitted lines to be printed again (after a resize, a clear, a change of screens)."""
-        self._reprint = _Reprint(
-            [*self._history, *(each.emitted for each in self._lines if each.emitted)], now
-        )
+        emitted = (each.emitted for each in self._lines if each.emitted)
+        self._reprint = _Reprint([*self._history, *emitted], now)
 
     def wipe(self, now: float) -> None:
         """Take the screen for cleared, or turned to another page; it may be printed again."""
         self.expect_reprint(now)
-        for known in self._lines:
-            if known.emitted:
-                self._history.append(known.emitted)
+        self._history += [known.emitted for known in self._lines if known.emitted]
         self._lines = []
 
     def look(self, lines: Sequence[LogicalLine], now: float, *, scrolls: bool) -> list[PageLine]:
@@ -123,10 +108,10 @@ class Page:
         if old and not pairs:
             self.wipe(now)
             old = []
-        if self._reprint is not None and self._reprint.over(now):
+        if self._reprint is not None and now > self._reprint.deadline:
             self._reprint = None
         if self._reprint is not None and not old:
-            self._reprint.restart()
+            self._reprint.at = 0  # the page is blank
         # Between two lines that stayed lie those that went and those that came.
         gone: list[PageLine] = []
         result: list[PageLine] = []
@@ -143,7 +128,10 @@ class Page:
                 result.append(stayed)
             at, next_line = index + 1, j + 1
         self._lines = result
-        self._forget_hidden()
+        hidden = [known for known in result if not known.visible]
+        for known in hidden[: max(0, len(hidden) - _HIDDEN)]:
+            self._remember(known)
+            self._lines.remove(known)
         return gone
 
     def _with_rows_above(self, lines: Sequence[LogicalLine]) -> Sequence[LogicalLine]:
@@ -180,7 +168,8 @@ class Page:
         taken = min((known.first - known.blanks for known in self._lines if known.visible), default=rows)
         taken = min(taken, rows)
         for known in self._lines:
-            known.move_up(taken)
+            known.first -= taken
+            known.last -= taken
         return off, taken
 
     def _remember(self, known: PageLine) -> None:
@@ -190,12 +179,8 @@ class Page:
     def _align(self, old: list[str], lines: Sequence[LogicalLine]) -> list[tuple[int, int]]:
         """Return the pairs (old line, new line), by index and in order, that are the same."""
         new = [line.key for line in lines]
-        head = 0
-        while head < min(len(old), len(new)) and old[head] == new[head]:
-            head += 1
-        tail = 0
-        while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
-            tail += 1
+        head = _shared(old, new)
+        tail = _shared(old[head:][::-1], new[head:][::-1])
         pairs = [(i, i) for i in range(head)]
         rest_old, rest_new = old[head : len(old) - tail], new[head : len(new) - tail]
         if rest_old and rest_new and len(rest_old) <= _DIFF_LIMIT and len(rest_new) <= _DIFF_LIMIT:
@@ -216,15 +201,13 @@ class Page:
         Append those that scrolled away to `gone`; it is None where none can have.
         """
         result: list[PageLine] = []
-        again = self._scrolled_back(came) if moved > 0 else frozenset()
+        again = self._scrolled_back(came) if moved > 0 else set[int]()
         at = 0
         for number, line in enumerate(came):
             k = self._same_place(before, at, line)
             if k is None:
-                emitted = None
-                if number in again:
-                    emitted = line.key
-                elif self._reprint is not None:
+                emitted = line.key if number in again else None
+                if emitted is None and self._reprint is not None:
                     emitted = self._reprint.find(line.key, now)
                 result.append(PageLine(line, now, emitted))
                 continue
@@ -234,7 +217,7 @@ class Page:
             at = k + 1
         return result + self._leave(before[at:], gone)
 
-    def _scrolled_back(self, came: Sequence[LogicalLine]) -> Set[int]:
+    def _scrolled_back(self, came: Sequence[LogicalLine]) -> set[int]:
         """Return which of the lines that came, from the last one up, were the last to scroll off the top."""
         again: set[int] = set()
         number = len(came) - 1
@@ -251,10 +234,8 @@ class Page:
                 return k
         for k in range(at, len(before)):
             known = before[k]
-            if not known.visible:
-                if known.emitted and known.emitted.startswith(line.key):
-                    return k
-            elif _alike(known.key, line.key):
+            hidden = not known.visible and known.emitted and known.emitted.startswith(line.key)
+            if hidden or (known.visible and _alike(known.key, line.key)):
                 return k
         return None
 
@@ -266,28 +247,19 @@ class Page:
                 gone.append(known)
                 self._remember(known)
                 continue
-            known.hide()
+            known.visible = False
             if known.emitted:
                 kept.append(known)
         return kept
-
-    def _forget_hidden(self) -> None:
-        hidden = sum(1 for known in self._lines if not known.visible)
-        if hidden > _HIDDEN:
-            keep = []
-            for known in self._lines:
-                if not known.visible and hidden > _HIDDEN:
-                    hidden -= 1
-                    self._remember(known)
-                else:
-                    keep.append(known)
-            self._lines = keep
 
 
 class _Reprint:
     """A page that is being printed again: its lines in one string without blanks, and how far it has come.
 
     They are one string because the same text may be wrapped differently now.
+
+    at:       characters of it that have been printed.
+    deadline: when the reprint is over, unless more of it comes before.
     """
 
     _PAUSE = 1.0
@@ -296,27 +268,20 @@ class _Reprint:
     def __init__(self, emitted: list[str], now: float) -> None:
         self._text = "".join(emitted)
         self._starts = [0, *accumulate(map(len, emitted))]
-        self._at = 0
-        self._deadline = now + self._PAUSE
-
-    def over(self, now: float) -> bool:
-        return now > self._deadline
-
-    def restart(self) -> None:
-        """Begin at the top: the page is blank."""
-        self._at = 0
+        self.at = 0
+        self.deadline = now + self._PAUSE
 
     def find(self, key: str, now: float) -> str | None:
         """Return the emitted text of the page's next line, if `key` is it, its beginning or its next row."""
-        at = self._at
+        at = self.at
         if not self._text.startswith(key, at):
             near = at + _NEAR if len(key) < 20 else len(self._text)
             at = self._start(key, at, near)
             if at < 0:
                 return None
-        self._at = at + len(key)
-        self._deadline = now + self._PAUSE
-        return self._text[at : self._starts[bisect_left(self._starts, self._at)]]
+        self.at = at + len(key)
+        self.deadline = now + self._PAUSE
+        return self._text[at : self._starts[bisect_left(self._starts, self.at)]]
 
     def _start(self, key: str, at: int, near: int) -> int:
         """Return where between `at` and `near` a line begins with `key`, or -1."""
@@ -332,7 +297,10 @@ def _alike(a: str, b: str) -> bool:
     shorter, longer = sorted((a, b), key=len)
     if longer.startswith(shorter):
         return True
-    same = 0
-    while same < len(shorter) and a[same] == b[same]:
-        same += 1
-    return same * 10 >= len(longer) * 6
+    return _shared(a, b) * 10 >= len(longer) * 6
+
+
+def _shared(a: Sequence[str], b: Sequence[str]) -> int:
+    """Return the length of the beginning that `a` and `b` share."""
+    shorter = min(len(a), len(b))
+    return next((at for at in range(shorter) if a[at] != b[at]), shorter)

@@ -13,7 +13,7 @@ from relay.place import PlaceCounter
 from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.drawn import PATIENCE, DrawnText
 from relay.readers.echo import Echo
-from relay.readers.flood import FLOOD, hit, visible_part
+from relay.readers.flood import FENCES, FLOOD, directive, visible_part
 from relay.readers.line import Line
 from relay.readers.page import PageLine
 from relay.terminal.screen import VirtualScreen
@@ -41,9 +41,8 @@ _TURN = re.compile(
     rb"|\x1b\[(?:1?;?1)?H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing it all
 )
 _LIVE_END = re.compile(rb"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)+\r?\n\x1b\[\?25h")  # of rich's live display
-_CLOSES = re.compile(
-    r"\s*(?:[│┃▎▌]\s*)*(?:>\s*){2,3}\Z"
-)  # `>>>`, also as a quote in quotes (opencode, pi, qwen)
+# `>>>`, also as a quote in quotes (opencode, pi, qwen)
+_CLOSES = re.compile(r"\s*(?:[│┃▎▌]\s*)*(?:>\s*){2,3}\Z")
 
 
 class ScreenReader:
@@ -59,14 +58,14 @@ class ScreenReader:
         self._screen = screen
         self._text = DrawnText(screen, text, drawing)
         self._emitter = _Emitter(text, echo, places)
-        self._hit = re.compile(hit(marker))  # in plain text
-        self._coarse = re.compile(re.escape(marker) + rb"|```|~~~")
+        self._hit = re.compile(directive(marker) + rb"|" + FENCES)  # all that matters in plain text
+        self._coarse = re.compile(re.escape(marker) + rb"|" + FENCES)
         self._end = 0  # offset in the output of what comes next
         self._fed = self._looked = self._ticked = 0.0  # seconds
         self._dirty = False  # the screen has changed since the last look
         self._unseen = 0  # bytes since then
         self._line_feeds = 0  # and line feeds, where lines may scroll away without scrolling off
-        echo.allow(_ECHO)
+        echo.seconds = _ECHO
         if drawing != PLAIN:
             screen.note_colours(text, "```", "~~~", ">>>")
         screen.collect()
@@ -81,7 +80,7 @@ class ScreenReader:
         self._look(offset, now)
         for line in self._text.lines:
             if not (self._text.at_cursor(line) and unfinished.removeprefix(settled).strip()):
-                line.emit()
+                line.emitted = line.key
 
     def feed(self, data: bytes, end: int, now: float) -> list[Line]:
         """Take output that ends at the offset `end`; return the lines that it completed."""
@@ -122,13 +121,13 @@ class ScreenReader:
         return lines + self._emitter.emit(self._text.settled(now), self._end, now)
 
     def waiting(self, now: float) -> list[Line]:
-        self._emitter.end_form()
+        self._emitter.in_form = False
         return self._look(self._end, now) + self._emitter.emit(self._text.lines, self._end, now)
 
     def gap(self, end: int, now: float) -> list[Line]:
         lines = self._look(self._end, now)
         self._end = end
-        self._emitter.gap()
+        self._emitter.gap = True
         return lines
 
     @property
@@ -154,21 +153,18 @@ class ScreenReader:
         turns += [(match.start(), False) for match in _LIVE_END.finditer(data)]
         if not (self._text.alternate or self._text.scrolls) or self._coarse.search(data) is None:
             return turns
-        step = max(self._screen.height // 2, 1)
-        scrolls: list[tuple[int, bool]] = []
         at = -1
         while (at := data.find(b"\n", at + 1)) >= 0:
             self._line_feeds += 1
-            if self._line_feeds >= step:
+            if self._line_feeds >= max(self._screen.height // 2, 1):
                 self._line_feeds = 0
-                scrolls.append((at + 1, False))
-        return sorted(turns + scrolls)
+                turns.append((at + 1, False))
+        return sorted(turns)
 
     def _skippable(self, data: bytes) -> bytes | None:
         """Return, in a flood of plain text without anything to find, the part that the screen needs."""
-        if len(data) < FLOOD or self._text.alternate or self._text.scrolls or self._emitter.in_form:
-            return None
-        if self._hit.search(data) is not None:
+        drawn = self._text.alternate or self._text.scrolls
+        if len(data) < FLOOD or drawn or self._emitter.in_form or self._hit.search(data) is not None:
             return None
         tail = visible_part(data, self._screen)
         return tail if len(tail) < len(data) // 2 else None
@@ -181,7 +177,7 @@ class ScreenReader:
         self._screen.drain()
         self._text.restart()
         self._dirty = True
-        self._emitter.gap()
+        self._emitter.gap = True
         return lines
 
     def _look(self, offset: int, now: float) -> list[Line]:
@@ -193,32 +189,22 @@ class ScreenReader:
         self._unseen = self._line_feeds = 0
         lines = self._emitter.emit(self._text.turn(now), offset, now)
         gone, lost = self._text.look(self._fed)
-        if lost:
-            self._emitter.gap()
+        self._emitter.gap = self._emitter.gap or lost
         return lines + self._emitter.emit(gone, offset, now)
 
 
 class _Emitter:
-    """Makes Lines of the lines of a page: each once, without echoes and drafts."""
+    """Makes Lines of the lines of a page: each once, without echoes and drafts.
+
+    gap:     output was lost or skipped before the next line.
+    in_form: a `<<<` form is open.
+    """
 
     def __init__(self, marker: str, echo: Echo, places: PlaceCounter) -> None:
         self._marker = marker
         self._echo = echo
         self._places = places
-        self._gap = False
-        self._form = False  # a `<<<` form is open
-
-    @property
-    def in_form(self) -> bool:
-        """True while a `<<<` form is open."""
-        return self._form
-
-    def gap(self) -> None:
-        """Note that output was lost or skipped before the next line."""
-        self._gap = True
-
-    def end_form(self) -> None:
-        self._form = False
+        self.gap = self.in_form = False
 
     def emit(self, lines: list[PageLine], offset: int, now: float) -> list[Line]:
         """Return those of `lines` that are pending, complete after `offset` bytes of output."""
@@ -226,21 +212,17 @@ class _Emitter:
         above = ""
         for line in lines:
             if line.pending and not self._echo.drafted(line.text):
-                line.emit()
-                if not self._is_echo(above, line.text, now) and not line.echo:
+                line.emitted = line.key
+                typed = self._echo.continues(above, line.text) or self._echo.consume(line.text, now)
+                if not typed and not line.echo:
                     for _ in range(min(line.blanks, 2)):
                         emitted.append(Line("", now, self._places.at(offset)))
-                    text = ">>>" if self._form and _CLOSES.match(line.text) else line.text
-                    emitted.append(Line(text, now, self._places.at(offset), self._gap, line.code))
+                    text = ">>>" if self.in_form and _CLOSES.match(line.text) else line.text
+                    emitted.append(Line(text, now, self._places.at(offset), self.gap, line.code))
                     if text.endswith("<<<") and self._marker in text:
-                        self._form = True
+                        self.in_form = True
                     elif text.strip() == ">>>":
-                        self._form = False
-                    self._gap = False
+                        self.in_form = False
+                    self.gap = False
             above = line.text
         return emitted
-
-    def _is_echo(self, above: str, text: str, now: float) -> bool:
-        if not self._echo.expecting:
-            return False
-        return self._echo.continues(above, text) or self._echo.consume(text, now)

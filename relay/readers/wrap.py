@@ -74,29 +74,26 @@ def logical_lines(
 
     margin: columns that the program leaves free at the right at most where it breaks a line.
     """
-    return _Rows(rows, columns, margin, re.compile(rf"{re.escape(marker)}[A-Za-z][\w-]*:\S"), drawing).lines()
+    begins = re.compile(rf"{re.escape(marker)}[A-Za-z][\w-]*:\S")
+    return _Rows(rows, columns, columns - margin, begins, drawing).lines()
 
 
-class _Rows:
-    """The rows of one look. begins: matches the beginning of a directive."""
+class _Rows(NamedTuple):
+    """The rows of one look.
 
-    def __init__(
-        self,
-        rows: Sequence[Row],
-        columns: int,
-        margin: int,
-        begins: re.Pattern[str],
-        drawing: Drawing,
-    ) -> None:
-        self._rows = rows
-        self._columns = columns
-        self._limit = columns - margin
-        self._begins = begins
-        self._drawing = drawing
+    limit:  the columns that a program fills before it breaks a line.
+    begins: matches the beginning of a directive.
+    """
+
+    rows: Sequence[Row]
+    columns: int
+    limit: int
+    begins: re.Pattern[str]
+    drawing: Drawing
 
     def lines(self) -> list[LogicalLine]:
-        rows = self._rows
-        styled = self._drawing != PLAIN
+        rows = self.rows
+        styled = self.drawing != PLAIN
         lines: list[LogicalLine] = []
         blanks = 0
         echo = code = False
@@ -111,13 +108,13 @@ class _Rows:
                 blanks += at - first
                 continue
             if styled:
-                if self._drawing.has_sign(text):
-                    behind = self._drawing.hanging(text)
+                if self.drawing.has_sign(text):
+                    behind = self.drawing.hanging(text)
                 elif blanks or len(text) - len(text.lstrip()) < behind:
                     behind = 0
-                echo = behind > 0 or self._drawing.is_echo(rows[first])
-                code = not echo and self._drawing.is_code(rows[first])
-            if at < len(rows) and rows[at].text and columns_of(text) * 2 > self._columns:
+                echo = behind > 0 or self.drawing.is_echo(rows[first])
+                code = not echo and self.drawing.is_code(rows[first])
+            if at < len(rows) and rows[at].text and columns_of(text) * 2 > self.columns:
                 text, at = self._hard(at, text, first)
             lines.append(LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code, again))
             blanks = 0
@@ -130,18 +127,16 @@ class _Rows:
         having erased its earlier drawing: that ends in a row that soft-wraps into the same text, whose end it
         may erase then.
         """
-        rows = self._rows
-        last = at
+        rows, last = self.rows, at
         while last < len(rows) - 1 and not rows[last].wrapped and last - at < _LIVE_ROWS:
             last += 1
         if not rows[last].wrapped or not rows[at].text or not rows[last].text:
             return at
         torn = [row.text for row in rows[at : last + 1]]
         whole = [row.text for row in rows[last + 1 : last + 1 + len(torn)]]
-        same = 0
-        while same < min(last - at, len(whole)) and torn[same] == whole[same]:
-            same += 1
-        if same == len(whole) or (not same and self._columns - columns_of(torn[0]) < 2):
+        most = min(last - at, len(whole))
+        same = next((n for n in range(most) if torn[n] != whole[n]), most)
+        if same == len(whole) or (not same and self.columns - columns_of(torn[0]) < 2):
             return at  # without any break it is a long text, which may well repeat itself
         half, rest = torn[same], whole[same]
         erased = bool(same and not rest)
@@ -150,12 +145,12 @@ class _Rows:
 
     def _soft(self, at: int) -> tuple[str, int]:
         """Return the text of the row `at` with the rows it soft-wraps into, and the index after them."""
-        rows = self._rows
+        rows = self.rows
         pieces = [rows[at].text]
         while rows[at].wrapped and at + 1 < len(rows) and rows[at + 1].text:  # else the rest was erased
             at += 1
             below = rows[at].text
-            missing = self._columns - columns_of(pieces[-1])
+            missing = self.columns - columns_of(pieces[-1])
             # Blanks at the margin were trimmed; a column stays empty where a wide character did not fit.
             if missing and not (missing == 1 and width(below[0]) == 2):
                 pieces.append(" " * missing)
@@ -164,23 +159,23 @@ class _Rows:
 
     def _hard(self, at: int, text: str, first: int) -> tuple[str, int]:
         """Return `text`, from the rows `first` to `at`, with its hard-wrapped rest, and the next index."""
-        rows = self._rows
+        rows = self.rows
         above = rows[first].text if first == at - 1 else text
         bullets = _BULLETS.match(text)
         body = bullets.end() if bullets else 0
         indents = (len(text) - len(text.lstrip()), body)
-        is_directive = self._begins.match(text, body) is not None
+        is_directive = self.begins.match(text, body) is not None
         pieces = [above]
         while at < len(rows) and rows[at].text and at - first < _MAX_ROWS:
             below = rows[at].text
-            if not self._continues(above, below, indents) or self._drawing.has_sign(below):
+            if not self._continues(above, below, indents) or self.drawing.has_sign(below):
                 break
-            if self._begins.match(below.lstrip()) and (is_directive or above[-1] in ".!?:;"):
+            if self.begins.match(below.lstrip()) and (is_directive or above[-1] in ".!?:;"):
                 break
             above, at = self._soft(at)
             pieces.append(above)
         # A program that breaks no lines at blanks, such as a multiplexer, fills one row after the other.
-        chopped = len(pieces) > 3 and all(columns_of(piece) == self._columns for piece in pieces[:-1])
+        chopped = len(pieces) > 3 and all(columns_of(piece) == self.columns for piece in pieces[:-1])
         for above, below in pairwise(pieces):
             text += ("" if chopped or self._tight(above, below) else " ") + below.lstrip()
         return text, at
@@ -191,21 +186,21 @@ class _Rows:
         if " " not in above.strip() or (width(above[-1]) == 2 and width(body[0]) == 2):
             return True
         word = above.rsplit(" ", 1)[1] + body.split(" ", 1)[0]
-        return columns_of(above) == self._columns and columns_of(word) > self._columns
+        return columns_of(above) == self.columns and columns_of(word) > self.columns
 
     def _continues(self, above: str, below: str, indents: tuple[int, int]) -> bool:
         """Return True if the row `below` can be the hard-wrapped rest of the row `above`."""
         body = below.lstrip()
         taken = columns_of(above)
         indent = len(below) - len(body)
-        if taken >= self._limit and indent - 1 in indents:
+        if taken >= self.limit and indent - 1 in indents:
             indent -= 1  # the blank between two words, which had no room in a full row (qwen)
         if indent not in indents or _NEW.match(body) or _RULED.search(above):
             return False
         word = body.split(" ", 1)[0]
         # Wide characters break anywhere.
         needed = 1 if width(body[0]) == 2 else 1 + columns_of(word)
-        return taken * 2 > self._columns and taken + needed > self._limit
+        return taken * 2 > self.columns and taken + needed > self.limit
 
 
 def columns_of(text: str) -> int:

@@ -7,9 +7,9 @@ r"""Asciicasts (version 2), the format of recordings: the header, events, readin
 The format is https://docs.asciinema.org/manual/asciicast/v2/.  Bytes that are not UTF-8 are lone surrogates
 (PEP 383), which JSON writes as `\udcff`.
 
-A recording is read from its files as a stream, never into memory: opening it reads the header and both ends
-of each part.  Recordings end in the middle of a line where a machine went down, and anybody may have written
-them: no time in them goes back, is not a number, or is absurd.
+A recording is read as a stream, never into memory: opening it reads the header and both ends of each part.
+It may end in the middle of a line, because a machine went down, and anybody may have written it: a time that
+goes back, is absurd or no number is replaced by the one before.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _END = -1  # offset of a mark behind the last event of a part
 _MAX_SIZE = 1 << 16
 _MEGABYTE, _KILOBYTE = 1_000_000, 1000
 _GAP = re.compile(r"(\d{1,9}(?:\.\d)?) ([kM])B left out")
+_SIZE = re.compile(r"(\d{1,5})x(\d{1,5})", re.ASCII)
 _UNREADABLE = b"\0\n"  # in place of a line that is too long
 
 
@@ -89,20 +90,17 @@ class Header:
 
     def line(self) -> bytes:
         """Return the header as a line of the file."""
-        timestamp = None if self.timestamp is None else int(self.timestamp)
         about = {"team": self.team, "name": self.name, "session": self.session, "part": self.part}
         optional = {
-            "timestamp": timestamp,
+            "timestamp": None if self.timestamp is None else int(self.timestamp),
             "idle_time_limit": self.idle_limit,
             "title": self.title,
             "command": self.command,
             "env": dict(self.env),
             "relay": about if self.part else None,  # players ignore keys that they do not know
         }
-        size = {"version": 2, "width": self.columns, "height": self.rows}
-        return json_line(
-            size | {key: value for key, value in optional.items() if value not in (None, "", {})}
-        )
+        given = {key: value for key, value in optional.items() if value not in (None, "", {})}
+        return json_line({"version": 2, "width": self.columns, "height": self.rows} | given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +125,19 @@ class CastPart:
     start: float
     end: float
 
+    @classmethod
+    def read(cls, path: Path, start: float) -> CastPart:
+        """Read the header and the end of a part that begins at `start`; raise RecordingError."""
+        with _open(path) as stream:
+            return cls(path, _header(path, _line(stream) or b""), start, _last(stream, start))
+
     def markers(self) -> Iterator[CastEvent]:
         """Yield the events of kind "m"."""
         with _open(self.path) as stream:
             while (line := _line(stream)) is not None:
                 # Most of a recording is output: only what may be a marker is parsed.
-                if (
-                    b'"m"' in line
-                    and (event := parse_event(line, self.start)) is not None
-                    and event.kind == "m"
-                ):
+                event = parse_event(line, self.start) if b'"m"' in line else None
+                if event is not None and event.kind == "m":
                     yield event
 
 
@@ -148,12 +149,12 @@ class Cast:
     """
 
     def __init__(self, *paths: Path, strict: bool = False) -> None:
-        """Open the files; raise RecordingError where one cannot be read or is no asciicast of version 2."""
+        """Open the files; raise RecordingError if one cannot be read or is no asciicast of version 2."""
         self.parts: tuple[CastPart, ...] = ()
         self.skipped = 0
         self.strict = strict
         for path in paths:
-            self.parts += (_part(path, self.parts[-1].end if self.parts else 0.0),)
+            self.parts += (CastPart.read(path, self.parts[-1].end if self.parts else 0.0),)
 
     def __iter__(self) -> Iterator[CastEvent]:
         return iter(self.reader())
@@ -195,7 +196,7 @@ class CastReader:
             self.close()
 
     def next(self) -> CastEvent | None:
-        """Return the next event, None after the last one; raise RecordingError where the cast is strict."""
+        """Return the next event, None after the last; raise RecordingError if it is damaged and `strict`."""
         while self._stream is not None:
             while (line := _line(self._stream)) is not None:
                 event = parse_event(line, self._cast.parts[self._part].start, self._time)
@@ -237,7 +238,6 @@ class CastReader:
         return stream
 
     def _error(self, line: bytes) -> RecordingError:
-        """Return the error of `line`, the last one that was read."""
         assert self._stream is not None
         end = self._stream.tell()
         self._stream.seek(0)
@@ -247,10 +247,11 @@ class CastReader:
         except (ValueError, RecursionError):
             why = "this line is no JSON list. Record it again, or remove the line."
         else:
-            why = 'this is no event like [1.5, "o", "text"]. Record it again, or remove the line.'
             match event:
                 case [int() | float(), "r", str(data)]:
                     why = f'{data!a} is no size like "80x24". Remove the line.'
+                case _:
+                    why = 'this is no event like [1.5, "o", "text"]. Record it again, or remove the line.'
         return RecordingError(f"{self._cast.parts[self._part].path}:{number}: {why}")
 
 
@@ -262,11 +263,8 @@ def parse_event(line: bytes, start: float = 0.0, before: float = 0.0) -> CastEve
         return None
     match event:
         case [int() | float() as time, str(kind), str(data)] if not isinstance(time, bool):
-            return (
-                None
-                if kind == "r" and not _is_size(data)
-                else CastEvent(_time(time, start, before), kind, data)
-            )
+            if kind != "r" or _is_size(data):
+                return CastEvent(_time(time, start, before), kind, data)
     return None
 
 
@@ -293,10 +291,8 @@ def json_line(value: object) -> bytes:
 
 
 def _is_size(data: str) -> bool:
-    numbers = data.split("x")
-    return len(numbers) == 2 and all(
-        each.isascii() and each.isdigit() and len(each) <= 5 and _fits(int(each)) for each in numbers
-    )
+    size = _SIZE.fullmatch(data)
+    return size is not None and _fits(int(size[1])) and _fits(int(size[2]))
 
 
 def _time(time: float, start: float, before: float) -> float:
@@ -307,32 +303,20 @@ def _time(time: float, start: float, before: float) -> float:
     return max(value, before) if math.isfinite(value) and value <= LONGEST else before
 
 
-def _part(path: Path, start: float) -> CastPart:
-    """Read the header and both ends of a part that begins `start` seconds after the first one."""
-    with _open(path) as stream:
-        return CastPart(path, _header(path, _line(stream) or b""), start, _last(stream, start))
-
-
 def _header(path: Path, line: bytes) -> Header:
-    why = ""
     try:
         header = json.loads(line)
     except (ValueError, RecursionError):
-        header, why = None, "its first line is no JSON object"
-    if not why and (not isinstance(header, dict) or "version" not in header):
-        why = "its first line has no version"
-    elif not why and header["version"] != 2:
+        raise _no_recording(path, "is no JSON object") from None
+    if not isinstance(header, dict) or "version" not in header:
+        raise _no_recording(path, "has no version")
+    if header["version"] != 2:
         raise RecordingError(
             f"{path}:1: this is an asciicast of version {header['version']!a}, and relay reads version 2. "
             "Convert it with: asciinema convert --output-format asciicast-v2 FILE NEW"
         )
-    elif not why and not (_fits(header.get("width")) and _fits(header.get("height"))):
-        why = "its first line has no width and height"
-    if why:
-        raise RecordingError(
-            f"{path}:1: this is not a recording: {why}. Name an asciicast, as `asciinema rec` writes it."
-        )
-    assert isinstance(header, dict)
+    if not (_fits(header.get("width")) and _fits(header.get("height"))):
+        raise _no_recording(path, "has no width and height")
     env, about = header.get("env"), header.get("relay")
     about = about if isinstance(about, dict) else {}
     part = about.get("part")
@@ -348,6 +332,13 @@ def _header(path: Path, line: bytes) -> Header:
         name=_text(about.get("name")),
         session=_text(about.get("session")),
         part=part if isinstance(part, int) else 0,
+    )
+
+
+def _no_recording(path: Path, why: str) -> RecordingError:
+    return RecordingError(
+        f"{path}:1: this is not a recording: its first line {why}. "
+        "Name an asciicast, as `asciinema rec` writes it."
     )
 
 

@@ -2,7 +2,7 @@
 
     output → controls, sequences, text → rows of cells ─ settle → Passage: text, and where it came from
 
-Programs paint words by columns, and only the cells that have changed: people read the rows, not the order of
+Programs paint words by columns, and only the cells that have changed: users read the rows, not the order of
 the output.  Text that is about to be overwritten, erased or scrolled away is kept as it stood, once, so that
 nothing drawn goes unread.  Colours are ignored, and so are margins at the left and right, tab stops, and the
 character sets that only draw lines.
@@ -86,10 +86,6 @@ class _KeptPassages:
         self.allowance = BURST
         self._passages: list[Passage] = []
 
-    def allow(self, size: int) -> None:
-        """Let `size` more characters be kept."""
-        self.allowance = min(self.allowance, BURST) + size
-
     def keep(self, rows: list[GridRow]) -> None:
         text: list[str] = []
         origins: list[int] = []
@@ -106,10 +102,6 @@ class _KeptPassages:
         self.allowance -= len(origins)
         self._passages.append(Passage("".join(text), origins))
 
-    def settle(self, place: int) -> None:
-        """Note that the grid is in passages up to `place`."""
-        self.settled = place
-
     def take(self) -> list[Passage]:
         taken, self._passages = self._passages, []
         self.allowance = BURST
@@ -121,6 +113,7 @@ class Grid:
 
     read:    characters of the output that were read; an unfinished control sequence is read later.
     strings: (start, end, start of the content) of the OSC and DCS sequences, which hold text, too.
+    rows:    of the screen, and above them some that scrolled off.
     """
 
     def __init__(self, columns: int, height: int) -> None:
@@ -129,7 +122,7 @@ class Grid:
         self.read = 0
         self.strings: list[tuple[int, int, int]] = []
         self._rest = ""
-        self._rows = [GridRow() for _ in range(self.height)]  # those above the screen first
+        self.rows = [GridRow() for _ in range(self.height)]  # those above the screen first
         self._primary: list[GridRow] | None = None  # while the alternate screen is shown
         self._x = self._y = 0
         self._saved = (0, 0)
@@ -139,7 +132,7 @@ class Grid:
     def feed(self, output: str) -> None:
         """Draw the next part of the output."""
         source, base = self._rest + output, self.read
-        self._kept.allow(SHARE * len(output))
+        self._kept.allowance = min(self._kept.allowance, BURST) + SHARE * len(output)
         position = 0
         for match in _TOKEN.finditer(source):
             start = match.start()
@@ -172,13 +165,12 @@ class Grid:
         self.settle()
         self.columns, self.height = max(columns, 1), max(height, 1)
         self._margins = (0, self.height - 1)
-        while len(self._rows) < self.height:
-            self._rows.append(GridRow())
+        self._fill()
         self._move(self._x, self._y)
 
     def settle(self) -> None:
         """Keep the rows that have changed since the last time, as they stand, with the rows beside them."""
-        rows, here = self._rows, 0
+        rows, here = self.rows, 0
         while here < len(rows):
             if not rows[here].changed:
                 here += 1
@@ -188,7 +180,7 @@ class Grid:
                 rows[here].changed = False
                 here += 1
             self._kept.keep(rows[first : here + 1])
-        self._kept.settle(self.read)
+        self._kept.settled = self.read
         if (above := len(rows) - self.height - HISTORY) > 0:
             del rows[:above]
 
@@ -197,26 +189,21 @@ class Grid:
         self.settle()
         return self._kept.take()
 
-    @property
-    def rows(self) -> Sequence[GridRow]:
-        """The rows of the screen, and above them some that scrolled off."""
-        return self._rows
-
     def before_cursor(self, most: int) -> tuple[str, Sequence[int]]:
         """Return the text left of the cursor and its origins, with the rows that wrap into it."""
         here = self._top + self._y
-        row = self._rows[here]
+        row = self.rows[here]
         cells, origins = row.cells[: self._x], row.origins[: self._x]
         if len(cells) < self._x:
             return "", []
-        while len(cells) < most and here and self._rows[here - 1].goes_on:
+        while len(cells) < most and here and self.rows[here - 1].goes_on:
             here -= 1
-            cells[:0], origins[:0] = self._rows[here].cells, self._rows[here].origins
+            cells[:0], origins[:0] = self.rows[here].cells, self.rows[here].origins
         return "".join(cells), origins
 
     def _context(self, here: int) -> int:
         """Return the first of the rows that are kept together with the one at `here`."""
-        rows = self._rows
+        rows = self.rows
         first = max(here - 1, 0)
         while first and (rows[first - 1].goes_on or _KEY_ROW.fullmatch(rows[first].text)):
             first -= 1
@@ -224,38 +211,31 @@ class Grid:
 
     def _lose(self, row: GridRow, start: int = 0, end: int | None = None) -> None:
         """Keep cells that are about to go away and have not been kept."""
-        if row.changed and self._kept.allowance > 0:
-            cells = row.origins[start:end]
-            if cells and max(cells) >= self._kept.settled:
-                self.settle()
+        lost = row.origins[start:end] if row.changed and self._kept.allowance > 0 else ()
+        if max(lost, default=NOWHERE) >= self._kept.settled:
+            self.settle()
 
     @property
     def _top(self) -> int:
-        return len(self._rows) - self.height
+        return len(self.rows) - self.height
 
     def _print(self, text: str, at: int) -> None:
-        origins: Sequence[int]
-        if text.isascii():
-            cells: Sequence[str] = text
-            origins = range(at, at + len(text))
-        else:
-            cells, origins = _wide(text, at)
+        cells, origins = _cells(text, at)
         done, total = 0, len(cells)
         while done < total:
             if self._x >= self.columns:
-                self._rows[self._top + self._y].goes_on = True
+                self.rows[self._top + self._y].goes_on = True
                 self._feed_line()
                 self._x = 0
             x = self._x
             count = min(self.columns - x, total - done)
-            row = self._rows[self._top + self._y]
+            row = self.rows[self._top + self._y]
             if x < len(row.cells):
                 self.read = at + done  # a passage that is kept now is without this text
                 self._lose(row, x, x + count)
             elif x > len(row.cells):
-                missing = x - len(row.cells)
-                row.cells += " " * missing
-                row.origins.extend([NOWHERE] * missing)
+                row.origins.extend([NOWHERE] * (x - len(row.cells)))
+                row.cells += " " * (x - len(row.cells))
             row.cells[x : x + count] = cells[done : done + count]
             row.origins[x : x + count] = array("q", origins[done : done + count])
             row.changed = True
@@ -313,10 +293,8 @@ class Grid:
             self._move(self._x + count, self._y)
         elif final == "D":
             self._move(min(self._x, self.columns - 1) - count, self._y)
-        elif final in "AF":
-            self._move(0 if final == "F" else self._x, self._y - count)
-        elif final in "BEe":
-            self._move(0 if final == "E" else self._x, self._y + count)
+        elif final in "ABEFe":
+            self._move(0 if final in "EF" else self._x, self._y + (-count if final in "AF" else count))
         elif final == "J":
             self._erase_screen(first)
         elif final == "K":
@@ -325,7 +303,7 @@ class Grid:
             self._shift(final, count)
         elif final in "LM":
             if self._margins[0] <= self._y <= self._margins[1]:
-                (self._insert if final == "L" else self._delete)(self._y, count)
+                self._insert(self._y, count, delete=final == "M")
         elif final == "T" and len(numbers) == 1:
             self._insert(self._margins[0], count)
         elif final == "S":
@@ -336,10 +314,8 @@ class Grid:
             if count - 1 < bottom:
                 self._margins = (count - 1, bottom)
                 self._move(0, 0)
-        elif final == "s":
-            self._saved = self._x, self._y
-        elif final == "u":
-            self._move(*self._saved)
+        elif final in "su":
+            self._escape("7" if final == "s" else "8")
         elif final == "p":  # DECSTR
             self._margins = (0, self.height - 1)
 
@@ -357,41 +333,31 @@ class Grid:
         """Scroll up by one row between the margins; rows that leave the top of the screen stay above it."""
         top, bottom = self._margins
         if top:
-            self._lose(self._rows[self._top + top])
-            del self._rows[self._top + top]
-            self._rows.insert(len(self._rows) - self.height + 1 + bottom, GridRow())
-        else:
-            self._rows.insert(self._top + bottom + 1, GridRow())
-            if len(self._rows) > self.height + 2 * HISTORY:
-                self._trim()
-
-    def _trim(self) -> None:
-        if self._kept.allowance > 0 and any(row.changed for row in self._rows[:HISTORY]):
+            self._insert(top, 1, delete=True)
+            return
+        self.rows.insert(self._top + bottom + 1, GridRow())
+        if len(self.rows) <= self.height + 2 * HISTORY:
+            return
+        if self._kept.allowance > 0 and any(row.changed for row in self.rows[:HISTORY]):
             self.settle()
         else:
-            del self._rows[: self._top - HISTORY]
+            del self.rows[: self._top - HISTORY]
 
-    def _insert(self, y: int, count: int) -> None:
+    def _insert(self, y: int, count: int, *, delete: bool = False) -> None:
+        """Insert blank rows at `y`, or delete the rows there; those between it and the margin move."""
         bottom = self._margins[1]
+        old, new = (y, bottom) if delete else (bottom, y)
         for _ in range(min(count, bottom - y + 1)):
-            self._lose(self._rows[self._top + bottom])
+            self._lose(self.rows[self._top + old])
             top = self._top
-            del self._rows[top + bottom]
-            self._rows.insert(top + y, GridRow())
-
-    def _delete(self, y: int, count: int) -> None:
-        bottom = self._margins[1]
-        for _ in range(min(count, bottom - y + 1)):
-            self._lose(self._rows[self._top + y])
-            top = self._top
-            del self._rows[top + y]
-            self._rows.insert(top + bottom, GridRow())
+            del self.rows[top + old]
+            self.rows.insert(top + new, GridRow())
 
     def _clear(self, first: int, last: int) -> None:
         for y in range(first, last):
-            if (row := self._rows[self._top + y]).cells:
+            if (row := self.rows[self._top + y]).cells:
                 self._lose(row)
-                self._rows[self._top + y] = GridRow()
+                self.rows[self._top + y] = GridRow()
 
     def _erase_screen(self, how: int) -> None:
         if how == 0:
@@ -404,7 +370,7 @@ class Grid:
             self._clear(0, self.height)
 
     def _erase_line(self, how: int) -> None:
-        row = self._rows[self._top + self._y]
+        row = self.rows[self._top + self._y]
         if how == 0:
             self._lose(row, self._x)
             del row.cells[self._x :], row.origins[self._x :]
@@ -413,11 +379,11 @@ class Grid:
             self._blank(row, 0, self._x + 1)
         elif how == 2:
             self._lose(row)
-            self._rows[self._top + self._y] = GridRow()
+            self.rows[self._top + self._y] = GridRow()
 
     def _shift(self, final: str, count: int) -> None:
         """Erase (ECH), insert (ICH) or delete (DCH) characters at the cursor."""
-        row = self._rows[self._top + self._y]
+        row = self.rows[self._top + self._y]
         x, count = self._x, min(count, self.columns)
         if final == "X":
             self._blank(row, x, x + count)
@@ -442,17 +408,19 @@ class Grid:
             return
         self.settle()
         if self._primary is None:
-            self._primary, self._rows = self._rows, [GridRow() for _ in range(self.height)]
+            self._primary, self.rows = self.rows, [GridRow() for _ in range(self.height)]
         else:
-            self._rows, self._primary = self._primary, None
-            while len(self._rows) < self.height:
-                self._rows.append(GridRow())
+            self.rows, self._primary = self._primary, None
+            self._fill()
+
+    def _fill(self) -> None:
+        self.rows += [GridRow() for _ in range(self.height - len(self.rows))]
 
 
-def _wide(text: str, at: int) -> tuple[Sequence[str], Sequence[int]]:
-    """Return the cells and origins of text in which characters may take two cells, or none."""
-    widths = {character: width(character) for character in set(text)}
-    if set(widths.values()) == {1}:
+def _cells(text: str, at: int) -> tuple[Sequence[str], Sequence[int]]:
+    """Return the cells and origins of `text`, in which characters may take two cells, or none."""
+    widths = {} if text.isascii() else {character: width(character) for character in set(text)}
+    if set(widths.values()) <= {1}:
         return text, range(at, at + len(text))
     cells: list[str] = []
     origins: list[int] = []

@@ -3,7 +3,7 @@
     HOME/state/recordings/TEAM/
         NAME-YYYYmmddTHHMMSS-SESSION.cast            the first part of a session's recording
         NAME-YYYYmmddTHHMMSS-SESSION.2.cast          the next one, begun where that became too large
-        NAME-YYYYmmddTHHMMSS-SESSION[.N].events.jsonl      beside each: the journal's entries
+        NAME-YYYYmmddTHHMMSS-SESSION[.N].events.jsonl   beside each: the journal's entries
 
 The time is when the session began, in UTC; SESSION is the first eight characters of its id.
 """
@@ -56,11 +56,22 @@ class StoredPart:
     @property
     def size(self) -> int:
         """Bytes of both files."""
-        return sum(_size(path) for path in (self.path, self.events))
+        size = 0
+        for path in (self.path, self.events):
+            with suppress(OSError):
+                size += path.stat().st_size
+        return size
+
+    @property
+    def changed(self) -> float:
+        """When the asciicast last changed, in seconds since the epoch; 0 if it does not exist."""
+        with suppress(OSError):
+            return self.path.stat().st_mtime
+        return 0.0
 
     @property
     def in_use(self) -> bool:
-        """Whether a living session writes it."""
+        """True while a living session writes it."""
         return is_held(self.path)
 
     def remove(self) -> None:
@@ -136,9 +147,8 @@ def find(folder: Path, name: str, team: str | None = None, session: str | None =
     Raise RecordingError where there is none.
     """
     own = recordings(folder, name, team)
-    found = [each for each in own if session is None or session.startswith(each.first.session)] or [
-        each for each in own if session is not None and each.first.session.startswith(session)
-    ]
+    found = [each for each in own if session is None or session.startswith(each.first.session)]
+    found = found or [each for each in own if each.first.session.startswith(session or "")]
     if found:
         return found[-1]
     if own:
@@ -160,30 +170,16 @@ def sweep(folder: Path, *, days: float, total: int, now: float | None = None) ->
 
     The age of a part is that of its last change.  Recordings that are in use stay whole.
     """
-    now = time.time() if now is None else now
+    oldest = (time.time() if now is None else now) - days * _DAY
     found = recordings(folder)
     size = sum(each.size for each in found)
     removed = 0
     for recording in found:
         for part in recording.parts:
-            if now - _changed(part.path) > days * _DAY or size > total:
+            if part.changed < oldest or size > total:
                 if recording.in_use:
                     break
                 size -= part.size
                 part.remove()
                 removed += 1
     return removed
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _changed(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

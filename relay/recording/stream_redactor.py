@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from relay.recording.asciicast import CastEvent
 from relay.recording.grid import NOWHERE, Grid, Passage
@@ -54,7 +55,7 @@ _OPEN = re.compile(
 )
 """Matches a row that ends in text that may become a secret."""
 
-_BEGUN = re.compile(rf"([^\s=:\"'`]{{4,{WORD}}})[\"'`]?[ \t{_EDGE}]*\n")
+_BEGUN = re.compile(rf"([^\s=:\"'`]{{4,{WORD}}})[\"'`]?[ \t{_EDGE}]*\n")  # a word that ends a row
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{24,128}")
 
 
@@ -66,7 +67,7 @@ class StreamRedactor:
         self._grid = Grid(columns, rows)
         self._events: list[CastEvent] = []
         self._released = 0  # characters of the output that `take` has returned
-        self._received = 0  # and those that `put` has taken
+        self._received = 0  # those that `put` has taken
         self._covers: list[tuple[int, int, str]] = []  # of output that is held back, by its place
         self._passages: list[Passage] = []  # of which characters are held back
         self._open: list[tuple[int, float]] = []  # values that are being drawn: their place and time
@@ -94,32 +95,24 @@ class StreamRedactor:
         self._open += self._opened(passages)
         if news:
             places += self._secrets(self._passages)[0]  # it may have come before
-            places += self._begun()
+            for text, origins in self._passages:
+                for match in _BEGUN.finditer(text):
+                    if self._redactor.begins(match[1]):
+                        places += origins[match.start(1) : match.end(1)]
         self._covers += [(first, last, "*") for first, last in _runs(places) if last > self._released]
         self._covers += self._hidden(raw)
         end = self._received if all else max(self._settled(now), self._received - MAX_HOLD)
-        shown = _cover(
-            raw, [(first - self._released, last - self._released, c) for first, last, c in self._covers]
-        )
-        ready = self._release(shown, end - self._released)
+        before = self._released
+        shown = _cover(raw, [(first - before, last - before, sign) for first, last, sign in self._covers])
+        ready = self._release(shown, end - before)
         self._released = max(end, self._released)
         self._covers = [cover for cover in self._covers if cover[1] > self._released]
         self._passages = [each for each in self._passages if max(each.origins) >= self._released]
         return ready
 
-    def skip(self) -> None:
-        """Forget the events that are held back and the screen, which the next output draws anew."""
-        self._events.clear()
-        self._covers.clear()
-        self._passages.clear()
-        self._open.clear()
-        self._released = self._received = 0
-        self._grid = Grid(self._grid.columns, self._grid.height)
-
     def _secrets(self, passages: Iterable[Passage]) -> tuple[list[int], bool]:
         """Return the places of the characters of secrets, and True if the redactor learned any secret."""
-        places: list[int] = []
-        news = False
+        places, news = list[int](), False
         for passage in passages:
             for text, origins in (passage, *_unwrapped(passage, self._grid.columns)):
                 for start, end, kind in self._redactor.find(text):
@@ -128,15 +121,6 @@ class StreamRedactor:
                     for each in _KEY_LINE.findall(value) if kind == "private-key" else (value,):
                         news |= self._redactor.learn(each, kind)
         return places, news
-
-    def _begun(self) -> list[int]:
-        """Return the places of beginnings of known values at the ends of rows."""
-        places: list[int] = []
-        for text, origins in self._passages:
-            for match in _BEGUN.finditer(text):
-                if self._redactor.begins(match[1]):
-                    places += origins[match.start(1) : match.end(1)]
-        return places
 
     def _hidden(self, raw: str) -> Iterator[tuple[int, int, str]]:
         """Yield the covers of secrets in titles, links and other strings, of which nothing is drawn."""
@@ -172,7 +156,6 @@ class StreamRedactor:
         return min((place for place in origins if place >= self._released), default=otherwise)
 
     def _time(self, place: int) -> float:
-        """Return when the character at `place` in the output came."""
         position = self._released
         for event in self._events:
             if event.kind == "o":
@@ -223,15 +206,12 @@ def _unwrapped(passage: Passage, columns: int) -> Iterator[Passage]:
             between.append(gap)
     for gaps, space in ((within, ""), (between, " ")):
         if gaps:
-            parts: list[str] = []
-            places: list[int] = []
-            here = 0
+            joined, places, here = "", list[int](), 0
             for start, end in gaps:
-                parts += (text[here:start], space)
-                places += origins[here:start]
-                places += [NOWHERE] * len(space)
+                joined += text[here:start] + space
+                places += [*origins[here:start], *([NOWHERE] * len(space))]
                 here = end
-            yield Passage("".join((*parts, text[here:])), places + origins[here:])
+            yield Passage(joined + text[here:], places + origins[here:])
 
 
 def _last_word(text: str) -> int:
@@ -242,15 +222,10 @@ def _last_word(text: str) -> int:
 
 def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the places as runs (first, last + 1) of consecutive ones, in order."""
-    first = last = NOWHERE
-    for place in sorted({place for place in places if place != NOWHERE}):
-        if place != last:
-            if first >= 0:
-                yield first, last
-            first = place
-        last = place + 1
-    if first >= 0:
-        yield first, last
+    numbered = enumerate(sorted({place for place in places if place != NOWHERE}))
+    for _, run in groupby(numbered, key=lambda each: each[1] - each[0]):
+        found = [place for _, place in run]
+        yield found[0], found[-1] + 1
 
 
 def _cover(raw: str, covers: Iterable[tuple[int, int, str]]) -> str:

@@ -16,10 +16,10 @@ CALM = 0.2
 
 
 class Throttle:
-    """Decides how much of the output is recorded.
+    """A budget of output, in bytes; `now` is in seconds.
 
-    last:     when output came last, in seconds.
-    left_out: bytes left out since the last of them that was recorded.
+    last:     when output came last.
+    left_out: bytes left out since recording paused.
     """
 
     def __init__(self, now: float) -> None:
@@ -28,9 +28,6 @@ class Throttle:
         self._flooded = -CALM
         self._budget = float(BURST)
         self._before = 0  # bytes left out until the last `has_slowed`
-
-    def came(self, now: float) -> None:
-        self.last = now
 
     def is_calm(self, now: float) -> bool:
         """Return True if there was no output for a moment."""
@@ -51,9 +48,6 @@ class Throttle:
         if size >= FLOOD:
             self._flooded = now
         return True
-
-    def leave_out(self, size: int) -> None:
-        self.left_out += size
 
     def has_slowed(self) -> bool:
         """Return True if little was left out since the last call."""

@@ -1,47 +1,144 @@
-"""Writes one part of a recording to the disk: an asciicast, and the journal's entries beside it.
+"""Writes the recording of a session to the disk: asciicasts, and the journal's entries beside each.
 
     {"time": 1760000001.5, "event": "notice", ..., "at": 1.5}    .events.jsonl: "at" is the recording's time
 
 The files hold whole lines at any time, unless the process dies in the middle of a write; readers leave out
-the last line then.  While the asciicast is written it is locked (flock(2)), so that nobody deletes it.
+the last line then.  While an asciicast is written it is locked (flock(2)), so that nobody deletes it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from relay.errors import RelayError
+from relay.eventbus import EventBus
 from relay.home import private_directory
+from relay.recording import store
 from relay.recording.asciicast import CastEvent, Header, json_line
-from relay.recording.store import events_of
 from relay.storage.locks import wait_lock
+from relay.terminal.events import Notify
 
+RETRY = 30.0
+"""Seconds until the next try after a failure of the disk."""
+
+_KEPT_PARTS = 2
+_MEGABYTE = 1_000_000
 _LOOKED_AT = 0.2  # seconds for which others who look whether a part is in use may keep its lock
 
 
-class PartWriter:
-    """Writes the two files of one part, which it creates at once (0600).
+class RecordingFiles:
+    """The files of one recording: one part after the other, of which the last ones are kept.
 
-    Raise OSError or HomeError where that fails.
+    A failing disk is reported once; `begin` tries again.
+
+    header: of the first part, whose number is one less.
+    origin: when the current part began, by the clock.
+    retry:  when to try again after a failure, by the clock.
     """
 
+    def __init__(
+        self, folder: Path, megabytes: int, header: Header, bus: EventBus, clock: Callable[[], float]
+    ) -> None:
+        self.origin = clock()
+        self.retry = 0.0
+        self._folder = folder
+        self._most = max(megabytes, 1) * _MEGABYTE
+        self._header = header
+        self._bus = bus
+        self._clock = clock
+        self._began = time.time()
+        self._paths: list[Path] = []
+        self._writer: PartWriter | None = None
+        self._notified = False
+
+    @property
+    def open(self) -> bool:
+        """True if there is a part to write to."""
+        return self._writer is not None
+
+    def begin(self, size: tuple[int, int]) -> None:
+        """Begin the next part, for a terminal of `size`."""
+        now, part = self._clock(), self._header.part + 1
+        header = replace(self._header, columns=size[0], rows=size[1], timestamp=time.time(), part=part)
+        path = store.path_of(self._folder, header.team, header.name, header.session, self._began, part)
+        try:
+            self._writer = PartWriter(path, header)
+        except (OSError, RelayError) as error:
+            self._failed(error)
+            return
+        self._header, self.origin, self._notified = header, now, False
+        self._paths.append(path)
+        if len(self._paths) > _KEPT_PARTS and (old := store.parse(self._paths.pop(0))) is not None:
+            old.remove()
+
+    def record(self, events: list[CastEvent]) -> bool:
+        """Keep `events` for the next flush; return True if that fills the part, which is closed then."""
+        if self._writer is None:
+            return False
+        for event in events:
+            self._writer.event(event)
+        if self._writer.size <= self._most:
+            return False
+        with suppress(OSError):
+            self._writer.flush()
+        self.close()
+        return True
+
+    def entry(self, entry: Mapping[str, Any]) -> None:
+        """Keep an entry of the journal for the next flush."""
+        if self._writer is not None:
+            self._writer.entry(self._clock() - self.origin, entry)
+
+    def flush(self) -> None:
+        """Write what was kept."""
+        if self._writer is not None:
+            try:
+                self._writer.flush()
+            except OSError as error:
+                self._failed(error)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _failed(self, error: OSError | RelayError) -> None:
+        self.close()
+        self.retry = self._clock() + RETRY
+        if not self._notified:
+            self._notified = True
+            why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            text = (
+                f"the session is not recorded: {why.rstrip('.')} ({self._folder}). "
+                'It is, once there is room; record = "never" in relay.toml says that it need not be.'
+            )
+            self._bus.publish(Notify(text))
+
+
+class PartWriter:
+    """Writes the two files of one part."""
+
     def __init__(self, path: Path, header: Header) -> None:
+        """Create the files (0600). Raise OSError or HomeError if that fails."""
         private_directory(path.parent.parent)
         private_directory(path.parent)
         self._cast = _LineFile(path)
         try:
-            self._events = _LineFile(events_of(path))
+            self._events = _LineFile(store.events_of(path))
             if not wait_lock(self._cast.fd, _LOOKED_AT):
                 raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), os.fspath(path))
-            self._cast.add(header.line())
+            self._cast.kept += header.line()
             self._cast.flush()
         except OSError:
             self.close()
-            for each in (path, events_of(path)):
+            for each in (path, store.events_of(path)):
                 with suppress(OSError):
                     each.unlink()  # nobody could read it
             raise
@@ -49,15 +146,15 @@ class PartWriter:
     @property
     def size(self) -> int:
         """Bytes of the asciicast, with those not yet written."""
-        return self._cast.size
+        return self._cast.written + len(self._cast.kept)
 
     def event(self, event: CastEvent) -> None:
         """Keep one event for the next `flush`."""
-        self._cast.add(event.line())
+        self._cast.kept += event.line()
 
     def entry(self, at: float, entry: Mapping[str, Any]) -> None:
         """Keep one entry of the journal for the next `flush`. at: seconds of the recording."""
-        self._events.add(json_line({**entry, "at": round(at, 3)}))
+        self._events.kept += json_line({**entry, "at": round(at, 3)})
 
     def flush(self) -> None:
         """Write the kept lines; raise OSError if that fails, and drop them then."""
@@ -72,28 +169,22 @@ class PartWriter:
 
 
 class _LineFile:
-    """A file that ends with a whole line even if the disk takes only half of a write."""
+    """A file that ends with a whole line even if the disk takes only half of a write.
+
+    written: its size in bytes; kept: lines for the next `flush`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._written = os.fstat(self.fd).st_size
+        self.written = os.fstat(self.fd).st_size
+        self.kept = bytearray()
         self._path = path
-        self._lines: list[bytes] = []
-        self._waiting = 0
-
-    @property
-    def size(self) -> int:
-        return self._written + self._waiting
-
-    def add(self, line: bytes) -> None:
-        self._lines.append(line)
-        self._waiting += len(line)
 
     def flush(self) -> None:
-        if not self._lines:
+        if not self.kept:
             return
-        data = b"".join(self._lines)
-        self._lines, self._waiting = [], 0
+        data = bytes(self.kept)
+        self.kept.clear()
         if os.fstat(self.fd).st_nlink == 0:  # deleted: nobody would find what we write
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(self._path))
         try:
@@ -101,9 +192,9 @@ class _LineFile:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(self._path))
         except OSError:
             with suppress(OSError):
-                os.ftruncate(self.fd, self._written)  # no half line in the middle of a file
+                os.ftruncate(self.fd, self.written)  # no half line in the middle of a file
             raise
-        self._written += len(data)
+        self.written += len(data)
 
     def close(self) -> None:
         if self.fd >= 0:

@@ -17,8 +17,7 @@ from operator import itemgetter
 from os.path import commonprefix
 from typing import NamedTuple
 
-from relay.redaction.detectors import anchors_in, private_keys, scan
-from relay.redaction.likely import is_likely
+from relay.redaction.detectors import anchors_in, is_likely, private_keys, scan
 
 SEGMENT, OVERLAP = 4096, 512
 """Characters in one segment, and how many of them the next segment repeats.
@@ -58,10 +57,10 @@ class Redactor:
         """Treat `value` and text that begins like it as secret from now on. Return False if it was known."""
         if len(value) < MIN_KNOWN or value in self._known:
             return False
+        for known in list(self._known):
+            if known not in self._given and value.startswith(known):
+                del self._known[known]  # it was seen before it was complete
         learned = [known for known in self._known if known not in self._given]
-        for shorter in [known for known in learned if value.startswith(known)]:
-            del self._known[shorter]  # it was seen before it was complete
-            learned.remove(shorter)
         if len(learned) >= MAX_KNOWN:
             del self._known[learned[0]]
         self._known[value] = kind
@@ -125,17 +124,8 @@ def known_in(env: Mapping[str, str]) -> list[str]:
     return [value for name, value in env.items() if _NAME.search(name) and is_likely(value, 8, quoted=True)]
 
 
-_stateless = Redactor()
-
-
-def find(text: str) -> list[Secret]:
-    """Return the secrets in `text` that are known by their format alone."""
-    return _stateless.find(text)
-
-
-def redact(text: str) -> str:
-    """Return `text` with a mark in place of each secret that is known by its format alone."""
-    return _stateless.redact(text)
+redact = Redactor().redact
+"""Return a text with a mark in place of each secret that is known by its format alone."""
 
 
 def _formats(text: str) -> Iterator[Secret]:

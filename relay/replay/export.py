@@ -13,15 +13,12 @@ from heapq import merge
 from relay.recording.asciicast import Cast, CastEvent
 from relay.replay.timeline import Timeline
 
-_KEPT_KINDS = frozenset({"o", "r"})
-_KEPT_ENVIRONMENT = ("SHELL", "TERM")
-
 
 def export(cast: Cast, timeline: Timeline) -> Iterator[bytes]:
     """Yield the lines of the asciicast."""
-    env = {name: cast.header.env[name] for name in _KEPT_ENVIRONMENT if name in cast.header.env}
+    env = {name: cast.header.env[name] for name in ("SHELL", "TERM") if name in cast.header.env}
     yield replace(cast.header, env=env, idle_limit=None, part=0).line()
-    events = (event for event in cast if event.kind in _KEPT_KINDS)
+    events = (event for event in cast if event.kind in {"o", "r"})
     markers = (CastEvent(each.at, "m", each.label) for each in timeline.moments)
     for event in merge(events, markers, key=lambda event: event.time):
         yield event.line()

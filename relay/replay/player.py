@@ -34,6 +34,7 @@ class Player:
     message:  for the user, in the status line until the next key.
     quit:     the user wants to leave.
     search:   the text that is searched for.
+    seconds:  the time of the last event or moment, whichever is later.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Player:
         self.message = ""
         self.quit = False
         self.search = Search(cast, stopped)
-        self._seconds = max(cast.seconds, timeline.seconds)
+        self.seconds = max(cast.seconds, timeline.seconds)
         self._waited = 0.0  # seconds played since the last event, or since the time that was gone to
         self._from = 0.0  # that time
         if at > 0:
@@ -65,11 +66,6 @@ class Player:
     def position(self) -> float:
         """Seconds of the recording."""
         return self._from + self._waited
-
-    @property
-    def seconds(self) -> float:
-        """The time of the last event or moment, whichever is later."""
-        return self._seconds
 
     @property
     def ended(self) -> bool:
@@ -105,10 +101,39 @@ class Player:
         """Act on a key."""
         self.message = ""
         if self.search.typing is not None:
-            if (text := self.search.type(key)) is not None:
-                self._search(text)
-        elif (action := _KEYS.get(key)) is not None:
-            action(self)
+            if (text := self.search.type(key)) is None:
+                return
+            if not self.search.run(text):
+                self.message = "search stopped"
+                return
+            key = "n"
+        match key:
+            case " ":
+                self.paused = not self.paused
+            case ".":
+                self.paused = True
+                while (event := self._step()) is not None and event.kind != "o":
+                    pass
+            case "+" | "=":
+                self.speed = min(self.speed * 2, FASTEST)
+            case "-":
+                self.speed = max(self.speed / 2, SLOWEST)
+            case "left":
+                self.go(self.position - JUMP)
+            case "right":
+                self.go(self.position + JUMP)
+            case "[":
+                self._to(self.timeline.before(self.position - _MOMENT), "earlier")
+            case "]":
+                self._to(self.timeline.after(self.position + _MOMENT), "later")
+            case "/":
+                self.search.typing = ""
+            case "n":
+                self._show(self.search.after(self.position + _MOMENT), "later")
+            case "N":
+                self._show(self.search.before(self.position - _MOMENT), "earlier")
+            case "q":
+                self.quit = True
 
     def close(self) -> None:
         self.seekable.close()
@@ -122,56 +147,12 @@ class Player:
             self._from, self._waited = max(event.time, self._from), 0.0
         return event
 
-    def _pause(self) -> None:
-        self.paused = not self.paused
-
-    def _next_output(self) -> None:
-        self.paused = True
-        while (event := self._step()) is not None and event.kind != "o":
-            pass
-
-    def _faster(self) -> None:
-        self.speed = min(self.speed * 2, FASTEST)
-
-    def _slower(self) -> None:
-        self.speed = max(self.speed / 2, SLOWEST)
-
-    def _back(self) -> None:
-        self.go(self.position - JUMP)
-
-    def _forward(self) -> None:
-        self.go(self.position + JUMP)
-
-    def _previous_moment(self) -> None:
-        self._to(self.timeline.before(self.position - _MOMENT), "earlier")
-
-    def _next_moment(self) -> None:
-        self._to(self.timeline.after(self.position + _MOMENT), "later")
-
     def _to(self, moment: Moment | None, which: str) -> None:
         if moment is None:
             self.message = f"no {which} event"
         else:
             self.go(moment.at)
             self.message = moment.label
-
-    def _begin_search(self) -> None:
-        self.search.begin()
-
-    def _quit(self) -> None:
-        self.quit = True
-
-    def _search(self, text: str) -> None:
-        if self.search.run(text):
-            self._next_hit()
-        else:
-            self.message = "search stopped"
-
-    def _next_hit(self) -> None:
-        self._show(self.search.after(self.position + _MOMENT), "later")
-
-    def _previous_hit(self) -> None:
-        self._show(self.search.before(self.position - _MOMENT), "earlier")
 
     def _show(self, hit: Hit | None, which: str) -> None:
         if hit is not None:
@@ -182,20 +163,3 @@ class Player:
             self.message = f"nothing {which} ({count(len(self.search.found), 'place')} in all)"
         else:
             self.message = "not found"
-
-
-_KEYS: dict[str, Callable[[Player], None]] = {
-    " ": Player._pause,
-    ".": Player._next_output,
-    "+": Player._faster,
-    "=": Player._faster,
-    "-": Player._slower,
-    "left": Player._back,
-    "right": Player._forward,
-    "[": Player._previous_moment,
-    "]": Player._next_moment,
-    "/": Player._begin_search,
-    "n": Player._next_hit,
-    "N": Player._previous_hit,
-    "q": Player._quit,
-}

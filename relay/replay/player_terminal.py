@@ -16,6 +16,7 @@ import select
 import signal
 import termios
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from relay.terminal.pty import get_size, raw
@@ -90,11 +91,9 @@ class PlayerTerminal:
         height = self._size[1]
         wanted = [*rows[:height], *[""] * (height - len(rows))]
         shown = self._shown or [""] * height
-        parts = [
-            f"\x1b[{y + 1};1H\x1b[K{row}\x1b[0m" if row != shown[y] else "" for y, row in enumerate(wanted)
-        ]
+        changed = [(y, row) for y, row in enumerate(wanted) if row != shown[y]]
+        drawing = "".join(f"\x1b[{y + 1};1H\x1b[K{row}\x1b[0m" for y, row in changed)
         place = "\x1b[?25l" if cursor is None else f"\x1b[{cursor[1] + 1};{cursor[0] + 1}H\x1b[?25h"
-        drawing = "".join(parts)
         self._write((f"\x1b[?25l{drawing}{place}" if drawing else place).encode("utf-8", "replace"))
         self._shown = wanted
 
@@ -128,16 +127,11 @@ class PlayerTerminal:
         poll.register(self._source, select.POLLIN)
         return bool(self.killed or poll.poll(0))
 
-    def kill(self, number: int) -> None:
-        """Behave as if the signal `number` had asked this process to end."""
-        self.killed = number
-
     def suspend(self) -> None:
         """Stop this job as Ctrl-Z does, the terminal given back meanwhile; return when it goes on."""
         self._give_back()
-        handlers = {
-            number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTSTP, signal.SIGCONT)
-        }
+        jobs = (signal.SIGTSTP, signal.SIGCONT)
+        handlers = {number: signal.signal(number, signal.SIG_DFL) for number in jobs}
         os.killpg(0, signal.SIGTSTP)
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -151,11 +145,9 @@ class PlayerTerminal:
 
     def _give_back(self) -> None:
         self._write(LEAVE)
-        try:
-            if self._saved:
+        if self._saved:
+            with suppress(termios.error):  # it is gone
                 termios.tcsetattr(self._source, termios.TCSANOW, self._saved)
-        except termios.error:
-            pass  # it is gone
 
     def _on_signal(self, number: int, _: object) -> None:
         if number in ENDING:
@@ -164,10 +156,8 @@ class PlayerTerminal:
             self._stopping = True
         elif number == signal.SIGCONT:  # after SIGSTOP, which nobody sees coming
             self._size = (0, 0)
-            try:
+            with suppress(termios.error):  # it is gone
                 termios.tcsetattr(self._source, termios.TCSANOW, raw(self._saved))
-            except termios.error:
-                pass  # it is gone
 
     def _write(self, data: bytes) -> None:
         while data:
@@ -187,7 +177,5 @@ def names(data: bytes) -> list[str]:
     found = []
     for key in _KEY.finditer(data.decode("utf-8", "replace")):
         text = key[1] or key[2] or key[3] or ""
-        name = _NAMES.get(text, "") if key[3] is None or not text.isprintable() else text
-        if name:
-            found.append(name)
-    return found
+        found.append(_NAMES.get(text, "") if key[3] is None or not text.isprintable() else text)
+    return [name for name in found if name]

@@ -8,7 +8,6 @@ or hyperlink of a recording acts on the terminal.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from relay.terminal.screen import VirtualScreen
 from relay.text import width
@@ -26,26 +25,18 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedScreen:
-    """Rows of text with SGR sequences; each row begins and ends without attributes.
+def render(screen: VirtualScreen, columns: int, rows: int) -> tuple[list[str], tuple[int, int] | None]:
+    """Return (the rows of `screen` that fit `columns` x `rows`, the cursor's (x, y) or None if it is hidden).
 
-    cursor: its (x, y), None while it is hidden.
+    The rows are the left of the last used ones: text with SGR sequences, without attributes at both ends.
     """
-
-    rows: tuple[str, ...]
-    cursor: tuple[int, int] | None = None
-
-
-def render(screen: VirtualScreen, columns: int, rows: int) -> RenderedScreen:
-    """Render the part of `screen` that fits `columns` x `rows`: the left of its last used rows."""
     whole = _rows(screen.repaint().decode("utf-8", "replace"))
     x, y = screen.cursor
     used = max([y, *(number for number, row in enumerate(whole) if row)])
     top = max(0, used - rows + 1)
-    shown = tuple(clip(row, columns) for row in whole[top : top + rows])
+    shown = [clip(row, columns) for row in whole[top : top + rows]]
     inside = screen.cursor_visible and x < columns and 0 <= y - top < rows
-    return RenderedScreen(shown, (x, y - top) if inside else None)
+    return shown, (x, y - top) if inside else None
 
 
 def clip(row: str, columns: int) -> str:

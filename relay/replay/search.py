@@ -40,10 +40,6 @@ class Search:
         self._stopped = stopped
         self._text = ""
 
-    def begin(self) -> None:
-        """Begin to type a text."""
-        self.typing = ""
-
     def type(self, key: str) -> str | None:
         """Take a key; return the text once Enter has completed it."""
         text = self.typing or ""
@@ -100,11 +96,9 @@ def hits(seekable: SeekableScreen, text: str, stopped: Callable[[], bool] = lamb
 
 def _matching(rows: list[Row], wanted: str) -> list[str]:
     """Return the lines in `rows` that hold the text `wanted`, which is casefolded."""
-    found, line = [], ""
+    lines = [""]
     for row in rows:
-        line += row.text
+        lines[-1] += row.text
         if not row.wrapped:
-            if wanted in line.casefold():
-                found.append(line)
-            line = ""
-    return [*found, line] if line and wanted in line.casefold() else found
+            lines.append("")
+    return [line for line in lines if wanted in line.casefold()]

@@ -39,8 +39,8 @@ class Snapshot:
     mark: Mark
     columns: int
     rows: int
-    picture: bytes
-    below: bytes
+    picture: bytes = b""
+    below: bytes = b""
 
 
 class SeekableScreen:
@@ -50,19 +50,23 @@ class SeekableScreen:
     """
 
     def __init__(self, cast: Cast) -> None:
-        """Raise ScreenUnavailable where this machine has no virtual screen."""
-        self.time = 0.0
-        self.recorded = (cast.header.columns, cast.header.rows)
-        self.screen = VirtualScreen(*bounded(*self.recorded))
+        """Raise ScreenUnavailable if this machine has no virtual screen."""
         self._cast = cast
-        self._below = b""
         self._snapshots: list[Snapshot] = []
-        self._taken = 0  # bytes of the snapshots
         self._every = EVERY
+        self._begin(Snapshot(Mark(), cast.header.columns, cast.header.rows))
+
+    def _begin(self, at: Snapshot) -> None:
+        self.recorded = (at.columns, at.rows)
+        self.screen = VirtualScreen(*_bounded(*self.recorded))
+        self.screen.feed(at.below)
+        self.screen.feed(at.picture)
+        self._below = at.below
         self._fed = 0  # bytes since the last snapshot was due
-        self._reader = cast.reader()
+        self._reader = self._cast.reader(at.mark)
         self._mark = self._reader.mark()
-        self._next = self._reader.next()
+        self.time = self._mark.time
+        self._next: CastEvent | None = self._reader.next()
 
     def __enter__(self) -> SeekableScreen:
         return self
@@ -85,7 +89,7 @@ class SeekableScreen:
             self._feed(event.encoded)
         elif event.kind == "r":
             self.recorded = event.size
-            self.screen.resize(*bounded(*event.size))
+            self.screen.resize(*_bounded(*event.size))
         self._mark = self._reader.mark()
         self._next = self._reader.next()
         if self._fed >= self._every and self.screen.ground:
@@ -97,7 +101,8 @@ class SeekableScreen:
         at = bisect_right(self._snapshots, time, key=lambda snapshot: snapshot.mark.time)
         best = self._snapshots[at - 1] if at else None
         if time < self.time or (best is not None and best.mark.time > self.time):
-            self._rewind(best)
+            self.close()
+            self._begin(best or Snapshot(Mark(), self._cast.header.columns, self._cast.header.rows))
         while self._next is not None and self._next.time <= time:
             self.step()
         self.time = max(0.0, time)
@@ -120,33 +125,13 @@ class SeekableScreen:
         self._fed = 0
         if self._snapshots and self._snapshots[-1].mark.time >= self._mark.time:
             return  # this stretch was played before
-        picture = self.screen.repaint()
         below = self._below if self.screen.alternate else b""
-        self._snapshots.append(Snapshot(self._mark, *self.recorded, picture, below))
-        self._taken += len(picture) + len(below)
-        if self._taken > KEPT:
+        self._snapshots.append(Snapshot(self._mark, *self.recorded, self.screen.repaint(), below))
+        if sum(len(each.picture) + len(each.below) for each in self._snapshots) > KEPT:
             self._every *= 2
             self._snapshots = self._snapshots[::2]
-            self._taken = sum(len(each.picture) + len(each.below) for each in self._snapshots)
-
-    def _rewind(self, to: Snapshot | None) -> None:
-        self._reader.close()
-        self.screen.close()
-        self._fed = 0
-        self._below = b"" if to is None else to.below
-        self.recorded = (
-            (self._cast.header.columns, self._cast.header.rows) if to is None else (to.columns, to.rows)
-        )
-        self.screen = VirtualScreen(*bounded(*self.recorded))
-        if to is not None:
-            self.screen.feed(to.below)
-            self.screen.feed(to.picture)
-        self._reader = self._cast.reader(None if to is None else to.mark)
-        self._mark = self._reader.mark()
-        self.time = self._mark.time
-        self._next = self._reader.next()
 
 
-def bounded(columns: int, rows: int) -> tuple[int, int]:
+def _bounded(columns: int, rows: int) -> tuple[int, int]:
     """Return the size at which a recorded terminal is drawn."""
     return min(columns, MAX_COLUMNS), min(rows, MAX_ROWS)

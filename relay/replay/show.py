@@ -53,49 +53,29 @@ def play(
     player = Player(cast, timeline, speed=speed, idle=idle, at=at, stopped=terminal.typed)
     try:
         with terminal:
-            _run(player, terminal, title, events, clock)
+            last = clock()
+            while not player.quit and not terminal.killed:
+                now = clock()
+                player.advance(now - last)
+                last = now
+                terminal.show(*frame(player, title, *terminal.size, events=events))
+                rest = max(FRAME, 2 * (clock() - now))
+                for key in terminal.keys(None if player.due is None else max(min(player.due, TICK), rest)):
+                    if key == "suspend":
+                        terminal.suspend()
+                        last = clock()
+                    elif key == "interrupt" and player.search.typing is None:
+                        terminal.killed = signal.SIGINT
+                    elif key == "enter" and player.search.typing:
+                        rows, _ = frame(player, title, *terminal.size, events=events)
+                        terminal.show([*rows[:-1], " searching…"], None)
+                        player.press(key)
+                        last = clock()  # what a search takes is not played afterwards
+                    else:
+                        player.press(key)
     finally:
         player.close()
     return 128 + terminal.killed if terminal.killed else 0
-
-
-def _run(
-    player: Player, terminal: PlayerTerminal, title: str, events: bool, clock: Callable[[], float]
-) -> None:
-    last = drawn = clock()
-    rest = 0.0  # seconds without a new frame, to leave the terminal alone
-    while not player.quit and not terminal.killed:
-        now = clock()
-        player.advance(now - last)
-        last = now
-        terminal.show(*frame(player, title, *terminal.size, events=events))
-        rest = max(FRAME, 2 * (clock() - now))
-        drawn = clock()
-        for key in _keys(player, terminal, rest, drawn, clock):
-            if key == "suspend":
-                terminal.suspend()
-                last = clock()
-            elif key == "interrupt" and player.search.typing is None:
-                terminal.kill(signal.SIGINT)
-            elif key == "enter" and player.search.typing:
-                terminal.show(
-                    [*frame(player, title, *terminal.size, events=events)[0][:-1], " searching…"], None
-                )
-                player.press(key)
-                last = clock()  # what a search takes is not played afterwards
-            else:
-                player.press(key)
-
-
-def _keys(
-    player: Player, terminal: PlayerTerminal, rest: float, drawn: float, clock: Callable[[], float]
-) -> list[str]:
-    """Wait for keys until there is something new to show, at least `rest` seconds; return them."""
-    due = player.due
-    if due is None:
-        return terminal.keys(None)
-    wait = max(min(due, TICK), rest - (clock() - drawn))
-    return terminal.keys(wait)
 
 
 def frame(
@@ -105,17 +85,15 @@ def frame(
     height = rows - 1 if rows > 1 else rows
     panel = _panel(player, min(PANEL, rows // 3), columns) if events else []
     height -= len(panel)
-    screen = render(player.seekable.screen, columns, height)
-    shown = [*screen.rows, *[""] * (height - len(screen.rows)), *panel]
+    screen, cursor = render(player.seekable.screen, columns, height)
+    shown = [*screen, *[""] * (height - len(screen)), *panel]
     if rows == 1:
-        return shown, screen.cursor
+        return shown, cursor
     if player.search.typing is not None:
         asked = clip(f"/{visible(player.search.typing)}", columns - 1)
         return [*shown, asked], (min(len(asked), columns - 1), rows - 1)
-    return [
-        *shown,
-        f"\x1b[7m{clip(status(player, title, columns, height).ljust(columns), columns)}\x1b[0m",
-    ], screen.cursor
+    below = clip(status(player, title, columns, height).ljust(columns), columns)
+    return [*shown, f"\x1b[7m{below}\x1b[0m"], cursor
 
 
 def status(player: Player, title: str, columns: int, rows: int) -> str:
@@ -132,13 +110,13 @@ def status(player: Player, title: str, columns: int, rows: int) -> str:
 
 def _panel(player: Player, rows: int, columns: int) -> list[str]:
     """Return the rows with the last moments until now, the newest at the bottom."""
-    now = math.inf if player.ended else player.position  # a session's last entries come after its output
-    moments = player.timeline.until(now, max(0, rows - 1))
-    lines = [
-        clip(visible(f"{clock_time(each.at):>8}  {each.kind:<16} {each.text}"), columns) for each in moments
-    ]
     if rows < 1:
         return []
+    now = math.inf if player.ended else player.position  # a session's last entries come after its output
+    lines = [
+        clip(visible(f"{clock_time(each.at):>8}  {each.kind:<16} {each.text}"), columns)
+        for each in player.timeline.until(now, rows - 1)
+    ]
     return [f"\x1b[2m{'─' * columns}\x1b[0m", *lines, *[""] * (rows - 1 - len(lines))]
 
 

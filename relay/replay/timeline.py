@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from relay.recording.asciicast import LONGEST, MAX_LINE, Cast, CastPart
@@ -95,13 +96,7 @@ class Timeline:
 
 def read(cast: Cast) -> Timeline:
     """Read the markers in each part of a recording and the journal's entries beside it, at most MOST."""
-    moments: list[Moment] = []
-    for part in cast.parts:
-        for moment in _moments(part):
-            if len(moments) == MOST:
-                return Timeline(moments)
-            moments.append(moment)
-    return Timeline(moments)
+    return Timeline(list(islice(chain.from_iterable(map(_moments, cast.parts)), MOST)))
 
 
 def _moments(part: CastPart) -> Iterator[Moment]:
@@ -112,21 +107,16 @@ def _moments(part: CastPart) -> Iterator[Moment]:
                 entry = journal.parse(line)
                 at = None if entry is None else _seconds(entry.get("at"))
                 if entry is not None and at is not None:
-                    yield Moment(
-                        max(0.0, part.start + at), one_line(str(entry["event"]), 40), _text(entry), entry
-                    )
+                    kind = one_line(str(entry["event"]), 40)
+                    yield Moment(max(0.0, part.start + at), kind, _text(entry), entry)
     except OSError:
         return
 
 
 def _seconds(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf < value <= LONGEST:
         return None
-    try:
-        seconds = float(value)
-    except OverflowError:
-        return None
-    return max(0.0, seconds) if math.isfinite(seconds) and seconds <= LONGEST else None
+    return max(0.0, value)
 
 
 def _text(entry: dict[str, Any]) -> str:
@@ -160,6 +150,4 @@ def _is_empty(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -14,18 +14,9 @@ _WINDOW = 4096
 
 # ECMA-48 sections 5.3 to 5.6: an escape sequence, a control sequence, a control string, each unfinished.
 _CUT = re.compile(rb"\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\a\x18\x1a]*)\Z")
-
-
-def _cut_character(data: bytes) -> bool:
-    """Return True if `data` ends within a character of UTF-8."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:
-            needed = (
-                2 if 0xC0 <= byte < 0xE0 else 3 if 0xE0 <= byte < 0xF0 else 4 if 0xF0 <= byte < 0xF8 else 1
-            )
-            return needed > back
-    return False
+_CUT_CHARACTER = re.compile(
+    rb"(?:[\xc0-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf7][\x80-\xbf]{0,2})\Z"
+)  # UTF-8
 
 
 class Asides:
@@ -54,7 +45,7 @@ class Asides:
     def due(self) -> bytes:
         """Return the bytes that may be written now, and forget them."""
         last = self._tail.rfind(_ESC)
-        if (last >= 0 and _CUT.match(self._tail, last)) or _cut_character(self._tail):
+        if (last >= 0 and _CUT.match(self._tail, last)) or _CUT_CHARACTER.search(self._tail[-3:]):
             return b""
         data = bytes(self._queue)
         self.clear()

@@ -57,9 +57,7 @@ class TerminalMode:
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source
-        self.saved: list[Any] | None = None
-        if os.isatty(source):
-            self.saved = list(termios.tcgetattr(source))
+        self.saved: list[Any] | None = list(termios.tcgetattr(source)) if os.isatty(source) else None
         self.interactive = self.saved is not None and os.isatty(sink)
         self._lent = False
 
@@ -118,11 +116,10 @@ class Client:
         """Return the exit code for the shell: the agent's, or 0 after detaching."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
-        os.set_blocking(wake_read, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in HANDLED:
             if signal.getsignal(number) != signal.SIG_IGN:  # nohup: the agent ignores it too
-                signal.signal(number, self._signals_append)
+                signal.signal(number, lambda number, _: self._signals.append(number))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         poll = select.poll()
         poll.register(self.channel.fileno(), select.POLLIN)
@@ -133,24 +130,13 @@ class Client:
                     self._resume()
                 for fd, _ in poll.poll(None if self._foreground else FOREGROUND_LOOK):
                     if fd == wake_read:
-                        self._drain(wake_read)
+                        os.read(wake_read, 512)
                         self._on_signals()
                     elif (code := self._on_channel()) is not None:
                         return code
         finally:
             self.mode.restore()
             signal.set_wakeup_fd(-1)
-
-    def _signals_append(self, number: int, _: object) -> None:
-        self._signals.append(number)
-
-    @staticmethod
-    def _drain(fd: int) -> None:
-        try:
-            while os.read(fd, 512):
-                pass
-        except BlockingIOError:
-            pass
 
     def _on_signals(self) -> None:
         numbers, self._signals = self._signals, []
@@ -183,8 +169,7 @@ class Client:
         *lines, rest = self._received.split(b"\n")
         self._received = bytearray(rest)
         for line in lines:
-            code = self._on_event(json.loads(line))
-            if code is not None:
+            if (code := self._on_event(json.loads(line))) is not None:
                 return code
         return None
 
@@ -197,9 +182,8 @@ class Client:
             case "stopped":
                 self._stop()
             case "exit" | "detached":
-                self.mode.restore()
                 self.reset = event.get("reset", "")
-                self._write_reset()
+                self._give_back()
                 for notice in event["notices"]:
                     self._say(notice)
                 return int(event.get("code", 0))
@@ -207,8 +191,7 @@ class Client:
 
     def _stop(self) -> None:
         """Stop our whole job, as the agent that was stopped with Ctrl-Z would have."""
-        self.mode.restore()
-        self._write_reset()
+        self._give_back()
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.killpg(os.getpgrp(), signal.SIGTSTP)  # returns after fg or bg
         signal.signal(signal.SIGTSTP, before)
@@ -226,8 +209,7 @@ class Client:
 
     def _session_died(self) -> int:
         """Restore the terminal and end the agent after the session was killed. Return the exit code."""
-        self.mode.restore()
-        self._write_reset()
+        self._give_back()
         if self.group:
             for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
                 try:
@@ -239,8 +221,9 @@ class Client:
         self._say("the session ended unexpectedly; its agent was stopped.")
         return SESSION_DIED
 
-    def _write_reset(self) -> None:
-        """Undo the terminal modes that the agent has set (mouse, alternate screen, ...)."""
+    def _give_back(self) -> None:
+        """Restore the terminal, and undo what the agent has set in it (mouse, alternate screen, ...)."""
+        self.mode.restore()
         if self.reset and self.mode.interactive:
             try:
                 os.write(1, self.reset.encode())

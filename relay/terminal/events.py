@@ -1,4 +1,4 @@
-"""What happens at the two terminals of a session: the agent's, and the one that the user lends."""
+"""Events at the two terminals of a session: the agent's, and the one that the user lends."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class OutputHeld(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputSettled(Event):
-    """What the agent wrote before it was stopped has been shown (Forwarder.settle)."""
+    """All that the agent wrote before it was stopped has been shown (Forwarder.settle)."""
 
 
 @dataclass(frozen=True, slots=True)

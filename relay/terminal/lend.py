@@ -1,4 +1,4 @@
-"""A terminal that its owner has lent to a session: the descriptors to read from and write to.
+"""A terminal that its owner has lent to a session: its descriptors, what it is shown, the keys typed on it.
 
 The user's shell shares the open file description of its terminal with everything it started; O_NONBLOCK on it
 would hit them all.  So the terminal is opened anew by name where that works (O_NOCTTY: it must not become our
@@ -12,15 +12,25 @@ import os
 import select
 import stat
 import termios
+import time
 
 from relay.terminal.pty import get_size
+from relay.terminal.query import CLEAR, QUERY, SPLIT_PATIENCE, AnswerFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    from relay.terminal.aside import Asides
+    from relay.terminal.detach import DetachKeys
+    from relay.terminal.forward import Poller
 
 BLOCKING_PIECE = min(select.PIPE_BUF, 4096)
 """Bytes that a descriptor reported writable takes without blocking (pipe(7): PIPE_BUF)."""
+
+ESCAPE_KEY, ESC = b"\x1d", b"\x1b"
+"""Ctrl-], the first of the two keys that detach (as in telnet), and the start of its other forms."""
 
 
 class Lent:
@@ -31,17 +41,6 @@ class Lent:
     blocks:      a write to `sink` may block.
     piece:       bytes of one write.
     """
-
-    __slots__ = (
-        "blocks",
-        "interactive",
-        "piece",
-        "saved",
-        "sink",
-        "sink_is_terminal",
-        "source",
-        "source_is_terminal",
-    )
 
     def __init__(self, source: int, sink: int, *, interactive: bool, saved: list[Any] | None) -> None:
         """Duplicate the descriptors `source` and `sink`, which the caller may close."""
@@ -75,6 +74,183 @@ class Lent:
         for fd in {self.source, self.sink} - {-1}:
             os.close(fd)
         self.source = self.sink = -1
+
+
+class Keyboard:
+    """The keys of one lent terminal: finds Ctrl-] d, which detaches, and answers to our query.
+
+    due: monotonic seconds at which kept keys go to the agent (`flush`); 0: there are none.
+    """
+
+    def __init__(self) -> None:
+        self.answers = AnswerFilter()
+        self.due = 0.0
+        self._detach: DetachKeys | None = None  # loaded with the first key that may be one of them
+
+    def feed(self, data: bytes) -> tuple[bytes, bool]:
+        """Return (the keys that go to the agent now, True if the user detaches)."""
+        data = self.answers.feed(data)
+        if self.answers.unfinished:
+            self.due = time.monotonic() + SPLIT_PATIENCE
+        if not self.due and ESC not in data and ESCAPE_KEY not in data:
+            return data, False
+        if self._detach is None:
+            from relay.terminal.detach import DetachKeys  # needs `re`: 5 ms, after the agent's start
+
+            self._detach = DetachKeys()
+        passed, detached = self._detach.feed(data)
+        patience = SPLIT_PATIENCE if self.answers.unfinished else self._detach.patience
+        self.due = 0.0 if patience is None else time.monotonic() + patience
+        return passed, detached
+
+    def flush(self) -> bytes:
+        """Return the kept keys, which have become nothing else."""
+        self.due = 0.0
+        kept = self.answers.flush()
+        return kept if self._detach is None else self._detach.feed(kept)[0] + self._detach.flush()
+
+
+class UserTerminal:
+    """The lent terminal, if there is one. All belongs to the forward thread, but for reading `lent`.
+
+    queued: output that the terminal has not taken yet.
+    paused: its input is left alone.
+    """
+
+    def __init__(self, poller: Poller, lost: Callable[[str], None]) -> None:
+        """`lost` is called when the terminal has gone, with what it was: "terminal" or "pipe"."""
+        self.lent: Lent | None = None
+        self.queued = bytearray()
+        self.paused = False
+        self.keyboard = Keyboard()
+        self.write_bytes: Callable[[int, bytes], int] = os.write
+        self._poller = poller
+        self._lost = lost
+        self._report: bytes | None = None  # the status that the terminal should show
+        self._asides: Asides | None = None  # loaded with the first
+        self._undo = b""  # takes back an aside
+        self._said = b""  # the last piece of the agent's output
+
+    @property
+    def watched(self) -> bool:
+        """True if the output goes to a terminal, not into a file, a pipe or nowhere."""
+        lent = self.lent
+        return lent is not None and lent.sink_is_terminal
+
+    def output(self, data: bytes) -> None:
+        """Show output of the agent."""
+        if self.lent is not None and self.lent.sink >= 0:
+            self._said = data
+            self.show(data)
+            if self._asides is not None:
+                self._asides.output(data)
+                self._show_asides()
+
+    def show(self, data: bytes) -> None:
+        lent = self.lent
+        if lent is None or lent.sink < 0:
+            return
+        if lent.blocks:
+            self.queued += data  # poll(2) says when it takes a piece
+            return
+        if not self.queued:
+            try:
+                data = data[self.write_bytes(lent.sink, data) :]
+            except OSError:
+                pass  # full, or gone: below
+        self.queued += data
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is queued; to a descriptor that may block, only the one piece that poll(2) promised."""
+        lent = self.lent
+        if lent is None or lent.sink < 0:
+            self.queued.clear()
+            return
+        while self.queued:
+            try:
+                taken = os.write(lent.sink, self.queued[: lent.piece])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.lose("pipe" if isinstance(error, BrokenPipeError) else "terminal")
+                return
+            del self.queued[:taken]
+            if lent.blocks:
+                return
+
+    def aside(self, data: bytes, undo: bytes | None = None) -> None:
+        if not self.watched:
+            return
+        if undo is not None:
+            self._undo = undo
+        if self._asides is None:
+            from relay.terminal.aside import Asides  # needs `re`: 5 ms, after the agent's start
+
+            self._asides = Asides()
+            self._asides.output(self._said)
+        self._asides.add(data)
+        self._show_asides()
+
+    def _show_asides(self) -> None:
+        if self._asides is not None and self._asides.waiting:
+            self.show(self._asides.due())
+
+    def report(self, report: bytes) -> None:
+        self._report = report
+        if self.keyboard.answers.answered:
+            self.aside(report)
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        answers = self.keyboard.answers
+        if self.lent is not None and self.lent.interactive and not answers.expected:
+            answers.expected = True
+            self.aside(QUERY)
+
+    def keys(self, data: bytes) -> tuple[bytes, bool]:
+        """Return (the keys that go to the agent now, True if the user detaches)."""
+        asked = not self.keyboard.answers.answered
+        keys = self.keyboard.feed(data)
+        if asked and self.keyboard.answers.answered and self._report is not None:
+            self.aside(self._report)
+        return keys
+
+    def lend(self, terminal: Lent, greeting: bytes) -> None:
+        """Serve `terminal` from now on; show `greeting` first."""
+        self._drop()
+        self.lent = terminal
+        self.paused = False
+        if greeting:
+            self.show(greeting)
+        if self._report is not None:
+            self._ask()
+
+    def withdraw(self) -> None:
+        """Take back what was written beside the agent's output, and stop using the terminal."""
+        if self._undo:
+            self.show(self._undo)
+        if self.keyboard.answers.answered and self._report is not None:
+            self.show(CLEAR)
+        self._drop()
+
+    def lose(self, what: str) -> None:
+        """Stop using a terminal that has gone."""
+        self._drop()
+        self._lost(what)
+
+    def _drop(self) -> None:
+        lent, self.lent = self.lent, None
+        self.queued.clear()
+        self.keyboard = Keyboard()
+        self._undo = b""
+        if self._asides is not None:
+            self._asides.clear()
+        if lent is not None:
+            for fd in (lent.source, lent.sink):
+                self._poller.watch(fd, 0)
+            lent.close()
 
 
 def _own(fd: int) -> tuple[int, bool]:

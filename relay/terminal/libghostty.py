@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+from collections.abc import Sequence
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -23,7 +24,7 @@ from ctypes import (
     c_void_p,
 )
 from functools import cache
-from pathlib import Path
+from typing import Any, ClassVar
 
 from relay.errors import RelayError
 
@@ -55,12 +56,25 @@ class ScreenUnavailable(RelayError):
     """This machine has no virtual screen; the message says why."""
 
 
+def _flags(*names: str) -> list[tuple[str, type[c_bool]]]:
+    return [(name, c_bool) for name in names]
+
+
 class String(Structure):
     _fields_ = (("ptr", c_void_p), ("len", c_size_t))
 
 
-class GridRef(Structure):
-    _fields_ = (("size", c_size_t), ("node", c_void_p), ("x", c_uint16), ("y", c_uint16))
+class Sized(Structure):
+    """A structure that begins with its own size, in bytes."""
+
+    _fields_: ClassVar[Sequence[Any]] = (("size", c_size_t),)
+
+    def __init__(self, *values: object, **fields: object) -> None:
+        super().__init__(ctypes.sizeof(self), *values, **fields)
+
+
+class GridRef(Sized):
+    _fields_ = (("node", c_void_p), ("x", c_uint16), ("y", c_uint16))
 
 
 class Coordinate(Structure):
@@ -78,54 +92,31 @@ class Point(Structure):
     _fields_ = (("tag", c_int), ("value", PointValue))
 
 
-class Selection(Structure):
-    _fields_ = (("size", c_size_t), ("start", GridRef), ("end", GridRef), ("rectangle", c_bool))
+class Selection(Sized):
+    _fields_ = (("start", GridRef), ("end", GridRef), ("rectangle", c_bool))
 
 
-class SelectionFormat(Structure):
+class FormatOptions(Sized):
+    _fields_: ClassVar[Sequence[Any]] = (("emit", c_int), ("unwrap", c_bool), ("trim", c_bool))
+
+
+class SelectionFormat(FormatOptions):
+    _fields_ = (("selection", POINTER(Selection)),)
+
+
+class ScreenExtra(Sized):
+    _fields_ = _flags("cursor", "style", "hyperlink", "protection", "kitty_keyboard", "charsets")
+
+
+class TerminalExtra(Sized):
     _fields_ = (
-        ("size", c_size_t),
-        ("emit", c_int),
-        ("unwrap", c_bool),
-        ("trim", c_bool),
-        ("selection", POINTER(Selection)),
-    )
-
-
-class ScreenExtra(Structure):
-    _fields_ = (
-        ("size", c_size_t),
-        ("cursor", c_bool),
-        ("style", c_bool),
-        ("hyperlink", c_bool),
-        ("protection", c_bool),
-        ("kitty_keyboard", c_bool),
-        ("charsets", c_bool),
-    )
-
-
-class TerminalExtra(Structure):
-    _fields_ = (
-        ("size", c_size_t),
-        ("palette", c_bool),
-        ("modes", c_bool),
-        ("scrolling_region", c_bool),
-        ("tabstops", c_bool),
-        ("pwd", c_bool),
-        ("keyboard", c_bool),
+        *_flags("palette", "modes", "scrolling_region", "tabstops", "pwd", "keyboard"),
         ("screen", ScreenExtra),
     )
 
 
-class FormatterOptions(Structure):
-    _fields_ = (
-        ("size", c_size_t),
-        ("emit", c_int),
-        ("unwrap", c_bool),
-        ("trim", c_bool),
-        ("extra", TerminalExtra),
-        ("selection", POINTER(Selection)),
-    )
+class FormatterOptions(FormatOptions):
+    _fields_ = (("extra", TerminalExtra), ("selection", POINTER(Selection)))
 
 
 class StyleColor(Structure):
@@ -133,10 +124,9 @@ class StyleColor(Structure):
     _fields_ = (("tag", c_int), ("value", c_uint64))
 
 
-class CellStyle(Structure):
+class CellStyle(Sized):
     # GhosttyStyle; what follows the colours (bold, italic, ...) is not read.
     _fields_ = (
-        ("size", c_size_t),
         ("foreground", StyleColor),
         ("background", StyleColor),
         ("underline", StyleColor),
@@ -178,11 +168,9 @@ SIGNATURES: dict[str, tuple[list[object], object]] = {
 }
 
 
-def library_path() -> Path:
-    """Return the path of pyghostty's shared library, without importing pyghostty.
-
-    Raise ScreenUnavailable where it is not installed.
-    """
+@cache
+def load() -> ctypes.CDLL:
+    """Return the library with its functions declared; raise ScreenUnavailable if it cannot be loaded."""
     try:
         files = importlib.metadata.files("pyghostty") or []
     except importlib.metadata.PackageNotFoundError:
@@ -190,21 +178,14 @@ def library_path() -> Path:
             "the package pyghostty is not installed, so relay cannot follow full-screen programs. "
             "Install it with: pip install pyghostty==0.1.3"
         ) from None
-    for file in files:
-        if file.name.startswith("libghostty-vt."):
-            return Path(str(file.locate()))
-    raise ScreenUnavailable(
-        "the installed pyghostty has no shared library. "
-        "Install it anew: pip install --force-reinstall pyghostty==0.1.3"
-    )
-
-
-@cache
-def load() -> ctypes.CDLL:
-    """Return the library with its functions declared; raise ScreenUnavailable where it cannot be loaded."""
-    path = library_path()
+    path = next((str(file.locate()) for file in files if file.name.startswith("libghostty-vt.")), None)
+    if path is None:
+        raise ScreenUnavailable(
+            "the installed pyghostty has no shared library. "
+            "Install it anew: pip install --force-reinstall pyghostty==0.1.3"
+        )
     try:
-        lib = ctypes.CDLL(str(path))
+        lib = ctypes.CDLL(path)
         for name, (arguments, result) in SIGNATURES.items():
             function = getattr(lib, f"ghostty_{name}")
             function.argtypes = arguments

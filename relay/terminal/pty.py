@@ -60,8 +60,6 @@ class Pty:
     line_feeds_return: the terminal turns the agent's line feeds into CR LF, as terminals do by default.
     """
 
-    __slots__ = ("line_feeds_return", "master", "pid")
-
     def __init__(self, pid: int, master: int, *, line_feeds_return: bool = True) -> None:
         self.pid = pid
         self.master = master
@@ -142,11 +140,8 @@ class Pty:
     def hang_up(self, number: int) -> None:
         """Send `number` to every process group of the agent's terminal, and SIGCONT to wake stopped ones."""
         for group in self.groups():
-            for each in (number, signal.SIGCONT):
-                try:
-                    os.killpg(group, each)
-                except (ProcessLookupError, PermissionError):
-                    pass
+            self.signal(number, group)
+            self.signal(signal.SIGCONT, group)
 
     def groups(self) -> set[int]:
         """Return the living process groups of the agent's terminal session, which may outlive the agent.

@@ -20,11 +20,6 @@ SPLIT_PATIENCE = 0.005
 _OPEN = QUERY[:-2]
 
 
-def may_hold(data: bytes) -> bool:
-    """Return True if `data` holds a query or ends with the beginning of one; fast for nearly all output."""
-    return ESC in data and (_OPEN in data or _tail(data) > 0)
-
-
 def sift(data: bytes) -> tuple[bytes, list[bytes], bytes]:
     """Return (`data` without queries, the queries, the beginning of another at the end of `data`)."""
     found: list[bytes] = []
@@ -60,7 +55,7 @@ class QueryFinder:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the queries that end in `data`."""
-        if not self._open and not may_hold(data):
+        if not self._open and ESC not in data:
             return []
         _, found, self._open = sift(self._open + data)
         return found
@@ -69,7 +64,7 @@ class QueryFinder:
 class AnswerFilter:
     """Takes the answers out of the input from a terminal, and no key.
 
-    expected: something was asked; nothing is searched until then.
+    expected: something was asked; nothing is searched until this is set.
     answered: this terminal has answered.
     """
 
@@ -77,10 +72,6 @@ class AnswerFilter:
         self.expected = False
         self.answered = False
         self._kept = b""
-
-    def expect(self) -> None:
-        """Search for answers from now on."""
-        self.expected = True
 
     @property
     def unfinished(self) -> bool:

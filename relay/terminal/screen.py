@@ -15,7 +15,8 @@ import sys
 from collections.abc import Callable
 from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
@@ -42,6 +43,9 @@ _BASIC = (
     *(0x000000, 0xCD0000, 0x00CD00, 0xCDCD00, 0x0000EE, 0xCD00CD, 0x00CDCD, 0xE5E5E5),
     *(0x7F7F7F, 0xFF0000, 0x00FF00, 0xFFFF00, 0x5C5CFF, 0xFF00FF, 0x00FFFF, 0xFFFFFF),
 )
+
+T = TypeVar("T")
+V = TypeVar("V", bool, int)
 
 
 class Colours(NamedTuple):
@@ -86,7 +90,7 @@ class VirtualScreen:
     """
 
     def __init__(self, columns: int, rows: int) -> None:
-        """Raise ScreenUnavailable where the library cannot be loaded."""
+        """Raise ScreenUnavailable if the library cannot be loaded."""
         self._lib = vt.load()
         self.failed: str | None = None
         self._noted: tuple[str, ...] = ()
@@ -125,10 +129,8 @@ class VirtualScreen:
             return
         self._collecting = True
         self._bound_scrollback()
-        result = self._lib.ghostty_terminal_grid_ref_track(
-            self._terminal, vt.Point(vt.ACTIVE), ctypes.byref(self._mark)
-        )
-        if result != 0:
+        track = self._lib.ghostty_terminal_grid_ref_track
+        if (result := track(self._terminal, vt.Point(vt.ACTIVE), ctypes.byref(self._mark))) != 0:
             self.failed = f"the virtual screen stopped: marking it failed with {result}"
 
     def drain(self) -> Drained:
@@ -163,19 +165,17 @@ class VirtualScreen:
     @property
     def cursor(self) -> tuple[int, int]:
         """(x, y), zero-based, in the active screen."""
-        return self._number(vt.CURSOR_X), self._number(vt.CURSOR_Y)
+        return self._value(vt.CURSOR_X, c_uint16), self._value(vt.CURSOR_Y, c_uint16)
 
     @property
     def cursor_visible(self) -> bool:
         """DECTCEM, mode 25."""
-        return self._flag(vt.CURSOR_VISIBLE)
+        return self._value(vt.CURSOR_VISIBLE, c_bool)
 
     @property
     def alternate(self) -> bool:
         """The alternate screen is active (modes 47, 1047, 1049)."""
-        out = c_int()
-        self._get(vt.ACTIVE_SCREEN, out)
-        return out.value == 1
+        return self._value(vt.ACTIVE_SCREEN, c_int) == 1
 
     @property
     def bracketed_paste(self) -> bool:
@@ -190,7 +190,7 @@ class VirtualScreen:
     @property
     def ground(self) -> bool:
         """The parser is between sequences and between characters."""
-        return self._flag(vt.VT_GROUND)
+        return self._value(vt.VT_GROUND, c_bool)
 
     @property
     def title(self) -> str:
@@ -207,23 +207,11 @@ class VirtualScreen:
 
     def rows(self) -> list[Row]:
         """Return the rows of the active screen, exactly `height` of them."""
-        if self._terminal is None:
-            return [Row("")] * self.height
-        try:
-            return self._read(vt.ACTIVE, 0, self.height)
-        except _CallFailed as error:
-            self.failed = f"the virtual screen stopped: {error}"
-            return [Row("")] * self.height
+        return self._attempt(lambda: self._read(vt.ACTIVE, 0, self.height), [Row("")] * self.height)
 
     def colours(self, x: int, y: int) -> Colours:
         """Return the colours of one cell of the active screen, zero-based."""
-        if self._terminal is None:
-            return Colours()
-        try:
-            return self._colours(vt.ACTIVE, x, y)
-        except _CallFailed as error:
-            self.failed = f"the virtual screen stopped: {error}"
-            return Colours()
+        return self._attempt(lambda: self._colours(vt.ACTIVE, x, y), Colours())
 
     def repaint(self) -> bytes:
         """Return bytes that draw the active screen with colours, cursor and modes on a fresh terminal."""
@@ -238,7 +226,7 @@ class VirtualScreen:
             return enter + clear
         x, y = self.cursor
         place = b"\x1b[%d;%dH" % (y + 1, x + 1)
-        if self._flag(vt.PENDING_WRAP) and (last := self.rows()[y].text[-1:]).isascii():
+        if self._value(vt.PENDING_WRAP, c_bool) and (last := self.rows()[y].text[-1:]).isascii():
             place += last.encode()  # only a character written in the last column leaves the wrap pending
         visible = b"\x1b[?25h" if self.cursor_visible else b"\x1b[?25l"
         return enter + clear + body + place + visible
@@ -247,7 +235,7 @@ class VirtualScreen:
         """Return bytes that undo what the program has set, for a terminal whose program is gone."""
         if self._terminal is None or self._plain:
             return b""
-        parts = [b"\x1b[<99u"] if self._keyboard_flags() else []
+        parts = [b"\x1b[<99u"] if self._value(vt.KITTY_KEYBOARD_FLAGS, c_uint8) else []
         parts += [b"\x1b[?%dl" % number for number in _MODES_OFF if self.mode(number)]
         parts += [b"\x1b[?%dh" % number for number in _MODES_ON if not self.mode(number)]
         if self.alternate:
@@ -280,11 +268,19 @@ class VirtualScreen:
         None: answer nothing, as at first: the user's terminal does.
         """
         self._on_reply = reply
-        self._lib.ghostty_terminal_set(
-            self._terminal, vt.OPT_WRITE_PTY, None if reply is None else self._reply_callback
-        )
+        callback = None if reply is None else self._reply_callback
+        self._lib.ghostty_terminal_set(self._terminal, vt.OPT_WRITE_PTY, callback)
 
     # Calls into the library
+
+    def _attempt(self, read: Callable[[], T], otherwise: T) -> T:
+        """Return what `read` returns, or `otherwise` if the library refuses, which sets `failed`."""
+        if self._terminal is not None:
+            try:
+                return read()
+            except _CallFailed as error:
+                self.failed = f"the virtual screen stopped: {error}"
+        return otherwise
 
     def _set(self, option: int, value: ctypes.c_size_t | ctypes.c_bool) -> None:
         _check_open(self._lib.ghostty_terminal_set(self._terminal, option, ctypes.byref(value)))
@@ -293,19 +289,9 @@ class VirtualScreen:
         if self._terminal is not None:
             self._lib.ghostty_terminal_get(self._terminal, data, ctypes.byref(out))
 
-    def _number(self, data: int) -> int:
-        out = c_uint16()
+    def _value(self, data: int, kind: type[ctypes._SimpleCData[V]]) -> V:
+        out = kind()
         self._get(data, out)
-        return out.value
-
-    def _flag(self, data: int) -> bool:
-        out = c_bool()
-        self._get(data, out)
-        return out.value
-
-    def _keyboard_flags(self) -> int:
-        out = c_uint8()
-        self._get(vt.KITTY_KEYBOARD_FLAGS, out)
         return out.value
 
     def _reply(self, _terminal: int, _userdata: int, data: int, size: int) -> None:
@@ -326,25 +312,22 @@ class VirtualScreen:
         """
         if not self._collecting or self.alternate:
             return  # the mark stays in the primary screen, and the alternate one has no scrollback
-        scrollback = c_size_t()
-        self._get(vt.SCROLLBACK_ROWS, scrollback)
+        scrollback = self._value(vt.SCROLLBACK_ROWS, c_size_t)
         where = vt.Coordinate()
         if self._lib.ghostty_tracked_grid_ref_point(self._mark, vt.SCREEN, ctypes.byref(where)) == 0:
             first = where.y
-            if first == scrollback.value:
+            if first == scrollback:
                 return
         else:  # pruned, or wiped out by a reset, after which nothing has scrolled off
             first = 0
-            self._lost = self._lost or scrollback.value > 0
-        if first < scrollback.value:
-            self._drained += self._read(vt.SCREEN, first, scrollback.value - first)
-        _check(
-            self._lib.ghostty_tracked_grid_ref_set(self._mark, self._terminal, vt.Point(vt.ACTIVE)),
-            "marking the screen",
-        )
+            self._lost = self._lost or scrollback > 0
+        if first < scrollback:
+            self._drained += self._read(vt.SCREEN, first, scrollback - first)
+        move = self._lib.ghostty_tracked_grid_ref_set
+        _check(move(self._mark, self._terminal, vt.Point(vt.ACTIVE)), "marking the screen")
 
     def _ref(self, tag: int, x: int, y: int) -> vt.GridRef:
-        ref = vt.GridRef(size=ctypes.sizeof(vt.GridRef))
+        ref = vt.GridRef()
         point = vt.Point(tag, vt.PointValue(x, y))
         _check(self._lib.ghostty_terminal_grid_ref(self._terminal, point, ctypes.byref(ref)), "reading a row")
         return ref
@@ -355,7 +338,7 @@ class VirtualScreen:
         end = self._ref(tag, self.columns - 1, first + count - 1)
         if self._is_spacer_head(end):
             end.x -= 1  # else the selection would reach for the wide character in the next row
-        selection = vt.Selection(ctypes.sizeof(vt.Selection), start, end, False)
+        selection = vt.Selection(start, end, False)
         whole = self._format_rows(selection, True, count)
         texts = whole.split("\n")
         if len(texts) == count:  # no row wraps into another of these, which is the rule
@@ -376,21 +359,13 @@ class VirtualScreen:
     def _colours(self, tag: int, at: int, y: int) -> Colours:
         """Return the colours of the character `at` of row `y`; those before it count as one column each."""
         ref = self._ref(tag, min(at, self.columns - 1), y)
-        style = vt.CellStyle(size=ctypes.sizeof(vt.CellStyle))
+        style = vt.CellStyle()
         _check(self._lib.ghostty_grid_ref_style(ctypes.byref(ref), ctypes.byref(style)), "reading a style")
         return Colours(_rgb(style.foreground), _rgb(style.background))
 
     def _format_rows(self, selection: vt.Selection, unwrap: bool, count: int) -> str:
-        size = ctypes.sizeof(vt.SelectionFormat)
-        options = vt.SelectionFormat(size, vt.PLAIN, unwrap, True, ctypes.pointer(selection))
-
-        def call(buffer: ctypes.Array[ctypes.c_char] | None, size: int, needed: c_size_t) -> int:
-            return int(
-                self._lib.ghostty_terminal_selection_format_buf(
-                    self._terminal, options, buffer, size, ctypes.byref(needed)
-                )
-            )
-
+        options = vt.SelectionFormat(vt.PLAIN, unwrap, True, ctypes.pointer(selection))
+        call = partial(self._lib.ghostty_terminal_selection_format_buf, self._terminal, options)
         return _fill(call, count * (self.columns + 1) + 256).decode("utf-8", "replace")
 
     def _is_spacer_head(self, ref: vt.GridRef) -> bool:
@@ -408,35 +383,15 @@ class VirtualScreen:
     def _format_screen(self) -> bytes:
         start = self._ref(vt.ACTIVE, 0, 0)
         end = self._ref(vt.ACTIVE, self.columns - 1, self.height - 1)
-        selection = vt.Selection(ctypes.sizeof(vt.Selection), start, end, False)
-        screen = vt.ScreenExtra(
-            size=ctypes.sizeof(vt.ScreenExtra), style=True, kitty_keyboard=True, charsets=True
-        )
-        extra = vt.TerminalExtra(
-            size=ctypes.sizeof(vt.TerminalExtra),
-            modes=True,
-            scrolling_region=True,
-            keyboard=True,
-            screen=screen,
-        )
-        options = vt.FormatterOptions(
-            size=ctypes.sizeof(vt.FormatterOptions),
-            emit=vt.VT,
-            extra=extra,
-            selection=ctypes.pointer(selection),
-        )
+        selection = ctypes.pointer(vt.Selection(start, end, False))
+        screen = vt.ScreenExtra(style=True, kitty_keyboard=True, charsets=True)
+        extra = vt.TerminalExtra(modes=True, scrolling_region=True, keyboard=True, screen=screen)
+        options = vt.FormatterOptions(emit=vt.VT, extra=extra, selection=selection)
         formatter = c_void_p()
-        _check(
-            self._lib.ghostty_formatter_terminal_new(None, ctypes.byref(formatter), self._terminal, options),
-            "formatting the screen",
-        )
+        create = self._lib.ghostty_formatter_terminal_new
+        _check(create(None, ctypes.byref(formatter), self._terminal, options), "formatting the screen")
         try:
-
-            def call(buffer: ctypes.Array[ctypes.c_char] | None, size: int, needed: c_size_t) -> int:
-                return int(
-                    self._lib.ghostty_formatter_format_buf(formatter, buffer, size, ctypes.byref(needed))
-                )
-
+            call = partial(self._lib.ghostty_formatter_format_buf, formatter)
             return _fill(call, 16 * self.columns * self.height)
         finally:
             self._lib.ghostty_formatter_free(formatter)
@@ -468,14 +423,13 @@ def _check_open(result: int) -> None:
         raise ScreenUnavailable(f"the virtual screen cannot be opened (libghostty-vt answered {result}).")
 
 
-def _fill(call: Callable[[ctypes.Array[ctypes.c_char] | None, int, c_size_t], int], guess: int) -> bytes:
-    """Return the output of `call(buffer, size, needed)`, which is repeated if `guess` was too small."""
+def _fill(call: Callable[..., int], size: int) -> bytes:
+    """Return the output of `call(buffer, size, needed)`, which is repeated if `size` was too small."""
     needed = c_size_t()
-    buffer = ctypes.create_string_buffer(guess)
-    result = call(buffer, guess, needed)
-    if result == vt.OUT_OF_SPACE:
+    buffer = ctypes.create_string_buffer(size)
+    if (result := call(buffer, size, ctypes.byref(needed))) == vt.OUT_OF_SPACE:
         buffer = ctypes.create_string_buffer(needed.value)
-        result = call(buffer, needed.value, needed)
+        result = call(buffer, needed.value, ctypes.byref(needed))
     _check(result, "reading the screen")
     return ctypes.string_at(buffer, needed.value)
 

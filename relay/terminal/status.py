@@ -94,7 +94,7 @@ class StatusRecords:
             elif found["prompt"] is not None:
                 self.prompt_started()
             else:
-                self.reset()
+                self._records.clear()
         unfinished = _UNFINISHED.search(data, max(end, len(data) - MAX_REPORT))
         self._open = unfinished[0] if unfinished else b""
         return reported
@@ -130,22 +130,14 @@ class StatusRecords:
 
     def prompt_started(self) -> None:
         """Drop the working and blocked records: a shell prompts anew (OSC 133 A), the program has ended."""
-        self._records = {
-            id: record for id, record in self._records.items() if record.state not in {"working", "blocked"}
-        }
-
-    def reset(self) -> None:
-        """Drop all records: the terminal was reset (RIS)."""
-        self._records.clear()
+        for id in [id for id, record in self._records.items() if record.state in {"working", "blocked"}]:
+            del self._records[id]
 
     def _clear(self, id: str) -> None:
         """Remove a record and those below it; all are below the root."""
-        below = f"{id}/"
-        self._records = {
-            each: record
-            for each, record in self._records.items()
-            if id and each != id and not each.startswith(below)
-        }
+        for each in list(self._records):
+            if not id or each == id or each.startswith(f"{id}/"):
+                del self._records[each]
 
 
 def report(state: str, kind: str = "", app: str = "relay") -> bytes:

@@ -19,7 +19,7 @@ def read(tail: Tail, budget: int = BUDGET) -> list[bytes]:
     """The lines that are there now, after a look at the places they are said to end at."""
     found, used = tail.read(budget)
     assert used <= budget
-    while tail.behind():
+    while tail.behind:
         more, used = tail.read(budget)
         assert used <= budget
         found += more

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.agents.profile import CodeStyle, EchoStyle
+from relay.agents.profile import RowStyle
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
@@ -19,8 +19,8 @@ class Ears:
         rows: int = 24,
         *,
         kind: Kind = "auto",
-        echo: EchoStyle | None = None,
-        code: CodeStyle | None = None,
+        echo: RowStyle | None = None,
+        code: RowStyle | None = None,
     ) -> None:
         self.reader = AutoReader(columns, rows, kind=kind, echo_style=echo, code_style=code)
         self.pipeline = OutputPipeline(self.reader, Grammar({"relay", "memory"}.__contains__))

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from hearing import Ears
 
-from relay.agents.profile import ANY_COLOUR, CodeStyle, EchoStyle
+from relay.agents.profile import ANY_COLOUR, RowStyle
 
 LINE = "@relay:Bob hi there"
 HI = [("Bob", "hi there")]
@@ -24,7 +24,7 @@ def foreground(colour: int) -> str:
     return f"\x1b[38;2;{colour >> 16};{colour >> 8 & 255};{colour & 255}m"
 
 
-ECHO = EchoStyle(backgrounds=frozenset({0x373737}), foregrounds=frozenset({0xCBA6F7}))
+ECHO = RowStyle(backgrounds=frozenset({0x373737}), foregrounds=frozenset({0xCBA6F7}))
 
 
 @pytest.mark.parametrize("colour", [background(0x373737), foreground(0xCBA6F7)])
@@ -40,7 +40,7 @@ def test_other_colours_are_no_echo(colour: str) -> None:
 
 
 def test_any_colour_is_every_one_but_the_terminals_own() -> None:
-    echo = EchoStyle(backgrounds=frozenset({ANY_COLOUR}))
+    echo = RowStyle(backgrounds=frozenset({ANY_COLOUR}))
     text = f"{CLEAR}\x1b[48;5;236m{LINE}\x1b[0m\r\n\r\n\x1b[31m@relay:Ann real\x1b[0m\r\n"
     assert Ears(echo=echo).hear(text).wait().told == [("Ann", "real")]
 
@@ -57,14 +57,14 @@ def test_a_fence_that_was_typed_opens_none() -> None:
 
 
 def test_a_sign_before_a_row_makes_it_an_echo() -> None:
-    echo = EchoStyle(lines=(re.compile(r"^(\w+)?> "),))
+    echo = RowStyle(lines=(re.compile(r"^(\w+)?> "),))
     ears = Ears(60, 12, echo=echo)
     ears.hear(f"{CLEAR}diff> words that were typed\r\n{LINE}\r\n\r\ndiff> {LINE}\r\n").wait()
     assert ears.told == HI
 
 
 def test_rows_that_hang_on_a_corner_are_what_a_tool_printed() -> None:
-    echo = EchoStyle(lines=(re.compile(r"^\s*⎿"),))
+    echo = RowStyle(lines=(re.compile(r"^\s*⎿"),))
     text = f"● Bash(cat notes)\r\n  ⎿ \u00a0first\r\n     {LINE}\r\n\r\n     @relay:Ann real\r\n"
     assert Ears(echo=echo).hear(CLEAR + text).wait().told == [("Ann", "real")]
     text = f"● Bash(cat notes)\r\n  ⎿ \u00a0first\r\n  {LINE}\r\n"
@@ -74,19 +74,19 @@ def test_rows_that_hang_on_a_corner_are_what_a_tool_printed() -> None:
 @pytest.mark.parametrize("sign", ["›", "  ┃"])
 def test_nothing_hangs_on_another_sign(sign: str) -> None:
     """Codex keeps the last prompt in the first row of a page that scrolls below it."""
-    echo = EchoStyle(lines=(re.compile(r"^\s*[›┃]"),))
+    echo = RowStyle(lines=(re.compile(r"^\s*[›┃]"),))
     assert Ears(echo=echo).hear(f"{CLEAR}{sign} a question\r\n     {LINE}\r\n").wait().told == HI
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        CodeStyle(backgrounds=frozenset({0xF8F8F8})),
-        CodeStyle(foregrounds=frozenset({0x010203})),
-        CodeStyle(lines=(re.compile(r"^ *\d+ "),)),
+        RowStyle(backgrounds=frozenset({0xF8F8F8})),
+        RowStyle(foregrounds=frozenset({0x010203})),
+        RowStyle(lines=(re.compile(r"^ *\d+ "),)),
     ],
 )
-def test_what_is_drawn_as_code_is_said_but_is_no_directive(code: CodeStyle) -> None:
+def test_what_is_drawn_as_code_is_said_but_is_no_directive(code: RowStyle) -> None:
     drawn = f"{background(0xF8F8F8)}{foreground(0x010203)}{LINE}\x1b[0m\r\n1 {LINE}\r\n"
     ears = Ears(code=code).hear(f"{CLEAR}{drawn}\r\n@relay:Ann real\r\n").wait()
     assert ("Ann", "real") in ears.told
@@ -96,7 +96,7 @@ def test_what_is_drawn_as_code_is_said_but_is_no_directive(code: CodeStyle) -> N
 
 
 def test_code_that_is_coloured_a_moment_later_is_code() -> None:
-    code = CodeStyle(foregrounds=frozenset({ANY_COLOUR}))
+    code = RowStyle(foregrounds=frozenset({ANY_COLOUR}))
     ears = Ears(code=code).hear(f"{CLEAR}{LINE}\x1b[20;5H").wait(0.5)
     assert ears.hear(f"\x1b[H{foreground(0x112233)}{LINE}\x1b[0m\x1b[20;5H").wait().told == []
 
@@ -109,7 +109,7 @@ def panel(rows: int, *, width: int, columns: int) -> str:
 
 
 def test_a_panel_at_the_right_is_no_part_of_the_text() -> None:
-    echo = EchoStyle(backgrounds=frozenset({0x141414}))
+    echo = RowStyle(backgrounds=frozenset({0x141414}))
     rows = [
         "@relay:Bob a message that is wrapped at the margin of its",
         "own part of the screen",

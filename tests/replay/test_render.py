@@ -17,7 +17,7 @@ SGR = re.compile(r"\x1b\[[0-9;:]*m")
 def drawn(data: str | bytes, columns: int = 20, rows: int = 4, window: tuple[int, int] = (0, 0)) -> list[str]:
     screen = VirtualScreen(columns, rows)
     screen.feed(data.encode() if isinstance(data, str) else data)
-    return list(render(screen, window[0] or columns, window[1] or rows).rows)
+    return list(render(screen, window[0] or columns, window[1] or rows)[0])
 
 
 def test_text_and_colours_are_kept_row_by_row() -> None:
@@ -61,7 +61,7 @@ def test_the_last_column_is_drawn_once() -> None:
 def test_the_cursor_is_where_it_is_seen_and_hidden_elsewhere() -> None:
     screen = VirtualScreen(20, 4)
     screen.feed(b"\r\nab")
-    assert render(screen, 20, 4).cursor == (2, 1)
-    assert render(screen, 2, 4).cursor is None
+    assert render(screen, 20, 4)[1] == (2, 1)
+    assert render(screen, 2, 4)[1] is None
     screen.feed(b"\x1b[?25l")
-    assert render(screen, 20, 4).cursor is None
+    assert render(screen, 20, 4)[1] is None

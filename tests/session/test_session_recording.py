@@ -304,6 +304,26 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pyt
     assert session.events()[-2:] == [("o", "\x18\x1b[!p\x1b[?1049l\x1b[Hthe screen"), ("o", "and on")]
 
 
+def test_a_terminal_that_grew_while_nothing_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next part is searched for secrets in its own size: one is painted in two pieces at the right."""
+    real = os.write
+
+    async def work(session: Session) -> None:
+        session.say("x" * 600)
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", lambda fd, data: real(fd, data[:3]))
+            await session.until(lambda: session.told)
+            session.bus.publish(TerminalResized(200, 24))
+        session.say("in the screen already", 31)
+        session.say(f"\x1b[2;101H{TOKEN[:10]}\x1b[2;111H{TOKEN[10:]}\r\n")
+
+    session = run(work, tmp_path)
+    assert session.events()[-1][1].count("*") == len(TOKEN)
+    assert not files_with(tmp_path, TOKEN[10:])
+
+
 def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "recordings").write_text("in the way")
 

@@ -102,11 +102,11 @@ def test_an_agent_that_has_ended_needs_no_input(shown: Line) -> None:
         said += os.write(line.agent, b"x" * 4096)
     source = line.lent.source
     wait_until(lambda: sum(len(v) for k, v in forwarder.tee if k == OUTPUT and isinstance(v, bytes)) == said)
-    assert source in forwarder._masks
+    assert source in forwarder._poller.masks
     master = line.pty.master
     line.close(line.agent)
     os.write(line.keyboard, b"nobody reads this")
-    wait_until(lambda: master not in forwarder._masks and source not in forwarder._masks)
+    wait_until(lambda: master not in forwarder._poller.masks and source not in forwarder._poller.masks)
     assert not forwarder.over
     read = 0
     while read < said:
@@ -128,7 +128,7 @@ def test_nothing_is_asked_of_a_terminal_that_is_over(line: Line) -> None:
 
 
 def test_nothing_of_ours_is_shown_where_the_output_is_redirected(line: Line) -> None:
-    wait_until(lambda: line.forwarder.lent_size() is None and line.forwarder._lent is not None)
+    wait_until(lambda: line.forwarder.lent_size() is None and line.forwarder._user.lent is not None)
     assert not line.forwarder.watched
     line.forwarder.show(b"relay: notice")
     os.write(line.agent, b"agent")
@@ -161,7 +161,7 @@ class Person:
         os.close(slave)
         line.open.add(self.screen)
         line.forwarder.lend(self.lent)
-        wait_until(lambda: line.forwarder._lent is self.lent)
+        wait_until(lambda: line.forwarder._user.lent is self.lent)
 
 
 def read_exactly(fd: int, size: int) -> bytes:
@@ -201,7 +201,7 @@ def test_the_answer_of_the_persons_terminal_is_kept_from_the_agent(line: Line) -
     assert read_exactly(line.agent, len(QUERY)) == QUERY
     os.write(person.screen, b"one" + QUERY + b"two\x1b[A")
     assert read_exactly(line.agent, 9) == b"onetwo\x1b[A"
-    assert line.forwarder._answers.answered
+    assert line.forwarder._user.keyboard.answers.answered
 
 
 def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
@@ -211,7 +211,7 @@ def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
     for keys in (b"\x1b", b"\x1b]", b"\x1b]7501;?\x1b"):
         os.write(person.screen, keys)
         assert read_exactly(line.agent, len(keys)) == keys
-    assert not line.forwarder._answers.answered
+    assert not line.forwarder._user.keyboard.answers.answered
 
 
 def test_a_terminal_is_told_only_after_it_has_answered(line: Line) -> None:

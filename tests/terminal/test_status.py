@@ -168,7 +168,7 @@ PIECES = [b"\x1b", b"]", b"7501", b";", b"?", b"\\", b"\x07", b"a", b"\x1b]7501;
 def test_a_query_is_found_and_nothing_else_is_taken_however_it_is_cut(data: bytes, size: int) -> None:
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     answers, queries = query.AnswerFilter(), query.QueryFinder()
-    answers.expect()
+    answers.expected = True
     rest = b"".join(map(answers.feed, pieces)) + answers.flush()
     found = [each for piece in pieces for each in queries.feed(piece)]
     whole, expected, tail = query.sift(data)
