@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from relay.errors import RelayError
 from relay.hooks.config import MemoryConfig, RelayConfig
 from relay.hooks.context import Context
-from relay.hooks.registry import registration
+from relay.hooks.registry import current
 from relay.hooks.result import HookResult
 
 __all__ = [
@@ -41,7 +41,7 @@ def pattern(
     """Register the decorated `function(target, message, ctx)` for `@namespace:target message` directives.
 
     pattern:  a namespace (`deploy`), or one with a target (`deploy:staging`, `deploy:prod-*`).
-    body:     False if the directive needs no text; else one without text is refused, and the agent told.
+    body:     False if the directive needs no text; else one without text is refused, and the agent notified.
     override: take the place of the built-in handlers of these directives.
     priority: higher ones run first.
 
@@ -49,10 +49,7 @@ def pattern(
     """
 
     def register(function: F) -> F:
-        current = registration("pattern")
-        current.registry.add_pattern(
-            pattern, function, body=body, override=override, priority=priority, builtin=current.builtin
-        )
+        current("pattern").add_pattern(pattern, function, body=body, override=override, priority=priority)
         return function
 
     return register
@@ -66,8 +63,7 @@ def on(event: str, *, priority: int = 0) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
-        current = registration("on")
-        current.registry.add_event(event, function, priority=priority, builtin=current.builtin)
+        current("on").add_event(event, function, priority=priority)
         return function
 
     return register

@@ -17,7 +17,7 @@ PERSON = "you"
 """The name under which the user at the keyboard sends; no agent can have it."""
 
 DEFAULT_TEAM = "default"
-"""The team of whoever names none, on the command line or in RELAY_TEAM."""
+"""The team where none is named, on the command line or in RELAY_TEAM."""
 
 _EDGE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _INNER = _EDGE | frozenset("_.-")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from relay.errors import UsageError
@@ -60,11 +61,7 @@ class Relay:
     def pattern(self, pattern: str, handler: Any = None, **options: Any) -> Any:
         """Register `handler(target, message, ctx)`, or decorate one; options as in `relay.pattern`."""
 
-        def register(function: F) -> F:
-            self.registry.add_pattern(pattern, function, **options)
-            return function
-
-        return register if handler is None else register(handler)
+        return _register(partial(self.registry.add_pattern, pattern, **options), handler)
 
     @overload
     def on(self, event: str, *, priority: int = 0) -> Callable[[F], F]: ...
@@ -73,18 +70,22 @@ class Relay:
     def on(self, event: str, handler: Any = None, **options: Any) -> Any:
         """Register `handler(event, ctx)`, or decorate one; `event` as in `relay.on`."""
 
-        def register(function: F) -> F:
-            self.registry.add_event(event, function, **options)
-            return function
-
-        return register if handler is None else register(handler)
+        return _register(partial(self.registry.add_event, event, **options), handler)
 
     def wrap(self, command: str | Sequence[str]) -> int:
         """Run `command` as `relay wrap` does, with this program's terminal; return the agent's exit code.
 
-        A string is split as a shell would. Raises RelayError for whatever `relay wrap` would refuse.
+        A string is split as a shell would split it. Raise RelayError where `relay wrap` would.
         """
         argv = shlex.split(command) if isinstance(command, str) else list(command)
         if not argv:
             raise UsageError("wrap needs a command, such as relay.wrap('claude').")
         return launch.wrap(Options(argv, **self.options, registry=self.registry, memory=self._memory))
+
+
+def _register(add: Callable[[F], None], handler: F | None) -> F | Callable[[F], F]:
+    def register(function: F) -> F:
+        add(function)
+        return function
+
+    return register if handler is None else register(handler)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from relay.api import on, pattern
-from relay.builtin import broadcast, memory, relay
+from relay.builtin import memory, relay
 from relay.hooks.registry import Registry, registering
 
 
 def install(registry: Registry) -> None:
     """Register the built-in handlers in `registry`, with the decorators that users have."""
-    with registering(registry, builtin=True):
+    built_in = Registry(builtin=True)
+    with registering(built_in):
         pattern("relay")(relay.deliver)
-        pattern("broadcast")(broadcast.deliver)
+        pattern("broadcast")(relay.broadcast)
         pattern("memory", body=False)(memory.handle)
         on("session_end")(memory.closing_prompt)
+    registry.include(built_in)

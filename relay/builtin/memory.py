@@ -30,8 +30,7 @@ def handle(target: str, message: str, ctx: Context) -> dict[str, object]:
 def _answer(target: str, message: str, ctx: Context) -> str:
     action, text = names.key(target), message.strip()
     if action not in ACTIONS:
-        close = names.suggest(action, ACTIONS)
-        hint = f"Did you mean @memory:{close}? " if close else ""
+        hint = names.did_you_mean(action, ACTIONS, "@memory:{}")
         raise MemoryStoreError(f"there is no such action. {hint}The actions are {', '.join(ACTIONS)}.")
     if not text and action != "list":
         what = "an id" if action == "forget" else "a text"

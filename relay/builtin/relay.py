@@ -1,10 +1,10 @@
-"""`@relay:Bob text`, `@relay:#ops text` and `@relay:* text`: messages to other agents."""
+"""`@relay:Bob text`, to `#ops` or `*` as well, and `@broadcast:* text`: messages to other agents."""
 
 from __future__ import annotations
 
 from relay import names
 from relay.api import Context
-from relay.errors import UnknownRecipient
+from relay.errors import MessageRefused, UnknownRecipient
 
 
 async def deliver(target: str, message: str, ctx: Context) -> str | None:
@@ -21,3 +21,12 @@ async def deliver(target: str, message: str, ctx: Context) -> str | None:
     if any(names.same(member.name, target) and member.online is False for member in roster):
         return f"{target} is offline. The message is kept and will be delivered when {target} is back."
     return None
+
+
+async def broadcast(target: str, message: str, ctx: Context) -> str | None:
+    """Send `message` to everybody else in the team, as `@relay:*` does."""
+    if target != "*":
+        raise MessageRefused(
+            f"a broadcast goes to everybody. Write @broadcast:* TEXT, or @relay:{target} TEXT for one."
+        )
+    return await deliver("*", message, ctx)

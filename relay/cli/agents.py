@@ -17,9 +17,6 @@ from relay.cli.output import print_list
 from relay.home import Home
 from relay.text import one_line
 
-_COLUMNS = 60
-"""Characters of the command list that are shown for one profile."""
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
@@ -41,7 +38,7 @@ def _row(profile: Profile) -> tuple[str, ...]:
         f"inject={profile.inject}",
         f"reader={profile.reader}",
         f"hooks={'yes' if profile.native.hooks else 'no'}",
-        one_line(" ".join(_commands(profile)) or "any other command", _COLUMNS),
+        one_line(" ".join(_commands(profile)) or "any other command", 60),
     )
 
 

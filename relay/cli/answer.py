@@ -18,8 +18,11 @@ from relay.errors import UsageError
 from relay.home import Home
 from relay.text import visible
 
-PATIENCE = 30.0
-"""Seconds that a session may take: it walks through a long menu key by key."""
+_PATIENCE = 30.0  # seconds that a session may take: it walks through a long menu key by key
+_RESULTS = {
+    "answered": "Answered.",
+    "unconfirmed": "The answer was typed, but the question is still drawn. Look at its terminal.",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{session.name} asks something else by now. Nothing was typed.")
     if answering:
         request = {"op": "answer", "id": asked["id"], "choice": args.choice or "", "text": args.text}
-        asked["result"] = session.ask(request, PATIENCE)["result"]
+        asked["result"] = session.ask(request, _PATIENCE)["result"]
     if args.json:
         print_json(asked)
     elif answering:
@@ -58,19 +61,11 @@ def run(args: argparse.Namespace) -> int:
     return 0 if asked.get("result", "answered") == "answered" else 1
 
 
-_RESULTS = {
-    "answered": "Answered.",
-    "unconfirmed": "The answer was typed, but the question is still drawn. Look at its terminal.",
-}
-
-
 def _shown(name: str, asked: dict[str, Any]) -> str:
     rows = [f"{name} asks ({asked['kind']}), {asked['id']}:", ""]
     rows += [f"  {visible(line)}" for line in asked["lines"]]
-    if asked["options"]:
-        rows.append("")
-        rows += [
-            f"{'>' if each['number'] == asked['selected'] else ' '} {each['number']}. {visible(each['text'])}"
-            for each in asked["options"]
-        ]
+    rows += [""] if asked["options"] else []
+    for each in asked["options"]:
+        mark = ">" if each["number"] == asked["selected"] else " "
+        rows.append(f"{mark} {each['number']}. {visible(each['text'])}")
     return "\n".join(rows)

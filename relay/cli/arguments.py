@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser
+from collections.abc import Callable
 
 LATEST = 50
-"""Entries that a list shows where no number is asked for."""
-
-PARSER = argparse.ArgumentParser
+"""Entries that a list shows by default."""
 
 
-def add_team(parser: PARSER, help: str = "look in this team only") -> None:
+def add_actions(parser: ArgumentParser) -> Callable[[str, str], ArgumentParser]:
+    """Return a function that adds the action `name`, with its `help`; the chosen one is `args.action`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    return lambda name, help: actions.add_parser(name, help=help, description=help)
+
+
+def add_team(parser: ArgumentParser, help: str = "look in this team only") -> None:
     parser.add_argument("-t", "--team", help=help)
 
 
-def add_member(parser: PARSER, does: str) -> None:
+def add_member(parser: ArgumentParser, does: str) -> None:
     """Add --name and --team: who `does` it."""
     parser.add_argument("-n", "--name", help=f"{does} (default: you; in an agent, the agent)")
     add_team(parser, "its team (default: RELAY_TEAM, else 'default')")
 
 
-def add_session(parser: PARSER) -> None:
+def add_session(parser: ArgumentParser) -> None:
     """Add NAME and --team, which `sessions.find` takes."""
     parser.add_argument("name", metavar="NAME", help="the session, as `relay ps` lists it")
     add_team(parser)
 
 
-def add_json(parser: PARSER, help: str = "print a JSON list") -> None:
+def add_json(parser: ArgumentParser, help: str = "print a JSON list") -> None:
     parser.add_argument("--json", action="store_true", help=help)
 
 
-def add_limit(parser: PARSER) -> None:
+def add_limit(parser: ArgumentParser) -> None:
     """Add -n and --all, which `output.latest` takes."""
     length = parser.add_mutually_exclusive_group()
     help = f"the latest N (default: {LATEST}, with --json all)"

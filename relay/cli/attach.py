@@ -11,16 +11,14 @@ import json
 import os
 import signal
 import socket
-from typing import Any
 
 from relay.cli.arguments import add_session
-from relay.control.sessions import MAX_LINE, SessionInfo, error_from, find
+from relay.control.sessions import MAX_LINE, error_from, find
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.terminal.client import HANDLED, Client, TerminalMode
 
-PATIENCE = 5.0
-"""Seconds in which a session must take our terminal; it gives another's back first."""
+_PATIENCE = 5.0  # seconds in which a session must take our terminal; it gives another's back first
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,26 +39,22 @@ def run(args: argparse.Namespace) -> int:
     saved = [*flags, [c[0] if isinstance(c, bytes) else c for c in control]]
     request = {"op": "attach", "interactive": True, "saved": saved}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.settimeout(PATIENCE)
+        channel.settimeout(_PATIENCE)
         # Until the client handles them: a signal would leave a raw terminal behind.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
-            _lend(channel, session, mode, request)
+            try:
+                channel.connect(os.fspath(session.socket))
+                mode.lend()
+                socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [0, 1])
+                answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0])
+            except (OSError, ValueError) as error:
+                what = f"the session does not answer ({error}). Is it still in `relay ps`?"
+                raise RelayError(what) from None
+            if "error" in answer:
+                raise error_from(answer)
             channel.settimeout(None)
             return Client(channel, mode).run()
         finally:
             mode.restore()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
-
-
-def _lend(channel: socket.socket, session: SessionInfo, mode: TerminalMode, request: dict[str, Any]) -> None:
-    """Make the terminal raw and hand it to the session. Raise RelayError if the session does not take it."""
-    try:
-        channel.connect(os.fspath(session.socket))
-        mode.lend()
-        socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [0, 1])
-        answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0])
-    except (OSError, ValueError) as error:
-        raise RelayError(f"the session does not answer ({error}). Is it still in `relay ps`?") from None
-    if "error" in answer:
-        raise error_from(answer)

@@ -75,10 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def moment(text: str) -> float:
-    """Return seconds since the epoch: so long ago (`2h`), or a local date, with a time or without.
-
-    Raise ArgumentTypeError.
-    """
+    """Return the time in `text`, an age (`2h`) or a local date and time, as seconds since the epoch."""
     if ago := _AGO.fullmatch(text.strip()):
         return time.time() - float(ago[1]) * _UNITS[ago[2]]
     try:
@@ -99,7 +96,7 @@ def _is_from(entry: Entry, source: str) -> bool:
 
 def _row(entry: Entry) -> tuple[str, ...]:
     how = ", ".join(part for part in (entry.route, _roles(entry)) if part)
-    remarks = [*(["over the budget"] if entry.over_budget else []), *([entry.detail] if entry.detail else [])]
+    remarks = filter(None, ("over the budget" if entry.over_budget else "", entry.detail))
     text = "(not shown)" if entry.text is None else one_line(entry.text, 60)
     return (
         day_and_time(entry.time),
@@ -112,7 +109,6 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def _origin(entry: Entry) -> str:
-    """Return the rule or message in as few words as possible."""
     if entry.kind == "message":
         channel = f" in #{one_line(entry.channel, 20)}" if entry.channel else ""
         return f"message {one_line(short_id(entry.id), 12)}{channel}"
@@ -121,7 +117,6 @@ def _origin(entry: Entry) -> str:
 
 
 def _roles(entry: Entry) -> str:
-    """Return as whose words it was given, and as whose it should have been where that differs."""
     asked, given = entry.injection_role, entry.delivered_role
     if not given:
         return ""

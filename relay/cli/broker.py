@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import names, settings
-from relay.cli.arguments import add_json, add_team, port
+from relay.cli.arguments import add_actions, add_json, add_team, port
 from relay.cli.output import print_json
 from relay.control import guard
 from relay.control.sessions import live
@@ -59,39 +59,26 @@ _REFUSED = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, help: str, *, json: bool = True) -> argparse.ArgumentParser:
-        it = actions.add_parser(name, help=help, description=help)
-        if json:
-            add_json(it, "print JSON")
-        return it
-
-    def port_option(it: argparse.ArgumentParser) -> None:
-        it.add_argument("--port", type=port, help="where to listen on loopback (default: a free port)")
-
+    action = add_actions(parser)
     status = action("status", "Say whether the broker answers, and where.")
+    start = action("start", "Start the embedded broker; it stays until it is stopped.")
+    stop = action("stop", "End the embedded broker.")
+    for each in (status, start, stop):
+        add_json(each, "print JSON")
     status.add_argument("--broker", metavar="URL", help="ask this broker instead")
-    port_option(action("start", "Start the embedded broker; it stays until it is stopped."))
-    action("stop", "End the embedded broker.")
-    port_option(action("run", "Run the embedded broker in the foreground.", json=False))
+    for each in (start, action("run", "Run the embedded broker in the foreground.")):
+        each.add_argument("--port", type=port, help="where to listen on loopback (default: a free port)")
     rights = action(
         "acl",
         "Write the access list and the users of a broker of your own: everybody who has credentials in this "
         "home. Those of NAMEs are made where they are missing, and the person's, who sends as 'you'.",
-        json=False,
     )
     rights.add_argument("kind", choices=("mosquitto", "nats"), metavar="mosquitto|nats")
     add_team(rights, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
-    rights.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="write files (0600) into DIR; else no password is shown",
-    )
+    help = "write files (0600) into DIR; else no password is shown"
+    rights.add_argument("-o", "--output", type=Path, metavar="DIR", help=help)
     rights.add_argument("names", nargs="+", metavar="NAME")
-    keys = action("credentials", "Take agents' credentials to another host, in a file.", json=False)
+    keys = action("credentials", "Take agents' credentials to another host, in a file.")
     ways = keys.add_subparsers(dest="way", metavar="export|import", required=True)
     export = ways.add_parser("export", help="write them to a file (0600)")
     add_team(export, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
@@ -136,7 +123,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_rights(home: Home, args: argparse.Namespace) -> None:
-    """Write the files into a directory, or print them without passwords."""
     _agents(home, args.team, [*args.names, names.PERSON])
     everybody = broker.everybody(home)
     if args.output is None:
@@ -145,9 +131,8 @@ def _write_rights(home: Home, args: argparse.Namespace) -> None:
         else:
             print(acl.mosquitto(everybody))
         return
-    if args.kind == "nats":
-        files = {"relay.conf": acl.nats(everybody)}
-    else:
+    files = {"relay.conf": acl.nats(everybody)}
+    if args.kind == "mosquitto":
         files = {"acl": acl.mosquitto(everybody), "passwords": acl.mosquitto_passwords(everybody)}
     for file, text in files.items():
         _write(args.output / file, text)
@@ -183,7 +168,7 @@ def _import(home: Home, path: Path) -> None:
 
 
 def _agents(home: Home, team: str | None, wanted: Sequence[str]) -> list[Credentials]:
-    """Return the credentials of `wanted`, made where there are none."""
+    """Return the credentials of `wanted`; make those that are missing."""
     team = names.team(team)
     for name in wanted:
         if not names.same(name, names.PERSON):
@@ -201,18 +186,15 @@ def _write(path: Path, text: str) -> None:
 
 
 def _status(home: Home, args: argparse.Namespace) -> int:
-    """Print the status. The exit code is 0 whether or not the broker answers: the command found out."""
+    """Print the status. The exit code is 0 whether or not the broker answers: the command has found out."""
     url = args.broker or settings.load(home, Path.cwd())[0].broker
-    if not url:
-        _show(args, broker.status(home))
-        return 0
-    endpoint = Endpoint.of(url)
-    try:
-        asyncio.run(_greet(endpoint))
-    except RelayError as error:
-        _show(args, endpoint, problem=str(error))
-    else:
-        _show(args, endpoint)
+    endpoint, problem = Endpoint.of(url) if url else broker.status(home), None
+    if url and endpoint:
+        try:
+            asyncio.run(_greet(endpoint))
+        except RelayError as error:
+            problem = str(error)
+    _show(args, endpoint, problem)
     return 0
 
 

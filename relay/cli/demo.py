@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -45,22 +44,18 @@ class LogLine:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=_PATIENCE,
-        metavar="SECONDS",
-        help="give up after (default: %(default)g)",
-    )
+    help = "give up after (default: %(default)g)"
+    parser.add_argument("--timeout", type=seconds, default=_PATIENCE, metavar="SECONDS", help=help)
 
 
 def run(args: argparse.Namespace) -> int:
-    with _terminable(), _home() as home:
+    # The home's path is short, as a socket's is limited.
+    temporary = tempfile.TemporaryDirectory(prefix="relay-demo-", ignore_cleanup_errors=True)
+    with _terminable(), temporary as folder:
+        home = Path(folder)
         relay = _Relay(home)
         print(
-            "Two small programs, Bob and Alice, each run by relay. All that they do is print lines and read"
-        )
-        print(
+            "Two small programs, Bob and Alice, each run by relay. All that they do is print lines and read\n"
             "lines, and neither knows where the other is. A line that begins with @relay:NAME is a message.\n"
         )
         try:
@@ -79,9 +74,9 @@ def run(args: argparse.Namespace) -> int:
         finally:
             relay.end()
         print(
-            "\nrelay found each message in what one program printed, carried it through an MQTT broker of its"
+            "\nrelay found each message in what one program printed, carried it through an MQTT broker of "
+            f"its\nown ({broker['host']}:{broker['port']}), and typed it into the other program's terminal:"
         )
-        print(f"own ({broker['host']}:{broker['port']}), and typed it into the other program's terminal:")
         for sender, to, delay in greetings:
             print(f"  {to} received {sender}'s greeting after {delay * 1000:.0f} ms.")
         print("\nBoth have ended, and so has the broker. Now with agents of yours, in two terminals:")
@@ -105,10 +100,8 @@ class _Relay:
         return run.stdout
 
     def report(self) -> str:
-        """Return what relay knows of its sessions, messages and events."""
-        return "\n".join(
-            (run.stdout + run.stderr).strip() for run in map(self._run, ("ps", "messages", "events"))
-        )
+        runs = map(self._run, ("ps", "messages", "events"))
+        return "\n".join((run.stdout + run.stderr).strip() for run in runs)
 
     def end(self) -> None:
         """Stop the agents and the broker. Raise RelayError where that fails."""
@@ -155,24 +148,10 @@ def _received(read: LogLine, before: list[LogLine]) -> Iterator[tuple[str, str, 
 
 
 def _show(line: LogLine) -> None:
-    verb = "prints" if line.did == "said" else "reads"
-    print(f"{_coloured(f'{line.agent:>5} {verb:<6}', line.agent)} │ {visible(line.text)}", flush=True)
-
-
-def _coloured(text: str, agent: str) -> str:
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):  # no-color.org
-        return text
-    return f"\x1b[{_COLOURS.get(agent, '0')}m{text}\x1b[0m"
-
-
-@contextmanager
-def _home() -> Iterator[Path]:
-    """Yield a new home, and remove it afterwards. Its path is short, as a socket's is limited."""
-    path = Path(tempfile.mkdtemp(prefix="relay-demo-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    who = f"{line.agent:>5} {'prints' if line.did == 'said' else 'reads':<6}"
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):  # no-color.org
+        who = f"\x1b[{_COLOURS.get(line.agent, '0')}m{who}\x1b[0m"
+    print(f"{who} │ {visible(line.text)}", flush=True)
 
 
 @contextmanager

@@ -35,25 +35,12 @@ from relay.transport.credentials import Credentials
 from relay.transport.endpoint import Endpoint
 from relay.transport.probe_result import Finding
 
-_CONFIGURED = ""  # what --broker without a URL stands for
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--broker",
-        nargs="?",
-        const=_CONFIGURED,
-        metavar="URL",
-        help="try this broker instead; without URL: the one in relay.toml, else the embedded one",
-    )
-    parser.add_argument(
-        "--as",
-        dest="agents",
-        action="append",
-        default=[],
-        metavar="[TEAM/]NAME",
-        help="with --broker: use the credentials of this agent; give it twice or more",
-    )
+    help = "try this broker instead; without URL: the one in relay.toml, else the embedded one"
+    parser.add_argument("--broker", nargs="?", const="", metavar="URL", help=help)
+    help = "with --broker: use the credentials of this agent; give it twice or more"
+    parser.add_argument("--as", dest="agents", action="append", default=[], metavar="[TEAM/]NAME", help=help)
     add_json(parser, "print JSON")
 
 
@@ -65,7 +52,14 @@ def run(args: argparse.Namespace) -> int:
         found = [(check.name, check.result.value, check.detail) for check in all_checks(home, Path.cwd())]
     else:
         guard.person_only(home, "doctor", "an agent may not try the broker. The person can.")
-        found = _try_broker(home.ensure(), args.broker, args.agents)
+        from relay.transport.probe import NATS_PORT, probe  # loads the MQTT client
+
+        home = home.ensure()
+        url = args.broker or settings.load(home, Path.cwd())[0].broker
+        with _tried(home, url, args.agents) as (endpoint, credentials):
+            native = (broker.native_port(home) if endpoint.kind == "embedded" else None) or NATS_PORT
+            rows = asyncio.run(probe(endpoint, credentials, native=native))
+        found = [(row.claim, row.status.value, row.detail) for row in rows]
     print_list(
         args,
         found,
@@ -76,17 +70,6 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         print(f"\n{bad} of {len(found)} to be mended." if bad else "\nNothing is to be mended.")
     return 1 if bad else 0
-
-
-def _try_broker(home: Home, url: str, agents: list[str]) -> list[tuple[str, str, str]]:
-    """Return what was tried, as its claim, the result and details."""
-    from relay.transport.probe import NATS_PORT, probe  # loads the MQTT client
-
-    url = url or settings.load(home, Path.cwd())[0].broker
-    with _tried(home, url, agents) as (endpoint, credentials):
-        native = (broker.native_port(home) if endpoint.kind == "embedded" else None) or NATS_PORT
-        rows = asyncio.run(probe(endpoint, credentials, native=native))
-    return [(row.claim, row.status.value, row.detail) for row in rows]
 
 
 @contextlib.contextmanager
@@ -118,12 +101,11 @@ def _tried(home: Home, url: str, agents: list[str]) -> Iterator[tuple[Endpoint, 
 
 def _credentials(home: Home, agents: list[str]) -> list[Credentials]:
     """Return the credentials of agents that are named like `Alice` or `web/Alice`."""
-    found = []
+    found: list[Credentials] = []
     for text in agents:
         team, slash, name = text.rpartition("/")
         team = names.validate(team if slash else names.DEFAULT_TEAM, "team")
-        credentials = broker.known_credentials(home, team, name)
-        if credentials is None:
+        if (credentials := broker.known_credentials(home, team, name)) is None:
             raise BrokerError(
                 f"this home has no credentials of {name!a} in team {team!a}. Make them with "
                 "`relay broker acl`, or take them from another home with `relay broker credentials`."

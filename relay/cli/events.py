@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from relay.cli.arguments import add_json
 from relay.control import guard
@@ -21,8 +21,7 @@ from relay.names import same
 from relay.storage import journal
 from relay.text import one_line, printable_json
 
-LOOK = 0.1
-"""Seconds between two looks at the journal's end with -f."""
+_LOOK = 0.1  # seconds between two looks at the journal's end with -f
 
 _OWN = ("time", "event", "session", "name")
 
@@ -47,29 +46,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _follow(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield what `journal.read` does, and what is appended from then on, across rotations of the file."""
+    """Yield the entries of `journal.read`, and later ones as they are written, across rotations."""
     yield from journal.read_file(journal.rotated(path))
     while True:
         while not path.exists():
-            time.sleep(LOOK)
+            time.sleep(_LOOK)
         with open(path, encoding="utf-8", errors="replace") as stream:
             rest, last = "", False
             while not last:
-                last = not _is_at(path, stream)  # looked at before its end is read: nothing comes after
+                try:  # before its end is read: nothing comes after a rotation
+                    last = path.stat().st_ino != os.fstat(stream.fileno()).st_ino
+                except FileNotFoundError:
+                    last = True
                 while line := stream.readline():
                     rest += line
                     if rest.endswith("\n"):
                         if (entry := journal.parse(rest)) is not None:
                             yield entry
                         rest = ""
-                time.sleep(LOOK)
-
-
-def _is_at(path: Path, stream: IO[str]) -> bool:
-    try:
-        return path.stat().st_ino == os.fstat(stream.fileno()).st_ino
-    except FileNotFoundError:
-        return False
+                time.sleep(_LOOK)
 
 
 def _line(entry: dict[str, Any]) -> str:
@@ -84,9 +79,6 @@ def _line(entry: dict[str, Any]) -> str:
 
 
 def _told(value: Any) -> str:
-    """Return `value` for the user: of rules that were fired their names."""
-    if isinstance(value, list):
-        return ", ".join(
-            str(each.get("name", each)) if isinstance(each, dict) else str(each) for each in value
-        )
-    return str(value)
+    if not isinstance(value, list):
+        return str(value)
+    return ", ".join(str(each.get("name", each) if isinstance(each, dict) else each) for each in value)

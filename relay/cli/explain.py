@@ -9,16 +9,17 @@ whether the agent is on the bus, and what of its messages is held or waits.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from relay.cli.arguments import add_json, add_session
 from relay.cli.output import print_json
-from relay.control.sessions import SessionInfo, claims, find
+from relay.control.sessions import claims, find
 from relay.errors import LedgerError, NoSuchSession
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.names import same
 from relay.text import count, one_line, visible
+
+_READS = {"lines": "prints lines", "screen": "draws a screen"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"The rule {visible(answer['rule'])!r} of its profile decided, by:")
         for line in answer.get("lines", ()):
             print(f"    {one_line(line, 100)}")
-    print(f"It is treated as {answer['profile']}, and read as a program that {READS[answer['reader']]}.")
+    print(f"It is treated as {answer['profile']}, and read as a program that {_READS[answer['reader']]}.")
     if answer.get("bridge"):
         print(f"Its own hooks: {visible(answer['bridge'])}.")
     if answer.get("rules"):
@@ -50,13 +51,6 @@ def run(args: argparse.Namespace) -> int:
     if answer.get("waiting"):
         why = f": {visible(answer['obstacle'])}" if answer["obstacle"] else ""
         print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be typed{why}.")
-    _print_mail(session, answer)
-    for notice in answer.get("notices", ()):
-        print(f"Not shown to you yet: {visible(notice)}")
-    return 0
-
-
-def _print_mail(session: SessionInfo, answer: dict[str, Any]) -> None:
     name = session.name
     if "bus" in answer:
         print(f"Bus: {visible(answer['bus']).rstrip('.')}.")
@@ -72,10 +66,13 @@ def _print_mail(session: SessionInfo, answer: dict[str, Any]) -> None:
             f"`relay messages --from {name} --state held` says why. `relay release --from {name}` lets them "
             f"go on, `relay drop --held --from {name}` gives them up."
         )
+    for notice in answer.get("notices", ()):
+        print(f"Not shown to you yet: {visible(notice)}")
+    return 0
 
 
 def _waiting(home: Home, name: str, team: str | None) -> str:
-    """Return a sentence on what waits for an agent that is absent; "" where nothing does, or nobody knows."""
+    """Return a sentence about the messages that wait for an absent agent; "" if none are known."""
     if not home.ledger.exists() or any(same(session.name, name) for session in claims(home, team)):
         return ""
     try:
@@ -84,10 +81,5 @@ def _waiting(home: Home, name: str, team: str | None) -> str:
     except LedgerError:
         return ""
     waiting = sum(not entry.message.state.final for entry in entries)
-    if not waiting:
-        return ""
     verb = "waits" if waiting == 1 else "wait"
-    return f" {count(waiting, 'message')} for it {verb}: `relay messages --to {name}`."
-
-
-READS = {"lines": "prints lines", "screen": "draws a screen"}
+    return f" {count(waiting, 'message')} for it {verb}: `relay messages --to {name}`." if waiting else ""

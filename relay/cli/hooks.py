@@ -28,40 +28,35 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay.agents.hook_event import EVENTS as NATIVE
-from relay.agents.hook_event import NativeName, parse
-from relay.cli.arguments import add_json, add_team
+from relay.agents.hook_event import parse
+from relay.cli.arguments import add_actions, add_json, add_team
 from relay.cli.output import print_json
 from relay.control.guard import person_only
 from relay.control.sessions import SessionInfo, find, live
 from relay.errors import RelayError, UsageError
 from relay.home import Home
+from relay.injection.layout import MAX_HOOK_BYTES
 from relay.names import did_you_mean
-from relay.rules.disabled import Disabled
+from relay.redaction import redact
+from relay.rules.aggregate import Fired, aggregate, outcome
+from relay.rules.engine import Engine
 from relay.rules.event import EVENTS, RuleEvent, from_native
-from relay.rules.rule_book import FILE, RuleBook, public
+from relay.rules.rule import Rule
+from relay.rules.rule_book import FILE, RuleBook, disabled, public, switch
+from relay.storage.journal import preview
 from relay.text import count, visible
 
-if TYPE_CHECKING:
-    from relay.rules.aggregate import Fired
-    from relay.rules.answer import RuleRun
-    from relay.rules.engine import Select
-    from relay.rules.rule import Rule
-
-SHORTEST = 4
-"""Characters of an id that stand for it; fewer may be a misspelt name."""
+_SHORTEST = 4  # characters of an id that stand for it; fewer may be a misspelt name
 
 PATIENCE = 15.0
 """Seconds in which a session must have read its files anew."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, help: str) -> argparse.ArgumentParser:
-        return actions.add_parser(name, help=help, description=help)
+    action = add_actions(parser)
 
     def files(it: argparse.ArgumentParser, help: str) -> None:
         it.add_argument("--rules", action="append", default=[], type=Path, metavar="FILE", help=help)
@@ -112,7 +107,12 @@ def run(args: argparse.Namespace) -> int:
         chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
     elif not (chosen := live(home, args.team)):
         print("No session is running.")
-    return _reload(chosen)
+    silent = len(chosen)
+    for answer in _asked(chosen, "reload_rules"):
+        silent -= 1
+        for warning in answer["warnings"]:
+            print(f"    {visible(warning)}")
+    return 1 if silent else 0
 
 
 def _list(home: Home, args: argparse.Namespace) -> int:
@@ -144,17 +144,13 @@ def _row(rule: dict[str, Any]) -> str:
     return f"{rule['id']:<8}  {switch:<3}  {rule['event']}{matcher}  {kind}  {rule['name']}"
 
 
-# switching and reloading
-
-
 def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
     sessions = live(home)
     known = {rule["id"]: rule for rule in _known(home, args.rules, sessions)}
-    disabled = Disabled(home)
     chosen: dict[str, str] = {}
     for word in args.rules_named:
         ids = _named(word, known)
-        if not ids and not off and word in disabled.read():
+        if not ids and not off and word in disabled(home):
             ids = [word]  # of a rule that is in no file any more, or not in those seen from here
         if not ids:
             names = [rule["name"] for rule in known.values()]
@@ -162,11 +158,10 @@ def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
             raise RelayError(f"there is no rule {word!a}. {hint}`relay hooks list` shows them.")
         for id in ids:
             chosen[id] = f"{id} ({known[id]['event']}, {known[id]['name']})" if id in known else id
-    disabled.switch(chosen, off=off)
+    switch(home, chosen, off=off)
     for text in chosen.values():
         print(visible(f"{text} is {'off' if off else 'on'}."))
-    for session, answer in _asked(sessions, "switch_rules"):
-        _say(session, answer)
+    list(_asked(sessions, "switch_rules"))
     return 0
 
 
@@ -183,14 +178,14 @@ def _named(word: str, known: dict[str, dict[str, Any]]) -> list[str]:
         if len(files) > 1:
             raise RelayError(f"{word!a} is in several files: {', '.join(files)}. Write more of the path.")
         return there
-    begun = [id for id in known if id.startswith(word)] if len(word) >= SHORTEST else []
+    begun = [id for id in known if id.startswith(word)] if len(word) >= _SHORTEST else []
     if len(begun) > 1:
         raise RelayError(f"{word!a} is the start of several ids: {', '.join(begun)}. Write more of the id.")
     return begun
 
 
 def _is(path: str, file: str) -> bool:
-    """Return True if `path` means `file`: relative to this folder, or as the end of its path."""
+    """Return True if `path` is `file`, relative to this folder, or the end of its path."""
     words = Path(path).parts
     return os.path.normpath(Path.cwd() / path) == file or Path(file).parts[-len(words) :] == words
 
@@ -206,53 +201,53 @@ def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -
     return rules
 
 
-def _reload(sessions: Sequence[SessionInfo]) -> int:
-    """Have `sessions` read their rules anew, and print their answers. Return 1 if one does not answer."""
-    silent = len(sessions)
-    for session, answer in _asked(sessions, "reload_rules"):
-        silent -= 1
-        _say(session, answer)
-        for warning in answer["warnings"]:
-            print(f"    {visible(warning)}")
-    return 1 if silent else 0
-
-
-def _asked(sessions: Sequence[SessionInfo], operation: str) -> Iterator[tuple[SessionInfo, dict[str, Any]]]:
-    """Yield each of `sessions` with its answer to `operation`; print which do not answer."""
+def _asked(sessions: Sequence[SessionInfo], operation: str) -> Iterator[dict[str, Any]]:
+    """Yield the answers of `sessions`; print how many rules each has, and which of them do not answer."""
     for session in sessions:
         try:
-            yield session, session.ask({"op": operation}, PATIENCE)
+            answer = session.ask({"op": operation}, PATIENCE)
         except RelayError as error:
             print(f"{session.name} goes on with the rules that it had: {visible(str(error))}")
-
-
-def _say(session: SessionInfo, answer: dict[str, Any]) -> None:
-    on = sum(rule["enabled"] for rule in answer["rules"])
-    print(f"{session.name} has {count(on, 'rule')}.")
-
-
-# trying
+            continue
+        on = sum(rule["enabled"] for rule in answer["rules"])
+        print(f"{session.name} has {count(on, 'rule')}.")
+        yield answer
 
 
 def _test(home: Home, args: argparse.Namespace) -> int:
     event = _event(args.event, args.agent)
-    directory = Path.cwd()
-    book = _book(home, args.rules) if args.rules else RuleBook.load(home, directory)
+    book = _book(home, args.rules) if args.rules else RuleBook.load(home, Path.cwd())
     warnings = [str(warning) for warning in book.warnings]
-    rules = book.select(event, warnings.append)
     begun = time.monotonic()
-    fired = asyncio.run(_fire(rules, event, directory, lambda changed: book.select(changed, warnings.append)))
+    fired = asyncio.run(_fire(book, event, warnings))
     duration = time.monotonic() - begun
     warnings += _too_long(fired)
-    print_json(_report(fired, warnings, duration))
+    found = aggregate(fired)
+    report = {
+        "event": fired.event.name,
+        "outcome": outcome(fired),
+        "warnings": warnings,
+        "attachments": found.pop("messages"),
+        **found,
+        "rules": [
+            {
+                "id": ran.rule.id,
+                "name": ran.rule.name,
+                "exit_code": ran.exit_code,
+                "duration_ms": round(ran.duration * 1000, 1),
+                "problem": ran.problem,
+                "output_preview": preview(redact(ran.stdout or ran.stderr)),
+            }
+            for ran in fired.ran
+        ],
+        "duration_ms": round(duration * 1000, 1),
+    }
+    print_json(report)
     return 0
 
 
 def _book(home: Home, named: Sequence[Path]) -> RuleBook:
-    """Return the rules of the files `named`.
-
-    Raise RelayError where one cannot be read: what it denies would be allowed.
-    """
+    """Return the rules of the files `named`. Raise RelayError if one cannot be read: it would not guard."""
     for path in named:
         if not path.is_file():
             raise RelayError(f"there is no file {os.fspath(path)!a}. Check the path given to --rules.")
@@ -263,12 +258,14 @@ def _book(home: Home, named: Sequence[Path]) -> RuleBook:
     return book
 
 
-async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select: Select) -> Fired:
-    """Run `rules`. Wait for those in the background, too; their answers have no effect."""
-    from relay.rules.aggregate import Fired
-    from relay.rules.engine import Engine
+async def _fire(book: RuleBook, event: RuleEvent, warnings: list[str]) -> Fired:
+    """Run the rules for `event`. Wait for those in the background, too; their answers have no effect."""
 
-    engine = Engine(directory, os.environ)
+    def select(event: RuleEvent) -> list[Rule]:
+        return book.select(event, warnings.append)
+
+    rules = select(event)
+    engine = Engine(Path.cwd(), os.environ)
     behind = [replace(rule, background=False) for rule in rules if rule.background]
     try:
         fired = await engine.run([rule for rule in rules if not rule.background], event, select=select)
@@ -280,8 +277,6 @@ async def _fire(rules: Sequence[Rule], event: RuleEvent, directory: Path, select
 
 def _too_long(fired: Fired) -> Iterator[str]:
     """Yield a warning for each context that a session would refuse."""
-    from relay.injection.layout import MAX_HOOK_BYTES
-
     for ran in fired.ran:
         for result in ran.results:
             size = len((result.context_injection or "").encode("utf-8", "surrogatepass"))
@@ -292,38 +287,10 @@ def _too_long(fired: Fired) -> Iterator[str]:
                 )
 
 
-def _report(fired: Fired, warnings: list[str], duration: float) -> dict[str, Any]:
-    from relay.rules.aggregate import aggregate, outcome
-
-    public = aggregate(fired).public()
-    return {
-        "event": fired.event.name,
-        "outcome": outcome(fired),
-        "warnings": warnings,
-        "attachments": public.pop("messages"),
-        **public,
-        "rules": [_ran(each) for each in fired.ran],
-        "duration_ms": round(duration * 1000, 1),
-    }
-
-
-def _ran(ran: RuleRun) -> dict[str, Any]:
-    from relay.redaction import redact
-    from relay.storage.journal import preview
-
-    return {
-        "id": ran.rule.id,
-        "name": ran.rule.name,
-        "exit_code": ran.exit_code,
-        "duration_ms": round(ran.duration * 1000, 1),
-        "problem": ran.problem,
-        "output_preview": preview(redact(ran.stdout or ran.stderr)),
-    }
-
-
 def _event(name: str, agent: str) -> RuleEvent:
-    """Return the event on standard input. Raise UsageError."""
-    found = next((known for known in EVENTS if _key(known) == _key(name)), None)
+    # PreToolUse, preToolUse and pre_tool_use are one event.
+    key = name.replace("_", "").replace("-", "").casefold()
+    found = next((known for known in EVENTS if known.casefold() == key), None)
     if found is None:
         hint = did_you_mean(name, EVENTS)
         raise UsageError(f"there is no event {name!a}. {hint}The events are {', '.join(EVENTS)}.")
@@ -342,7 +309,8 @@ def _event(name: str, agent: str) -> RuleEvent:
     named = data.get("hook_event_name", found)
     if isinstance(data.get("data"), dict) and "event" in data:
         named, data = data["event"], data["data"]
-    theirs = _names(agent).get(NATIVE["claude"][found])
+    # Without --agent it is Claude Code's; each agent has names of its own.
+    theirs = {native: own for own, native in NATIVE[agent or "claude"].items()}.get(NATIVE["claude"][found])
     if theirs is None:
         raise UsageError(f"{agent} does not tell of {found}. `relay hooks test --help` tells more.")
     if named not in (found, theirs):
@@ -353,13 +321,3 @@ def _event(name: str, agent: str) -> RuleEvent:
     native = parse(agent, theirs, json.dumps(data)) if agent else None
     event = from_native(native) if native else None
     return RuleEvent(found, {**own, **(event.data if event else data)}, agent)
-
-
-def _names(agent: str) -> dict[NativeName, str]:
-    """Return `agent`'s own names of the events that it has; "" stands for Claude Code."""
-    return {name: own for own, name in NATIVE[agent or "claude"].items()}
-
-
-def _key(event: str) -> str:
-    """Return the form in which PreToolUse, preToolUse and pre_tool_use are one event."""
-    return event.replace("_", "").replace("-", "").casefold()

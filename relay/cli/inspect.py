@@ -39,14 +39,9 @@ from relay.state.readiness import TerminalSnapshot, Verdict, judge
 from relay.terminal.tty_state import TtyState
 from relay.text import count, one_line, printable_json, visible
 
-QUIET = 2.0
-"""Seconds without output after which the program is taken to wait for input; recordings do not tell."""
-
-LOOK = 0.1
-"""Seconds between two looks at the state."""
-
-STILL = 5.0
-"""Seconds for which a rendered screen counts as quiet: longer than any pause, shorter than a failure."""
+_QUIET = 2.0  # seconds without output after which the program is taken to wait for input
+_LOOK = 0.1  # seconds between two looks at the state
+_STILL = 5.0  # seconds for which a screen counts as quiet: longer than any pause, shorter than a failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +50,6 @@ class ObservedState:
 
     time: float
     verdict: Verdict
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The parts of the verdict that make it another state."""
-        return self.verdict.state, self.verdict.kind, self.verdict.rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +74,29 @@ def run(args: argparse.Namespace) -> int:
     if args.screen is not None:
         if args.agent is None:
             raise UsageError("a screen does not say whose it is: add --agent PROFILE (`relay agents`).")
-        verdict = inspect_screen(_read(args.screen), catalog.load(args.agent, home))
+        try:
+            text = sys.stdin.read() if args.screen == "-" else Path(args.screen).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read the screen {args.screen}: {error}") from None
+        verdict = inspect_screen(text, catalog.load(args.agent, home))
         print(printable_json(_state(verdict), indent=2) if args.json else _described(verdict))
         return 0
     cast = Cast(args.recording, strict=True)
     if args.agent is not None:
         profile = catalog.load(args.agent, home)
     else:
-        profile = catalog.for_command(_words(cast.header.command), home)
+        try:
+            words = shlex.split(cast.header.command)
+        except ValueError:
+            words = cast.header.command.split()
+        profile = catalog.for_command(words, home)
     found = inspect(cast, profile)
     if args.json:
-        directives = [_as_json(one) for one in found.directives]
+        keys = ("namespace", "target", "body", "time", "unclosed")
+        directives = [
+            {key: getattr(one, key) for key in keys} | {"time": round(one.time, 3)}
+            for one in found.directives
+        ]
         states = [{"time": round(one.time, 3), **_state(one.verdict)} for one in found.states]
         print(printable_json({"directives": directives, "states": states}, indent=2))
     else:
@@ -120,7 +122,7 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
         code_style=profile.code,
     )
     pipeline = OutputPipeline(
-        reader, Grammar(registry.knows, prefix=profile.prefix, decoration=decoration), quiet=QUIET
+        reader, Grammar(registry.knows, prefix=profile.prefix, decoration=decoration), quiet=_QUIET
     )
     directives: list[Directive] = []
     states: list[ObservedState] = []
@@ -129,7 +131,7 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
         directives += reading.directives
         if reader.screen is None or pipeline.now < next_look:
             continue
-        next_look = pipeline.now + LOOK
+        next_look = pipeline.now + _LOOK
         sight = _sight(
             [row.text for row in reader.screen.rows()],
             reader.screen.title,
@@ -137,9 +139,10 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
             lines=reader.kind == "lines",
             unfinished=reader.unfinished(),
         )
-        state = ObservedState(pipeline.now, judge(sight, profile))
-        if not states or state.key != states[-1].key:
-            states.append(state)
+        verdict = judge(sight, profile)
+        last = states[-1].verdict if states else None
+        if last is None or (last.state, last.kind, last.rule) != (verdict.state, verdict.kind, verdict.rule):
+            states.append(ObservedState(pipeline.now, verdict))
     return Inspection(directives, states)
 
 
@@ -149,13 +152,13 @@ def inspect_screen(text: str, profile: Profile) -> Verdict:
     title = ""
     if rows and rows[0].startswith("# title:"):
         title = rows.pop(0).removeprefix("# title:").strip()
-    return judge(_sight([row.rstrip() for row in rows], title, STILL), profile)
+    return judge(_sight([row.rstrip() for row in rows], title, _STILL), profile)
 
 
 def _sight(
     rows: list[str], title: str, quiet: float, *, lines: bool = False, unfinished: str | None = None
 ) -> TerminalSnapshot:
-    """Return a live session's sight of the screen; what only the kernel knows is taken to be in order."""
+    """Return a live session's view of the screen; the facts that only the kernel knows are set to be fine."""
     drawn = tuple(rows)
     return TerminalSnapshot(
         tty=TtyState(canonical=lines, echo=lines, icrnl=True, foreground=1, agent_group=1),
@@ -173,42 +176,14 @@ def _sight(
     )
 
 
-def _read(path: str) -> str:
-    try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the screen {path}: {error}") from None
-
-
 def _state(verdict: Verdict) -> dict[str, object]:
-    return {
-        "state": verdict.state,
-        "prompt": verdict.kind,
-        "rule": verdict.rule,
-        "lines": list(verdict.lines),
-    }
+    lines = list(verdict.lines)
+    return {"state": verdict.state, "prompt": verdict.kind, "rule": verdict.rule, "lines": lines}
 
 
 def _described(verdict: Verdict) -> str:
     kind = f" ({verdict.kind})" if verdict.kind else ""
     return f"{verdict.state}{kind}: {visible(verdict.reason)}"
-
-
-def _words(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return command.split()
-
-
-def _as_json(one: Directive) -> dict[str, object]:
-    return {
-        "namespace": one.namespace,
-        "target": one.target,
-        "body": one.body,
-        "time": round(one.time, 3),
-        "unclosed": one.unclosed,
-    }
 
 
 def _shown(one: Directive) -> str:

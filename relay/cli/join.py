@@ -47,7 +47,7 @@ class Membership:
 
     @property
     def subject(self) -> str:
-        """Return the beginning of a sentence about the member."""
+        """The beginning of a sentence about the member."""
         return "You are" if names.same(self.name, names.PERSON) else f"{self.name} is"
 
 
@@ -72,16 +72,11 @@ def change(operation: str, args: argparse.Namespace) -> Membership:
         changed, notice = True, ""
         if operation == "join":
             changed = ledger.channels.join(who.team, channel, who.name)
-            notice = _never_seen(who, ledger.registry.known(who.team))
+            known = ledger.registry.known(who.team)
+            if not any(names.same(who.name, each) for each in (*known, names.PERSON)):  # perhaps misspelt
+                meant = names.suggest(who.name, known)
+                hint = f"; did you mean {meant}?" if meant else "."
+                notice = f"Nobody called {who.name} was ever in team {who.team}{hint}"
         else:
             ledger.channels.leave(who.team, channel, who.name)
         return Membership(who.name, changed, tuple(ledger.channels.of(who.team, who.name)), notice)
-
-
-def _never_seen(who: guard.Member, known: list[str]) -> str:
-    """Return a notice if nobody ever had the name: it may be a slip of the pen, or yet to come."""
-    if any(names.same(who.name, each) for each in (*known, names.PERSON)):
-        return ""
-    meant = names.suggest(who.name, known)
-    hint = f"; did you mean {meant}?" if meant else "."
-    return f"Nobody called {who.name} was ever in team {who.team}{hint}"

@@ -34,14 +34,14 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 
 def dispatch(argv: list[str]) -> int:
-    """Run one command line and return its exit code. Raise RelayError for what the user can mend."""
-    if not argv or argv[0] in {"-h", "--help", "help"}:
+    """Run one command line and return its exit code. Raise RelayError for a mistake of the user."""
+    name = argv[0] if argv else "help"
+    if name in {"-h", "--help", "help"}:
         print(overview())
         return 0
-    if argv[0] in {"-V", "--version"}:
+    if name in {"-V", "--version"}:
         print(f"relay {version('agent-relay')}")
         return 0
-    name = argv[0]
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS, "`relay {}`")
         raise UsageError(f"there is no command {name!a}. {hint}`relay --help` lists them.")

@@ -16,10 +16,11 @@ import argparse
 import shutil
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from relay.cli.arguments import add_json, add_member
+from relay.cli.arguments import add_actions, add_json, add_member
 from relay.cli.output import table
 from relay.control import guard
 from relay.errors import MemoryStoreError
@@ -29,10 +30,10 @@ from relay.text import one_line, printable_json, visible
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add = add_actions(parser)
 
     def action(name: str, help: str) -> argparse.ArgumentParser:
-        it = actions.add_parser(name, help=help, description=help)
+        it = add(name, help)
         add_member(it, "act as this agent")
         add_json(it, "print JSON")
         return it
@@ -54,11 +55,12 @@ def run(args: argparse.Namespace) -> int:
     advice = "an agent has its own memories only. Leave out --name and --team."
     who = guard.acting_as(home, "memory", name=args.name, team=args.team, advice=advice)
     public: dict[str, Any] | list[dict[str, Any]]
-    store = MemoryStore(home.memory, who.team, who.name)
-    try:
+    with closing(MemoryStore(home.memory, who.team, who.name)) as store:
         match args.action:
             case "save":
-                memory = store.save(_text(args.words), shared=args.shared)
+                stdin = args.words == ["-"]
+                text = sys.stdin.buffer.read().decode("utf-8", "replace") if stdin else " ".join(args.words)
+                memory = store.save(text, shared=args.shared)
                 shown, public = f"Saved as {memory.id}.", asdict(memory)
             case "search":
                 found = store.search(" ".join(args.words), args.limit)
@@ -68,18 +70,11 @@ def run(args: argparse.Namespace) -> int:
                 shown, public = _table(newest), list(map(asdict, newest))
             case "forget":
                 if not store.forget(args.id):
-                    raise MemoryStoreError(
-                        f"there is no memory '{one_line(args.id)}'. `relay memory list` shows the ids."
-                    )
+                    what = f"there is no memory '{one_line(args.id)}'."
+                    raise MemoryStoreError(f"{what} `relay memory list` shows the ids.")
                 shown, public = "Forgotten.", {"forgotten": True}
-    finally:
-        store.close()
     print(printable_json(public) if args.json else shown)
     return 0
-
-
-def _text(words: list[str]) -> str:
-    return sys.stdin.buffer.read().decode("utf-8", "replace") if words == ["-"] else " ".join(words)
 
 
 def _label(memory: Memory) -> str:

@@ -42,11 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="NAME", help="only those to NAME ('you': to the person)")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="only those from NAME")
     add_team(parser, "only those of this team (default: RELAY_TEAM, else all teams)")
+    states = [state.value for state in State]
     parser.add_argument(
-        "--state",
-        choices=[state.value for state in State],
-        metavar="STATE",
-        help="only those that are held, stored, ...",
+        "--state", choices=states, metavar="STATE", help="only those that are held, stored, ..."
     )
     add_limit(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what is new or changes")
@@ -82,22 +80,18 @@ def _follow(
     wanted: Container[State],
     args: argparse.Namespace,
 ) -> int:
-    seen: dict[str, State] | None = None
+    seen: dict[str, State] = {}
     version = None
     try:
         while True:
             if version != (now := ledger.data_version()):
-                version = now
-                entries = select(limit=None if seen is None else _FOLLOWED + _unsettled(seen))
-                states = {entry.message.id: entry.message.state for entry in entries}
-                if seen is None:
-                    fresh = [e for e in entries if e.message.state in wanted]
+                entries = select(limit=None if version is None else _FOLLOWED + _unsettled(seen))
+                fresh = [each for each in entries if seen.get(each.message.id) != each.message.state]
+                fresh = [each for each in fresh if each.message.state in wanted]
+                if version is None:
                     fresh = latest(fresh, args, all_as_json=False)
-                    seen = {}
-                else:
-                    fresh = [e for e in entries if seen.get(e.message.id) != states[e.message.id]]
-                    fresh = [e for e in fresh if e.message.state in wanted]
-                seen.update(states)
+                seen |= {each.message.id: each.message.state for each in entries}
+                version = now
                 lines = [printable_json(_public(e)) for e in fresh] if args.json else table(map(_row, fresh))
                 for line in lines:
                     print(line, flush=True)

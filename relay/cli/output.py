@@ -26,7 +26,7 @@ def print_json(value: Any) -> None:
 
 
 def latest(found: list[T], args: argparse.Namespace, *, all_as_json: bool = True) -> list[T]:
-    """Return those of `found` that --limit, --all and --json ask for, the last ones."""
+    """Return the last entries of `found`, as many as --limit, --all and --json ask for."""
     if args.all or (args.limit is None and args.json and all_as_json):
         return found
     return found[max(len(found) - (args.limit or LATEST), 0) :]
@@ -42,10 +42,10 @@ def print_list(
     empty: str = "",
     noun: str = "",
 ) -> None:
-    """Print `found` with --json as its `public` forms, else as a table of its `row`s below `header`.
+    """Print `found` as JSON (its `public` forms) or as a table of its `row`s below `header`.
 
-    noun: names the entries of a list with `add_limit`, of which the `latest` are printed; what is not part of
-    such a list goes to standard error: how many are left out, and `empty`.
+    noun: names the entries of a list with `add_limit`. Only its `latest` entries are printed, and to standard
+    error how many are left out, or `empty`.
     """
     shown = latest(found, args) if noun else found
     if args.json:
@@ -61,7 +61,7 @@ def print_list(
 
 
 def short_id(id: str) -> str:
-    """Return as much of a message's id as commands show, safe to print: a peer may have made it."""
+    """Return the part of a message's id that commands show, safe to print: a peer may have made it."""
     return one_line(id[:8], 8)
 
 

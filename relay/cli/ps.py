@@ -26,10 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    sessions = live(Home.from_env(), args.team)
     print_list(
         args,
-        sessions,
+        live(Home.from_env(), args.team),
         SessionInfo.public,
         _row,
         header=("NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"),

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _held(ledger: Ledger, args: argparse.Namespace) -> list[LedgerEntry]:
-    """Return what the ids or the options choose. Raise UsageError, or LedgerError for what is not held."""
+    """Return the messages that were chosen. Raise UsageError, or LedgerError for one that is not held."""
     chosen = bool(args.all or args.sender or args.to)
     if chosen and args.ids:
         raise UsageError("an ID and --all, --from or --to exclude each other: leave out one of them.")

@@ -27,6 +27,7 @@ import re
 import stat
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if args.what is None:
-        _needs_name(args)
+        for option in ("session", "events", "search", "screen", "export"):
+            if getattr(args, option) not in (None, False):
+                raise UsageError(f"--{option} needs a NAME: `relay replay` alone lists the recordings.")
         return _list(home, args)
     paths, title = _choose(home, args)
     cast = Cast(*paths)
@@ -84,14 +87,6 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _needs_name(args: argparse.Namespace) -> None:
-    """Raise UsageError where an option needs one recording."""
-    given = ("session", "events", "search", "screen", "export")
-    for option in given:
-        if getattr(args, option) not in (None, False):
-            raise UsageError(f"--{option} needs a NAME: `relay replay` alone lists the recordings.")
-
-
 def _show(cast: Cast, title: str, args: argparse.Namespace) -> int:
     if args.export is not None:
         return _export(cast, args.export, force=args.force)
@@ -105,17 +100,8 @@ def _show(cast: Cast, title: str, args: argparse.Namespace) -> int:
         return _screen(cast, args.screen, as_json=args.json)
     interactive = os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "dumb") != "dumb"
     if interactive and not args.json:
-        return play(
-            cast,
-            timeline.read(cast),
-            title,
-            source=0,
-            sink=1,
-            speed=args.speed,
-            idle=args.idle,
-            at=args.at,
-            events=args.events,
-        )
+        options = {name: getattr(args, name) for name in ("speed", "idle", "at", "events")}
+        return play(cast, timeline.read(cast), title, source=0, sink=1, **options)
     if args.events:
         return _events(cast, "", as_json=args.json)
     if args.json:
@@ -126,7 +112,6 @@ def _show(cast: Cast, title: str, args: argparse.Namespace) -> int:
 
 
 def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
-    """Return the files of the recording, and its title."""
     what: str = args.what
     path = Path(what)
     named = os.sep not in what and not what.endswith(store.CAST)
@@ -156,23 +141,27 @@ def _list(home: Home, args: argparse.Namespace) -> int:
         return 0
     print(f"{'NAME':<14} {'TEAM':<10} {'SESSION':<9} {'BEGAN':<17} {'LENGTH':>8} {'SIZE':>8}  COMMAND")
     for entry in entries:
-        print(_row(entry))
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["began"]))
+        length = "?" if entry["seconds"] is None else clock_time(entry["seconds"])
+        length += "+" if entry["running"] else ""
+        name, team, command = (one_line(str(entry[key] or ""), 60) for key in ("name", "team", "command"))
+        session, size = visible(entry["session"]), f"{entry['bytes'] / 1e6:.1f} MB"
+        print(f"{name:<14} {team:<10} {session:<9} {began:<17} {length:>8} {size:>8}  {command}")
     return 0
 
 
 def _public(recording: SessionRecording) -> dict[str, Any]:
     """Return the JSON object of a recording; seconds and command are None where it cannot be read."""
-    try:
+    seconds, command = None, None
+    with suppress(RecordingError):
         cast = Cast(*recording.paths)
-    except RecordingError:
-        seconds, command = None, None
-    else:
         seconds, command = round(cast.seconds, 3), cast.header.command
+    first = recording.first
     return {
-        "name": recording.first.name,
-        "team": recording.first.team,
-        "session": recording.first.session,
-        "began": recording.first.began,
+        "name": first.name,
+        "team": first.team,
+        "session": first.session,
+        "began": first.began,
         "seconds": seconds,
         "bytes": recording.size,
         "running": recording.in_use,
@@ -181,40 +170,24 @@ def _public(recording: SessionRecording) -> dict[str, Any]:
     }
 
 
-def _row(entry: dict[str, Any]) -> str:
-    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["began"]))
-    length = "?" if entry["seconds"] is None else clock_time(entry["seconds"])
-    if entry["running"]:
-        length += "+"
-    name, team, command = (one_line(str(entry[key] or ""), 60) for key in ("name", "team", "command"))
-    size = f"{entry['bytes'] / 1e6:.1f} MB"
-    return (
-        f"{name:<14} {team:<10} {visible(entry['session']):<9} {began:<17} {length:>8} {size:>8}  {command}"
-    )
-
-
 def _events(cast: Cast, text: str, *, as_json: bool) -> int:
-    """Print the moments that hold `text`, "" for all; return 1 where none does, as grep does."""
+    """Print the moments that contain `text`; return 1 if there are none and `text` is not empty."""
     moments = timeline.read(cast).moments
     found = [each for each in moments if text.casefold() in f"{each.kind} {each.text}".casefold()]
     for moment in found:
-        if as_json:
-            print(printable_json(moment.public()))
-        else:
-            print(f"{moment.at:10.3f}  {moment.kind:<16} {visible(moment.text)}")
+        text_line = f"{moment.at:10.3f}  {moment.kind:<16} {visible(moment.text)}"
+        print(printable_json(moment.public()) if as_json else text_line)
     return 0 if found or not text else 1
 
 
 def _search(cast: Cast, text: str, *, as_json: bool) -> int:
-    """Print each appearance; return 1 where the text never appeared, as grep does."""
+    """Print each appearance; return 1 if the text never appeared, as grep does."""
     code = 1
     with SeekableScreen(cast) as seekable:
         for hit in search.hits(seekable, text):
             code = 0
-            if as_json:
-                print(printable_json({"at": round(hit.time, 3), "line": hit.line}))
-            else:
-                print(f"{hit.time:10.3f}  {visible(hit.line)}")
+            found = {"at": round(hit.time, 3), "line": hit.line}
+            print(printable_json(found) if as_json else f"{hit.time:10.3f}  {visible(hit.line)}")
     return code
 
 
@@ -272,7 +245,6 @@ def _seconds(text: str) -> float:
 
 def _number(text: str) -> float:
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
+        return math.nan  # in no range

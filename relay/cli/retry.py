@@ -16,13 +16,13 @@ import argparse
 
 from relay import names
 from relay.cli.output import short_id
+from relay.cli.send import limits_here
 from relay.control.caller import caller
 from relay.control.guard import own_only
-from relay.control.limits import limits_here
 from relay.control.sessions import have_carried
 from relay.errors import MessageRefused, UnknownRecipient
 from relay.home import Home
-from relay.message import Message, State
+from relay.message import State
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.text import one_line
 
@@ -37,7 +37,12 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         entry = ledger.find(args.id)
         own_only(home, "retry", entry.message.sender, entry.team)
-        _check(entry.message)
+        message = entry.message
+        if message.state is State.INJECTED:
+            raise MessageRefused(
+                f"message {short_id(message.id)} was given to {one_line(message.to)} already. "
+                "If it is to get the text once more, `relay send` it anew."
+            )
         to = None if args.to is None else _receiver(ledger, entry, args.to)
         limits = None if caller(home) is None else limits_here(home)
         again = ledger.retry(entry.message.id, to, limits=limits)
@@ -54,20 +59,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(message: Message) -> None:
-    """Raise MessageRefused for a message that its receiver is known to have."""
-    if message.state is State.INJECTED:
-        raise MessageRefused(
-            f"message {short_id(message.id)} was given to {one_line(message.to)} already. "
-            "If it is to get the text once more, `relay send` it anew."
-        )
-
-
 def _receiver(ledger: Ledger, entry: LedgerEntry, name: str) -> str:
-    """Return `name` in the spelling of who has it in the message's team.
-
-    Raise MessageRefused for the sender's own, and UnknownRecipient.
-    """
+    """Return `name` as its owner spells it. Raise UnknownRecipient, or MessageRefused for the sender."""
     if names.same(name, entry.message.sender):
         raise MessageRefused(f"{name!a} is the sender itself; --to names another agent.")
     team, known = entry.team, ledger.registry.known(entry.team)

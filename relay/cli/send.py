@@ -22,19 +22,21 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from relay import names
+from relay import names, settings
 from relay.cli.arguments import add_json, add_team, seconds
 from relay.cli.output import print_json, short_id
 from relay.control import guard
-from relay.control.limits import limits_here
 from relay.control.sessions import call, have_carried
 from relay.errors import MessageRefused
 from relay.home import Home
+from relay.hooks.trust import Trust
 from relay.message import MAX_BODY, OutgoingMessage, Priority, State
 from relay.messaging.ledger import Ledger
 from relay.messaging.posting import post
+from relay.messaging.runaway import Limits
 from relay.text import one_line
 
 _GLANCE = 0.5  # seconds without --wait in which the message may get on, to say where it is
@@ -136,6 +138,12 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(map(_arrived, rows)) else 1
 
 
+def limits_here(home: Home) -> Limits:
+    """Return the runaway guard's limits for who sends from the working directory without a session."""
+    found, _ = settings.load(home, Path.cwd(), Trust(home).covers_file)  # a session reports a file's mistakes
+    return Limits.of(found)
+
+
 def _outgoing(ledger: Ledger, args: argparse.Namespace, body: str) -> OutgoingMessage:
     thread, reply_to = args.thread, None
     if args.reply_to is not None:
@@ -147,15 +155,15 @@ def _outgoing(ledger: Ledger, args: argparse.Namespace, body: str) -> OutgoingMe
 def _follow(
     ledger: Ledger, rows: list[Row], wait: float | None, tell: Callable[[Row], None] | None
 ) -> list[Row]:
-    """Return the rows with their latest states, once these have ended (without --wait: say where they are).
+    """Return the rows with their latest states, once all have ended or, without --wait, have arrived.
 
-    wait: at most so many seconds. tell: called with each row, and again when its state has changed.
+    wait: the most seconds to wait. tell: called with each row, and again when its state has changed.
     """
     deadline = time.monotonic() + (_GLANCE if wait is None else wait)
-    seen = None
+    seen: object = None
     shown: dict[str, str] = {}
     while True:
-        if seen != (version := ledger.data_version()) or seen is None:
+        if seen != (version := ledger.data_version()):
             seen = version
             states = {entry.message.id: entry.message for entry in ledger.lookup(row["id"] for row in rows)}
             rows = [states[row["id"]].public() if row["id"] in states else row for row in rows]
@@ -170,22 +178,25 @@ def _follow(
 
 
 def _ended(row: Row) -> bool:
-    """Return True if its state will not change by itself."""
+    """Return True if the state will not change by itself."""
     state = State(row["state"])
     return state.final or state is State.HELD or _arrived(row)
 
 
 def _arrived(row: Row) -> bool:
     """Return True if it is where it was to go: with the agent, or in the ledger, where the user reads it."""
-    state = State(row["state"])
-    return state is State.INJECTED or (state is State.STORED and names.same(row["to"], names.PERSON))
+    return row["state"] == State.INJECTED or _for_person(row)
+
+
+def _for_person(row: Row) -> bool:
+    return bool(row["state"] == State.STORED and names.same(row["to"], names.PERSON))
 
 
 def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
     """Return a sentence on a message's state. passing: it will probably change in a moment."""
-    state = State(row["state"])
-    if state is State.STORED and names.same(row["to"], names.PERSON):
+    if _for_person(row):
         return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the person reads it."
+    state = State(row["state"])
     text = f"{short_id(row['id'])} {_SAYS[state].format(to=one_line(row['to']))}"
     if state is State.QUEUED and (alone or not passing):
         text += (
@@ -198,19 +209,15 @@ def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
     return text + "."
 
 
-def _too_large() -> MessageRefused:
-    return MessageRefused(
-        f"the message is larger than {MAX_BODY} bytes. Write it to a file and send that file's path."
-    )
-
-
 def _body(words: list[str]) -> str:
     """Return the text to send. Raise MessageRefused for what standard input holds, if it will not do."""
     if words != ["-"]:
         return " ".join(words)
     data = sys.stdin.buffer.read(MAX_BODY + 2)
     if len(data) > MAX_BODY + 1:
-        raise _too_large()
+        raise MessageRefused(
+            f"the message is larger than {MAX_BODY} bytes. Write it to a file and send that file's path."
+        )
     try:
         return data.decode().removesuffix("\n")
     except UnicodeDecodeError as error:

@@ -18,11 +18,8 @@ from relay.control.sessions import PATIENCE, find, live
 from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
 
-LOOK = 0.02
-"""Seconds between two looks at whether a session has ended, where the system has no pidfd_open(2)."""
-
-LAST_STEPS = 10.0
-"""Seconds for the last steps of a session that does not listen any more."""
+_LOOK = 0.02  # seconds between two looks for the end of a session, where there is no pidfd_open(2)
+_LAST_STEPS = 10.0  # seconds for the last steps of a session that does not listen any more
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +42,15 @@ def run(args: argparse.Namespace) -> int:
     failed = False
     for session in sessions:
         pid = session.pid or 0
-        watch = _watch(pid)
+        try:
+            watch = os.pidfd_open(pid)  # readable when the process ends
+        except (OSError, AttributeError):  # the system has no such call
+            watch = -1
         try:
             for _ in range(2 if args.now else 1):
                 patience = float(session.ask({"op": "stop"}, PATIENCE)["patience"])
         except NoSuchSession:
-            patience = LAST_STEPS  # its agent has ended by itself
+            patience = _LAST_STEPS  # its agent has ended by itself
         except NotAllowed:
             raise
         except RelayError as error:
@@ -68,13 +68,6 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _watch(pid: int) -> int:
-    """Return a descriptor that becomes readable when `pid` ends; -1 where the system has none."""
-    with suppress(OSError, AttributeError):
-        return os.pidfd_open(pid)
-    return -1
-
-
 def _ended(pid: int, watch: int, patience: float) -> bool:
     """Wait until `pid` ends. Return False if it has not within `patience` seconds."""
     if watch >= 0:
@@ -87,5 +80,5 @@ def _ended(pid: int, watch: int, patience: float) -> bool:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-        time.sleep(LOOK)
+        time.sleep(_LOOK)
     return False

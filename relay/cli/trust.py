@@ -16,26 +16,21 @@ from pathlib import Path
 from relay.control.guard import person_only
 from relay.errors import ConfigError
 from relay.home import Home
+from relay.hooks import config_file
+from relay.hooks.trust import Trust
+from relay.rules import rule_book, rule_file
 from relay.text import count, visible
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        nargs="?",
-        type=Path,
-        metavar="FILE",
-        help="the file (default: the project's relay.config.py and hooks.json)",
-    )
+    help = "the file (default: the project's relay.config.py and hooks.json)"
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=help)
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
-    person_only(
-        home,
-        "trust",
-        "an agent may not trust files. The person can, with `relay trust` in a terminal of their own.",
-    )
+    advice = "The person can, with `relay trust` in a terminal of their own."
+    person_only(home, "trust", f"an agent may not trust files. {advice}")
     for path in [args.file] if args.file else _projects(home):
         _trust(home, path)
     return 0
@@ -43,9 +38,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _projects(home: Home) -> list[Path]:
     """Return the files of the project around this folder that need trust. Raise ConfigError for none."""
-    from relay.hooks import config_file
-    from relay.rules import rule_book
-
     own = {home.config / config_file.FILE, home.config / rule_book.FILE}  # these need no trust
     found = [config_file.find(Path.cwd(), home), rule_book.find(Path.cwd())]
     paths = [path for path in found if path is not None and path not in own]
@@ -58,9 +50,6 @@ def _projects(home: Home) -> list[Path]:
 
 
 def _trust(home: Home, path: Path) -> None:
-    from relay.hooks.trust import Trust
-    from relay.rules import rule_book
-
     if path.exists() and not path.is_file():
         raise ConfigError("is not a file. Name the file to trust.", path)
     try:
@@ -75,21 +64,14 @@ def _trust(home: Home, path: Path) -> None:
     if path.suffix == ".py":
         print("It runs from the next `relay wrap` on, until it changes.")
         print("Modules that it imports are not covered.")
-    elif path.name == rule_book.FILE:
-        _rules(path, content)
-    else:
+    elif path.name != rule_book.FILE:
         print("It holds from the next `relay wrap` on, until it changes.")
-
-
-def _rules(path: Path, content: bytes) -> None:
-    """Print what becomes of the rules in a file, and what is wrong with them."""
-    from relay.rules.rule_file import parse
-
-    rules, warnings = parse(path.absolute(), content, "project")
-    if rules:
-        print("Its rules run from the next `relay wrap` or `relay hooks reload` on, until it changes.")
-        print("Programs that they start are not covered.")
     else:
-        print("It has no rules that could run.")
-    for warning in warnings:
-        print(f"Warning: {visible(str(warning))}")
+        rules, warnings = rule_file.parse(path.absolute(), content, "project")
+        if rules:
+            print("Its rules run from the next `relay wrap` or `relay hooks reload` on, until it changes.")
+            print("Programs that they start are not covered.")
+        else:
+            print("It has no rules that could run.")
+        for warning in warnings:
+            print(f"Warning: {visible(str(warning))}")

@@ -68,22 +68,16 @@ def parse(argv: list[str]) -> Options:
         if not value:
             raise UsageError(f"{flag} needs a {metavar}. Usage: {USAGE}")
         if attribute == "rules":
-            rules.append(_file(flag, value))
+            if not os.path.isfile(
+                value
+            ):  # an agent must not run without the rules that are meant to guard it
+                raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
+            rules.append(os.path.abspath(value))
         else:
             given[attribute] = value
     if not rest:
         raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")
     return Options(rest, detached=detached, rules=tuple(rules), **given)  # type: ignore[arg-type]
-
-
-def _file(flag: str, path: str) -> str:
-    """Return the absolute path of a file. Raise UsageError if it is missing.
-
-    An agent must not run without the rules that are meant to guard it.
-    """
-    if not os.path.isfile(path):
-        raise UsageError(f"there is no file {path!a}. Check the path given to {flag}.")
-    return os.path.abspath(path)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

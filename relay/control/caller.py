@@ -1,7 +1,7 @@
 """The caller of a command or request: a wrapped agent, known by its ancestry or else by its environment.
 
-Ancestry comes first, since an agent can give its children any environment. A daemon, which has left its
-ancestors, is known by its environment only.
+Ancestry comes first, since an agent can give its children any environment. Only the environment identifies
+a daemon, which has left its ancestors.
 """
 
 from __future__ import annotations
@@ -29,11 +29,8 @@ class Caller:
 def caller(home: Home) -> Caller | None:
     """Return the agent to which this process belongs, None if it is the user's."""
     known = agents(home)
-    found = next((known[pid] for pid in ancestors(os.getpid()) if pid in known), None)
-    return found or _from_environment(home)
-
-
-def _from_environment(home: Home) -> Caller | None:
+    if found := next((known[pid] for pid in ancestors(os.getpid()) if pid in known), None):
+        return found
     env = os.environ
     if "RELAY_SOCKET" not in env and "RELAY_NAME" not in env:
         return None
@@ -42,7 +39,7 @@ def _from_environment(home: Home) -> Caller | None:
 
 
 def agents(home: Home) -> dict[int, Caller]:
-    """Return the agents of all live sessions of `home` by process id, as their claims hold them."""
+    """Return the agents of all live sessions of `home` by process id, as their claims name them."""
     return {
         claim.agent_pid: Caller(claim.name, claim.team, claim.socket)
         for claim in sessions.claims(home)

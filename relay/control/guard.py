@@ -1,4 +1,4 @@
-"""The guard rail: what a wrapped agent's own processes may ask of a session, and of the command line.
+"""The guard rail: it limits the requests and commands of a wrapped agent's own processes.
 
 They may send as themselves, join and leave channels, list sessions, and read their own messages, memory and
 events.  They may not attach, stop, answer, trust or act as another: an agent must not approve itself.  It is
@@ -30,9 +30,9 @@ OWN = frozenset({"hook"})
 
 
 def check(request: Request, agent: int, agents: Container[int]) -> None:
-    """Raise NotAllowed if a process descended from one of `agents` asks for what is not for it.
+    """Raise NotAllowed if a process descended from one of `agents` asks for an operation that it may not use.
 
-    `agent` is the process of the session's own.
+    agent: the process id of the session's own.
     """
     operation = str(request.fields.get("op"))
     if operation in OWN:
@@ -44,19 +44,15 @@ def check(request: Request, agent: int, agents: Container[int]) -> None:
         )
 
 
-# For commands: a refusal is noted in the journal.
-
-
 def person_only(home: Home, operation: str, why: str) -> None:
-    """Raise NotAllowed(why) in a process of an agent's."""
+    """Raise NotAllowed(why) if this process belongs to an agent, and note the refusal in the journal."""
     if (own := caller(home)) is not None:
         _refuse(home, own, operation, why)
 
 
 def own_only(home: Home, operation: str, sender: str, team: str) -> None:
-    """Raise NotAllowed in a process of an agent's that did not send the message in question."""
-    own = caller(home)
-    if own is not None and not _is(own, sender, team):
+    """Raise NotAllowed if this process belongs to an agent that did not send the message in question."""
+    if (own := caller(home)) is not None and not _is(own, sender, team):
         why = "a message of somebody else cannot be changed by an agent; the person can do that."
         _refuse(home, own, operation, why)
 
@@ -86,26 +82,25 @@ def own_session(home: Home, operation: str, *, name: str | None, advice: str) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """The agent or user that a command acts as; `agent` is set in an agent's own process."""
+class Actor:
+    """The agent or user that a command acts as. agent: set in an agent's own process."""
 
     name: str
     team: str
     agent: Caller | None = None
 
 
-def acting_as(home: Home, operation: str, *, name: str | None, team: str | None, advice: str) -> Member:
-    """Return who a command acts as: an agent as itself; the user as `name` in `team`, by default themselves.
+def acting_as(home: Home, operation: str, *, name: str | None, team: str | None, advice: str) -> Actor:
+    """Return the actor of a command: an agent as itself; the user as `name` in `team`, by default themselves.
 
     Raise NotAllowed, with `advice`, in an agent that asks for another's `name` or `team`; InvalidName.
     """
     own = as_itself(home, operation, name=name, team=team, advice=advice)
     if own is not None:
-        return Member(own.name, own.team, own)
-    team = names.team(team)
+        return Actor(own.name, own.team, own)
     if name is None or names.same(name, names.PERSON):
-        return Member(names.PERSON, team)
-    return Member(names.validate(name), team)
+        return Actor(names.PERSON, names.team(team))
+    return Actor(names.validate(name), names.team(team))
 
 
 def _is(own: Caller, name: str, team: str) -> bool:

@@ -14,14 +14,9 @@ from relay.home import Home, check_socket_path, private_directory
 from relay.names import key, validate
 from relay.storage.locks import open_lock, try_lock
 
-PATIENCE = 15.0
-"""Seconds to wait for the name of a session that still acts on the last words of its agent."""
-
-LOOK = 0.05
-"""Seconds between two tries to take the name."""
-
-ANSWER = 1.0
-"""Seconds in which the session that has the name must answer."""
+_PATIENCE = 15.0  # seconds to wait for a session that still acts on the last words of its agent
+_LOOK = 0.05  # seconds between two tries to take the name
+_ANSWER = 1.0  # seconds in which the session that has the name must answer
 
 
 class Claim:
@@ -64,11 +59,11 @@ def claim(home: Home, team: str, name: str) -> Claim:
     """
     validate(team, "team")
     validate(name)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + _PATIENCE
     while (taken := _try(home, team, name)) is None and time.monotonic() < deadline:
         if not _ending(_lock(home, team, name)):
             break
-        time.sleep(LOOK)
+        time.sleep(_LOOK)
     if taken is None:
         raise NameInUse(
             f"a session called {name} is running in team {team}. "
@@ -106,10 +101,9 @@ def _ending(lock: str) -> bool:
     from relay.state.states import EXITED
 
     try:
-        state = call(Path(_socket(lock)), {"op": "info"}, ANSWER)["info"]["state"]
+        return bool(call(Path(_socket(lock)), {"op": "info"}, _ANSWER)["info"]["state"] == EXITED)
     except (RelayError, KeyError):
         return True
-    return bool(state == EXITED)
 
 
 def _try(home: Home, team: str, name: str) -> Claim | None:

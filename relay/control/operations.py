@@ -1,9 +1,9 @@
-"""The operations that others may ask of a session: methods of its features, by name."""
+"""The operations that other processes may request: methods of a session's features, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from relay.control.server import Answer, Request
 
@@ -25,10 +25,9 @@ def operation(name: str) -> Callable[[Method[S]], Method[S]]:
 
 def operations(features: Iterable[object]) -> dict[str, Callable[[Request], Awaitable[Answer]]]:
     """Return the marked methods of `features` by the names of their operations."""
-    found: dict[str, Callable[[Request], Any]] = {}
-    for feature in features:
-        for name in dir(type(feature)):
-            marked = getattr(getattr(type(feature), name, None), _OPERATION, None)
-            if marked is not None:
-                found[marked] = getattr(feature, name)
-    return found
+    return {
+        marked: getattr(feature, name)
+        for feature in features
+        for name in dir(type(feature))
+        if (marked := getattr(getattr(type(feature), name, None), _OPERATION, None)) is not None
+    }

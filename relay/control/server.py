@@ -17,6 +17,7 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +32,22 @@ Answer = dict[str, Any]
 MAX_HOOK = 64 << 20
 """Bytes of a hook's request, which holds an agent's tool call, such as a Write of a whole file."""
 
-_HOOK = b'{"op": "hook", '
-"""The start of a hook's request, as relay.agents.hook_client writes it."""
-
-ACCEPT_RETRY = 0.5
-"""Seconds until the next try after the system could not accept a connection."""
+_HOOK = b'{"op": "hook", '  # the start of a hook's request, as relay.agents.hook_client writes it
+_ACCEPT_RETRY = 0.5  # seconds until the next try after the system could not accept a connection
 
 _LINUX, _MACOS = bool(sys.platform == "linux"), bool(sys.platform == "darwin")
 
 
+@dataclass(slots=True)
 class Connection:
     """One connection: its socket and the process id of the other side.
 
     settle: called with the fate of the last answer.
     """
 
-    __slots__ = ("channel", "pid", "settle")
-
-    def __init__(self, channel: socket.socket) -> None:
-        self.channel = channel
-        self.pid = peer(channel)
-        self.settle: Settle | None = None
+    channel: socket.socket
+    pid: int
+    settle: Settle | None = None
 
     async def write(self, data: bytes) -> None:
         """Send `data`. Raise OSError if the other side has gone."""
@@ -64,23 +60,21 @@ class Connection:
             settle(fate)
 
 
+@dataclass(slots=True)
 class Request:
     """One request: its fields, the descriptors that came with it, and its connection.
 
     The server closes the descriptors. keep: set by a handler that takes over the connection.
     """
 
-    __slots__ = ("connection", "fds", "fields", "keep")
-
-    def __init__(self, fields: dict[str, Any], fds: list[int], connection: Connection) -> None:
-        self.fields = fields
-        self.fds = fds
-        self.connection = connection
-        self.keep = False
+    fields: dict[str, Any]
+    fds: list[int]
+    connection: Connection
+    keep: bool = False
 
     @property
     def pid(self) -> int:
-        """Return the id of the process that asks."""
+        """The id of the process that asks."""
         return self.connection.pid
 
     @property
@@ -122,7 +116,7 @@ class ControlServer:
                         channel, _ = await loop.sock_accept(self._listener)
                     except OSError as error:  # no descriptor or memory is free (accept(2)); clients wait
                         _log.warning("the control socket takes nobody for now: %s", error)
-                        await asyncio.sleep(ACCEPT_RETRY)
+                        await asyncio.sleep(_ACCEPT_RETRY)
                         continue
                     tasks.create_task(self._serve(channel))
         finally:
@@ -131,7 +125,7 @@ class ControlServer:
     async def _serve(self, channel: socket.socket) -> None:
         """Answer the requests of one connection. Its failures affect no other."""
         channel.setblocking(False)
-        connection = Connection(channel)
+        connection = Connection(channel, peer(channel))
         kept = False
         try:
             async for fields, fds in lines(channel):
@@ -176,7 +170,7 @@ def _refusal(error: RelayError) -> Answer:
 async def lines(channel: socket.socket) -> Any:
     """Yield each request on `channel` as (fields, descriptors) until the other side closes it.
 
-    Raise ValueError for what is no JSON object, or longer than MAX_LINE bytes (MAX_HOOK for a hook's).
+    Raise ValueError for one that is no JSON object, or longer than MAX_LINE bytes (MAX_HOOK for a hook's).
     """
     received = bytearray()
     fds: list[int] = []

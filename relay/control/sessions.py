@@ -1,4 +1,4 @@
-"""The sessions of a home: finding them, and asking them over their control sockets.
+"""The sessions of a home: how to find them, and how to ask them over their control sockets.
 
     RUN/sessions/TEAM/NAME.lock    held (flock) by the session for its whole life: the claim on the name
     RUN/sessions/TEAM/NAME.sock    its control socket: one JSON object a line, each way
@@ -37,11 +37,8 @@ MAX_LINE = 1 << 20
 PATIENCE = 10.0
 """Seconds to wait for a session that is starting or busy, where a command needs it."""
 
-LOOK = 0.01
-"""Seconds between two tries to reach a session that does not listen yet."""
-
-AT_ONCE = 64
-"""Sessions that are asked at the same time."""
+_LOOK = 0.01  # seconds between two tries to reach a session that does not listen yet
+_AT_ONCE = 64  # sessions that are asked at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ class SessionInfo:
 
 
 def live(home: Home, team: str | None = None, timeout: float = 1.0) -> list[SessionInfo]:
-    """Return the sessions that hold their names, by team and name, and remove what dead ones left behind.
+    """Return the sessions that hold their names, by team and name, and clean up after dead ones.
 
     A session that does not answer within `timeout` seconds is UNRESPONSIVE.
     """
@@ -109,14 +106,12 @@ def find(home: Home, name: str, team: str | None = None, timeout: float = PATIEN
 
 
 def claims(home: Home, team: str | None = None) -> Iterator[SessionInfo]:
-    """Yield what is known of each session without asking it, in any order."""
-    for path in _sockets(home, team):
-        if (found := _claim(path)) is not None:
-            yield found
+    """Yield what the claim of each session says, in any order; no session is asked."""
+    yield from filter(None, map(_claim, _sockets(home, team)))
 
 
 def socket_of(home: Home, team: str, name: str) -> Path:
-    """Return the path at which the session of `name` in `team` listens, if there is one."""
+    """Return the path at which the session of `name` in `team` listens, if there is such a session."""
     return home.run / "sessions" / key(team) / f"{key(name)}.sock"
 
 
@@ -129,7 +124,7 @@ def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str,
     deadline = time.monotonic() + timeout
     with _connect(path, deadline) as channel:
         try:
-            channel.settimeout(max(deadline - time.monotonic(), LOOK))
+            channel.settimeout(max(deadline - time.monotonic(), _LOOK))
             channel.sendall(json.dumps(request).encode() + b"\n")
             with channel.makefile("rb") as stream:
                 line = stream.readline(MAX_LINE)
@@ -145,9 +140,9 @@ def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str,
 
 
 def have_carried(home: Home, team: str, sender: str) -> bool:
-    """Have a session of `team` publish what waits of `sender`'s, by preference its own.
+    """Have a session of `team`, preferably the sender's own, publish the waiting messages of `sender`.
 
-    Return True if one will: also one that does not answer now, as it looks into the ledger when it goes on.
+    Return True if one will, including one that does not answer now: it looks into the ledger when it goes on.
     """
     sessions = sorted(live(home, team), key=lambda session: not same(session.name, sender))
     for session in sessions:
@@ -180,13 +175,11 @@ def _ask_all(paths: list[Path], timeout: float) -> list[SessionInfo]:
         return []
     from concurrent.futures import ThreadPoolExecutor  # 5 ms
 
-    with ThreadPoolExecutor(min(len(paths), AT_ONCE)) as pool:
-        answers = pool.map(lambda path: _ask(path, timeout), paths)
-        return [session for session in answers if session is not None]
+    with ThreadPoolExecutor(min(len(paths), _AT_ONCE)) as pool:
+        return [*filter(None, pool.map(lambda path: _ask(path, timeout), paths))]
 
 
 def _ask(path: Path, timeout: float) -> SessionInfo | None:
-    """Return the session at `path`, None if there is none."""
     try:
         return SessionInfo(**call(path, {"op": "info"}, timeout)["info"], socket=path)
     except NoSuchSession:
@@ -197,7 +190,7 @@ def _ask(path: Path, timeout: float) -> SessionInfo | None:
 
 
 def _claim(path: Path) -> SessionInfo | None:
-    """Return what the claim beside the socket `path` says, None if nobody holds it."""
+    """Return the session as the claim beside the socket `path` describes it, None if nobody holds it."""
     lock = path.with_suffix(".lock")
     if not is_held(lock):
         return None
@@ -215,7 +208,7 @@ def _connect(path: Path, deadline: float) -> socket.socket:
     """Return a connection to the session at `path`, waiting until `deadline` for one that holds its name."""
     while True:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        channel.settimeout(max(deadline - time.monotonic(), LOOK))
+        channel.settimeout(max(deadline - time.monotonic(), _LOOK))
         try:
             channel.connect(os.fspath(path))
             return channel
@@ -226,7 +219,7 @@ def _connect(path: Path, deadline: float) -> socket.socket:
             raise _unresponsive(_claim(path)) from None
         if (claim := _claim(path)) is None or time.monotonic() >= deadline:
             raise _unresponsive(claim)
-        time.sleep(LOOK)
+        time.sleep(_LOOK)
 
 
 def _unresponsive(session: SessionInfo | None) -> RelayError:

@@ -10,8 +10,7 @@ from typing import Any
 
 from relay.control.server import lines, send
 
-GOODBYE = 1.0
-"""Seconds that a client gets to take our last line."""
+_GOODBYE = 1.0  # seconds that a client gets to take our last line
 
 
 class TerminalClient:
@@ -24,7 +23,7 @@ class TerminalClient:
         channel.setblocking(False)
 
     async def run(self, on_request: Callable[[dict[str, Any]], None], on_gone: Callable[[], None]) -> None:
-        """Pass on what the client asks until it goes; `on_gone` only if it was not dismissed."""
+        """Pass on the requests until the client disconnects; then call `on_gone`, unless it was dismissed."""
         try:
             with suppress(OSError, ValueError):
                 async for fields, _ in lines(self._channel):
@@ -35,9 +34,9 @@ class TerminalClient:
             on_gone()
 
     async def tell(self, event: str, **fields: Any) -> None:
-        """Send one event; a client that is gone or takes nothing is not waited for."""
+        """Send one event; do not wait for a client that is gone or reads nothing."""
         with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(GOODBYE):
+            async with asyncio.timeout(_GOODBYE):
                 await send(self._channel, {"event": event, **fields})
 
     async def dismiss(self, event: str, **fields: Any) -> None:

@@ -18,7 +18,7 @@ from relay.agents.hook_event import NativeName
 from relay.agents.hook_reply import Fate
 from relay.eventbus import EventBus, answers, handles
 from relay.home import Home
-from relay.hooks.commands import Channels, Roster
+from relay.hooks.commands import ListChannels, ListMembers
 from relay.hooks.events import SessionStart
 from relay.injection.events import Contribute, Contribution, Inject
 from relay.injection.injection import notice
@@ -89,13 +89,13 @@ class Onboarding:
         if not self._due:
             return None
         self._due = False
-        members = [member for members in await self._bus.ask(Roster()) for member in members]
+        members = [member for members in await self._bus.ask(ListMembers()) for member in members]
         return compose(
             self._template,
             name=self._session.name,
             team=self._session.team,
             others=[member.name for member in members if member.online is not False],
-            channels=[channel for channels in await self._bus.ask(Channels()) for channel in channels],
+            channels=[channel for channels in await self._bus.ask(ListChannels()) for channel in channels],
             prefix=self._prefix,
         )
 

@@ -16,7 +16,7 @@ from relay.control.server import Answer, Request
 from relay.errors import RelayError, UsageError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
-from relay.hooks.commands import Channels, Member, Roster, SendMessage
+from relay.hooks.commands import ListChannels, ListMembers, Member, SendMessage
 from relay.injection.events import InjectionEnded, MayBegin
 from relay.lifecycle import Describe, Identity
 from relay.message import Message, OutgoingMessage, Priority, State
@@ -140,8 +140,8 @@ class MessageSender:
 
     # What others ask.
 
-    @answers(Roster)
-    async def roster(self, _: Roster, __: object) -> tuple[Member, ...]:
+    @answers(ListMembers)
+    async def roster(self, _: ListMembers, __: object) -> tuple[Member, ...]:
         try:
             client = await current_client(self._bus)
         except RelayError:
@@ -153,8 +153,8 @@ class MessageSender:
             if not names.same(each.name, self._session.name)
         )
 
-    @answers(Channels)
-    async def channels(self, _: Channels, __: object) -> tuple[str, ...]:
+    @answers(ListChannels)
+    async def channels(self, _: ListChannels, __: object) -> tuple[str, ...]:
         try:
             client = await current_client(self._bus)
         except RelayError:
@@ -209,7 +209,7 @@ class MessageSender:
 
     @operation("roster")
     async def on_roster(self, _: Request) -> Answer:
-        members = await self.roster(Roster(), ())
+        members = await self.roster(ListMembers(), ())
         return {"members": [{"name": each.name, "online": each.online} for each in members]}
 
 

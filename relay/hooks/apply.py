@@ -1,4 +1,4 @@
-"""What results come to: texts for the agent, and lines for the user."""
+"""Carries out results: texts for the agent, and lines for the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay.terminal.events import Notify
 
 
 def notify(bus: EventBus, results: Iterable[HookResult]) -> None:
-    """Show the user what `results` have for them."""
+    """Show the user the messages that `results` have for them."""
     for result in results:
         if result.user_message is not None:
             bus.publish(Notify(result.user_message, result.user_message_level, result.source))
@@ -30,8 +30,8 @@ def apply(
 ) -> None:
     """Give the agent the texts of `results`, in their order, as answers to `event`.
 
-    source: by what the agent knows the answer, if not by the name of its handler or rule.
-    wakes:  whether a text is worth a turn of its own, in place of the result's own word.
+    source: the name under which the agent gets the answer; "" for that of its handler or rule.
+    wakes:  True if a text is worth a turn of its own, False if not; None: as the result says.
     """
     for injection in injections(results, event=event, source=source, wakes=wakes):
         bus.publish(Inject(injection))

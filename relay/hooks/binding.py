@@ -14,8 +14,6 @@ from typing import Any
 
 from relay.errors import ConfigError
 
-_SYNONYMS = {"context": "ctx"}
-
 
 @dataclass(frozen=True, slots=True)
 class Binding:
@@ -46,7 +44,7 @@ def bind(
             f"the parameters of {name_of(function)} cannot be read; wrap it in a function "
             f"def handler({', '.join(main)})."
         ) from None
-    known = {**{name: name for name in (*main, *fields)}, **_SYNONYMS}
+    known = {**{name: name for name in (*main, *fields)}, "context": "ctx"}
     taken = {known[parameter.name] for parameter in parameters if parameter.name in known}
     # Beside a field's name, an unknown one is more likely a misspelt field than `event`.
     left = [] if taken & set(fields) else [name for name in main if name not in taken]
@@ -82,7 +80,7 @@ def bind(
 def name_of(function: object) -> str:
     """Return the name of `function` for a sentence."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return str(name).replace("<locals>.", "").rpartition(".")[2]
+    return str(name).rpartition(".")[2]
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -1,17 +1,41 @@
-"""What handlers, and the features of a session, can ask of it and report to it."""
+"""The questions and events with which handlers reach the session: messages, members and faults."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from relay.eventbus import Event, Question
-from relay.hooks.problem import Problem
 from relay.message import Message, OutgoingMessage
+
+ProblemKind = Literal["raised", "timed_out", "blocked", "exited", "bad_result", "printed", "not_sent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A fault of a handler; the session goes on.
+
+    handler: its name, with what it handles: `deploy (@deploy)`.
+    what:    what happened and what to do, without the handler's name: `raised ValueError: no such host`.
+    path, line: where, if it is known; 1-based.
+    """
+
+    handler: str
+    kind: ProblemKind
+    what: str
+    path: Path | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = f":{self.line}" if self.line else ""
+        where = f"{self.path.name}{line}: " if self.path else ""
+        return f"{where}the handler {self.handler} {self.what}"
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Somebody of the team. online: whether a live session has the name; None while nobody knows."""
+    """An agent of the team. online: True if a live session has the name; None while that is not known."""
 
     name: str
     online: bool | None
@@ -21,7 +45,7 @@ class Member:
 class SendMessage(Question[tuple[Message, ...]]):
     """Send `message` in this agent's name: one Message per receiver, each committed in the ledger.
 
-    wait: answer when all have come to an end or are held, or after so many seconds; None: at once.
+    wait: the seconds to wait until every message has ended or is held; None: answer at once.
 
     Raise UnknownRecipient, InvalidName or MessageRefused.
     """
@@ -31,13 +55,13 @@ class SendMessage(Question[tuple[Message, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Roster(Question[tuple[Member, ...]]):
-    """Name everybody whom the team has ever known, this agent left out."""
+class ListMembers(Question[tuple[Member, ...]]):
+    """List everybody whom the team has ever known, except this agent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Channels(Question[tuple[str, ...]]):
-    """Name the channels that this agent is in, sorted."""
+class ListChannels(Question[tuple[str, ...]]):
+    """List the channels that this agent is in, sorted."""
 
 
 @dataclass(frozen=True, slots=True)

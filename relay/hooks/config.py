@@ -47,7 +47,7 @@ class MemoryConfig:
 
     @classmethod
     def from_mapping(cls, given: object) -> MemoryConfig:
-        """Return the settings in `given`, whose keys may be in camelCase. Raise ConfigError for any other."""
+        """Return the settings in `given`, whose keys may be in camelCase. Raise ConfigError for others."""
         if isinstance(given, MemoryConfig):
             return given
         if not isinstance(given, Mapping):
@@ -122,21 +122,15 @@ class RelayConfig:
         for pattern, value in self.patterns.items():
             if value == BUILTIN:
                 continue
-            if not isinstance(value, Mapping):
-                if not callable(value):
-                    raise ConfigError(
-                        f"patterns: {pattern!r} must be a function or 'builtin', not {value!r}."
-                    )
-                yield pattern, value, {}
-                continue
-            options = dict(value)
+            if not isinstance(value, Mapping) and not callable(value):
+                raise ConfigError(f"patterns: {pattern!r} must be a function or 'builtin', not {value!r}.")
+            options = dict(value) if isinstance(value, Mapping) else {"handler": value}
             function = options.pop("handler", None)
             unknown = [key for key in options if key not in _OPTIONS]
             if function is None or unknown:
                 wrong = "has no 'handler'" if function is None else f"has the key {unknown[0]!r}"
-                raise ConfigError(
-                    f"patterns: {pattern!r} {wrong}; its keys are handler, {', '.join(_OPTIONS)}."
-                )
+                keys = ", ".join(("handler", *_OPTIONS))
+                raise ConfigError(f"patterns: {pattern!r} {wrong}; its keys are {keys}.")
             yield pattern, function, options
 
     def _event_handlers(self) -> Iterator[tuple[str, Function]]:

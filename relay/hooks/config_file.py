@@ -91,8 +91,7 @@ def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
     if path is None:
         return Choice()
     file = read(path)
-    own = home.config / FILE
-    if path == own or Trust(home).covers(path, file.source):
+    if path == home.config / FILE or Trust(home).covers(path, file.source):
         return Choice(file)
     command = f"relay trust {shlex.quote(str(path))}"
     return Choice(
@@ -121,7 +120,7 @@ def changed(path: Path, digest_then: str) -> bool:
 def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT) -> Loaded:
     """Execute `file` on a thread of its own; "builtin" in it refers to `built_in`, which is not changed.
 
-    Raise ConfigError, with the line and what to do, for whatever goes wrong in it, sys.exit included, and if
+    Raise ConfigError, with the line and advice, for any error in it, sys.exit included, and if
     it takes longer than `timeout` seconds.
     """
     prints.capture()
@@ -164,11 +163,14 @@ def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, RelayConfi
     config = getattr(module, "config", None)
     if config is None:
         return registry, RelayConfig()
-    line = _assignment(file, "config")
+    line = None  # of the last assignment to `config`
+    for node in ast.parse(file.source).body:
+        if isinstance(node, ast.Assign) and "config" in [getattr(each, "id", "") for each in node.targets]:
+            line = node.lineno
     if not isinstance(config, RelayConfig):
         raise ConfigError(
-            f"config is {_a(config)}; write config = RelayConfig(patterns=..., hooks=..., memory=...), "
-            "after `from relay import RelayConfig`.",
+            f"config is {one_line(repr(config), 40)} ({type(config).__name__}); write config = "
+            "RelayConfig(patterns=..., hooks=..., memory=...), after `from relay import RelayConfig`.",
             file.path,
             line,
         )
@@ -180,7 +182,9 @@ def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, RelayConfi
 
 
 def _explained(error: BaseException, file: ConfigFile) -> ConfigError:
-    line = _line(error, file)
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == str(file.path)]
+    line = lines[-1] if lines else None
     match error:
         case ConfigError() if error.path is not None:
             return error
@@ -204,24 +208,3 @@ def _explained(error: BaseException, file: ConfigFile) -> ConfigError:
             text = one_line(str(error), 200)
             what = f"loading failed with {type(error).__name__}" + (f": {text}" if text else "") + "."
     return ConfigError(what, file.path, line)
-
-
-def _line(error: BaseException, file: ConfigFile) -> int | None:
-    frames = traceback.walk_tb(error.__traceback__)
-    lines = [line for frame, line in frames if frame.f_code.co_filename == str(file.path)]
-    return lines[-1] if lines else None
-
-
-def _assignment(file: ConfigFile, name: str) -> int | None:
-    """Return the line of the last top-level assignment to `name`."""
-    lines = [
-        node.lineno
-        for node in ast.parse(file.source).body
-        for target in (node.targets if isinstance(node, ast.Assign) else [])
-        if isinstance(target, ast.Name) and target.id == name
-    ]
-    return lines[-1] if lines else None
-
-
-def _a(value: object) -> str:
-    return f"{one_line(repr(value), 40)} ({type(value).__name__})"

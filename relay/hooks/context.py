@@ -11,16 +11,15 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import InitVar, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from relay.errors import MessageRefused, RelayError
 from relay.eventbus import EventBus
 from relay.hooks.apply import apply
-from relay.hooks.commands import HandlerProblem, Member, Roster, SendMessage
+from relay.hooks.commands import HandlerProblem, ListMembers, Member, Problem, SendMessage
 from relay.hooks.config import MemoryConfig
-from relay.hooks.problem import Problem
 from relay.hooks.result import HookResult
 from relay.memory.store import Memory, MemoryStore
 from relay.message import Message, OutgoingMessage, Priority
@@ -40,7 +39,7 @@ class MemoryService:
 
     Every method raises MemoryStoreError where the store cannot be used.
 
-    store: where it is kept, or the error for which it is kept nowhere.
+    store: the store of the memories, or the error for which there is none.
     """
 
     def __init__(self, store: MemoryStore | RelayError, config: MemoryConfig | None = None) -> None:
@@ -100,10 +99,7 @@ class RelayService:
 
         Raise UnknownRecipient, InvalidName or MessageRefused, each with what to do.
         """
-        message = OutgoingMessage(
-            _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
-        )
-        message = replace(message, place=self._place)
+        message = _outgoing(to, body, thread, reply_to, priority, expires, self._place)
         return await self._on_session(send(self._bus, message, wait))
 
     async def broadcast(self, body: str) -> Sequence[Message]:
@@ -112,11 +108,8 @@ class RelayService:
 
     async def roster(self) -> Sequence[Member]:
         """Return everybody else in the team, online or not."""
-
-        async def read() -> Sequence[Member]:
-            return [member for members in await self._bus.ask(Roster()) for member in members]
-
-        return await self._on_session(read())
+        answers = await self._on_session(self._bus.ask(ListMembers()))
+        return [member for members in answers for member in members]
 
     async def _on_session(self, work: Coroutine[Any, Any, T]) -> T:
         if asyncio.get_running_loop() is self._bus.loop:
@@ -159,9 +152,10 @@ class HandlerCall:
 
 
 class History:
-    """What was said and sent in a session lately, oldest first; the session appends to it.
+    """The latest output and messages of a session, oldest first; the session appends to it.
 
-    output: the last MAX_OUTPUT logical lines of the agent; messages: the last MAX_MESSAGES that it sent or got.
+    output:   the last MAX_OUTPUT logical lines of the agent.
+    messages: the last MAX_MESSAGES that it sent or got.
     """
 
     def __init__(self) -> None:
@@ -169,6 +163,7 @@ class History:
         self.messages: deque[Message] = deque(maxlen=MAX_MESSAGES)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Context:
     """The session as a handler sees it.
 
@@ -181,28 +176,19 @@ class Context:
     `message_provider` (always "relay") are other hook systems' names.
     """
 
-    message_provider = "relay"
+    message_provider: ClassVar[str] = "relay"
 
-    def __init__(
-        self,
-        *,
-        agent_id: str,
-        agent_name: str,
-        session_id: str,
-        working_dir: Path,
-        env: Mapping[str, str],
-        bus: EventBus,
-        memory: MemoryService,
-        history: History,
-        task: str | None = None,
-    ) -> None:
-        self.agent_id = agent_id
-        self.agent_name = agent_name
-        self.session_id = session_id
-        self.working_dir = working_dir
-        self.env = env
-        self.task = task
-        self.memory = memory
+    agent_id: str
+    agent_name: str
+    session_id: str
+    working_dir: Path
+    env: Mapping[str, str]
+    memory: MemoryService
+    task: str | None = None
+    bus: InitVar[EventBus]
+    history: InitVar[History]
+
+    def __post_init__(self, bus: EventBus, history: History) -> None:
         self.relay = RelayService(bus)
         self._bus = bus
         self._history = history
@@ -220,9 +206,8 @@ class Context:
     @property
     def output(self) -> list[str]:
         """The logical lines that the agent said, oldest first; the last `MAX_OUTPUT` of them."""
-        return list(
-            self._history.output.copy()
-        )  # one step in C: a session that appends meanwhile does no harm
+        # Copied in one step in C: a session that appends meanwhile does no harm.
+        return list(self._history.output.copy())
 
     @property
     def messages(self) -> list[Message]:
@@ -248,11 +233,9 @@ class Context:
         priority: str = "normal",
         expires: float | None = None,
     ) -> None:
-        """Send a message and go on; a failure is reported to the person. `ctx.relay.send` waits instead."""
-        message = OutgoingMessage(
-            _text(to, "to"), _text(body, "body"), thread, reply_to, _priority(priority), expires
-        )
-        asyncio.run_coroutine_threadsafe(self._send(replace(message, place=self._call.place)), self._bus.loop)
+        """Send a message and go on; a failure is reported to the user. `ctx.relay.send` waits instead."""
+        message = _outgoing(to, body, thread, reply_to, priority, expires, self._call.place)
+        asyncio.run_coroutine_threadsafe(self._send(message), self._bus.loop)
 
     def notify(self, channel: str, text: str) -> None:
         """Send `text` to a channel, named with or without its `#`."""
@@ -266,17 +249,26 @@ class Context:
             self._bus.publish(HandlerProblem(Problem(self._call.source, "not_sent", what)))
 
     def for_call(self, call: HandlerCall) -> Context:
-        """Return the view of one call: its injections carry the call's source, and go to it until it is over."""
+        """Return the view of one call: its injections carry the call's source and go to it while it lasts."""
         view = copy.copy(self)
         view._call = call
         view.relay = RelayService(self._bus, call.place)
         return view
 
 
-def _priority(value: str) -> Priority:
-    if value not in set(Priority):
-        raise ValueError(f"priority is 'urgent', 'normal' or 'low', not {value!r}")
-    return Priority(value)
+def _outgoing(
+    to: object,
+    body: object,
+    thread: str | None,
+    reply_to: str | None,
+    priority: str,
+    expires: float | None,
+    place: Place | None,
+) -> OutgoingMessage:
+    to, body = _text(to, "to"), _text(body, "body")
+    if priority not in set(Priority):
+        raise ValueError(f"priority is 'urgent', 'normal' or 'low', not {priority!r}")
+    return OutgoingMessage(to, body, thread, reply_to, Priority(priority), expires, place=place)
 
 
 def _text(value: object, what: str) -> str:

@@ -164,6 +164,5 @@ def event_names(text: str) -> tuple[str, ...]:
     if found:
         return found
     known = [*EVENTS, *_ALIASES]
-    close = names.suggest(name, known)
-    hint = f"Did you mean {close!r}? " if close else ""
+    hint = names.did_you_mean(name, known, "{!r}")
     raise ConfigError(f"there is no event {text!r}. {hint}The events are {', '.join(known)}.")

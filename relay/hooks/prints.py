@@ -13,8 +13,7 @@ import threading
 from contextvars import ContextVar
 from typing import TextIO
 
-MAX_PRINTED = 64 * 1024
-"""Characters kept of one call; further ones are counted and dropped."""
+_MAX_PRINTED = 64 * 1024  # characters kept of one call; further ones are counted and dropped
 
 
 class Printed:
@@ -28,7 +27,7 @@ class Printed:
 
     def write(self, text: str) -> None:
         with self._lock:
-            kept = text[: max(0, MAX_PRINTED - self._size)]
+            kept = text[: max(0, _MAX_PRINTED - self._size)]
             self._size += len(kept)
             self._dropped += len(text) - len(kept)
             if kept:
@@ -81,7 +80,6 @@ class _Stream(io.TextIOBase):
 
 def capture() -> None:
     """Put the proxies in place for the rest of the process; do nothing the second time."""
-    if not isinstance(sys.stdout, _Stream):
-        sys.stdout = _Stream(sys.stdout)
-    if not isinstance(sys.stderr, _Stream):
-        sys.stderr = _Stream(sys.stderr)
+    for name in ("stdout", "stderr"):
+        if not isinstance(stream := getattr(sys, name), _Stream):
+            setattr(sys, name, _Stream(stream))

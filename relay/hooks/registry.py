@@ -1,4 +1,4 @@
-"""The registry of handlers: which of them take a directive or an event, and in which order.
+"""The registry of handlers: it finds those that take a directive or an event, in the order in which they run.
 
     built-in before user's → priority (higher first) → specificity of the pattern → registration
 
@@ -73,7 +73,7 @@ class Pattern:
 class Handler:
     """One registered function.
 
-    label:   what it handles, for people: `@deploy:prod-*` or `on session_start`.
+    label:   the directives or the event that it handles: `@deploy:prod-*` or `on session_start`.
     body:    a directive without text is refused before the handler is called.
     """
 
@@ -99,8 +99,12 @@ class Handler:
 
 @dataclass(slots=True)
 class Registry:
-    """The handlers of one session. Fill it before the session reads its first line; it is not thread-safe."""
+    """The handlers of one session. Fill it before the session reads its first line; it is not thread-safe.
 
+    builtin: the handlers that are added here are relay's own.
+    """
+
+    builtin: bool = False
     _patterns: list[Handler] = field(default_factory=list)
     _events: dict[str, list[Handler]] = field(default_factory=lambda: {name: [] for name in EVENTS})
 
@@ -112,16 +116,15 @@ class Registry:
         body: bool = True,
         override: bool = False,
         priority: int = 0,
-        builtin: bool = False,
     ) -> None:
         """Register `function(target, message, ctx)` for `pattern`. Raise ConfigError if it does not fit."""
         parsed = Pattern.parse(pattern)
         binding = bind(function, PATTERN_ARGUMENTS, what=f"the handler of {parsed}")
         self._patterns.append(
-            Handler(function, binding, str(parsed), builtin, override, priority, body, parsed)
+            Handler(function, binding, str(parsed), self.builtin, override, priority, body, parsed)
         )
 
-    def add_event(self, event: str, function: Function, *, priority: int = 0, builtin: bool = False) -> None:
+    def add_event(self, event: str, function: Function, *, priority: int = 0) -> None:
         """Register `function(event, ctx)` for `event`, in any spelling that `event_names` takes.
 
         Raise ConfigError if it does not fit.
@@ -129,7 +132,8 @@ class Registry:
         for name in event_names(event):
             label = f"on {name}"
             binding = bind(function, EVENT_ARGUMENTS, EVENTS[name].field_names(), what=f"the handler {label}")
-            self._events[name].append(Handler(function, binding, label, builtin=builtin, priority=priority))
+            handler = Handler(function, binding, label, builtin=self.builtin, priority=priority)
+            self._events[name].append(handler)
 
     def include(self, other: Registry) -> None:
         """Register everything in `other` behind what is here."""
@@ -139,19 +143,17 @@ class Registry:
 
     def knows(self, namespace: str) -> bool:
         """Return True if `@namespace:` begins a directive."""
-        namespace = namespace.lower()
-        return any(handler.pattern and handler.pattern.namespace == namespace for handler in self._patterns)
+        return bool(self._handlers_of(namespace))
 
     def has_builtin(self, namespace: str) -> bool:
-        return any(
-            h.builtin for h in self._patterns if h.pattern and h.pattern.namespace == namespace.lower()
-        )
+        return any(handler.builtin for handler in self._handlers_of(namespace))
 
     def targets(self, namespace: str) -> list[str]:
-        """Return the targets of the handlers of `namespace`, which tell a sender what would have matched."""
-        return [
-            h.pattern.target or "*" for h in self._patterns if h.pattern and h.pattern.namespace == namespace
-        ]
+        """Return the targets of the handlers of `namespace`, to show what would have matched."""
+        return [h.pattern.target or "*" for h in self._handlers_of(namespace) if h.pattern]
+
+    def _handlers_of(self, namespace: str) -> list[Handler]:
+        return [h for h in self._patterns if h.pattern and h.pattern.namespace == namespace.lower()]
 
     def for_directive(self, directive: Directive) -> list[Handler]:
         """Return the handlers of `directive`, in the order in which they run."""
@@ -161,11 +163,10 @@ class Registry:
         return sorted(found, key=_order)
 
     def for_event(self, event: HandlerEvent | type[HandlerEvent]) -> list[Handler]:
-        """The handlers of `event`, in the order in which they run."""
+        """Return the handlers of `event`, in the order in which they run."""
         return sorted(self._events[event.name], key=_order)
 
     def handlers(self) -> list[Handler]:
-        """Return every handler."""
         return [*self._patterns, *(handler for group in self._events.values() for handler in group)]
 
 
@@ -174,33 +175,25 @@ def _order(handler: Handler) -> tuple[bool, int, int, int]:
     return (not handler.builtin, -handler.priority, -rank, -literal)  # sorted() keeps registration order
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """The registry that the module-level decorators fill now, and whether with built-in handlers."""
-
-    registry: Registry
-    builtin: bool = False
-
-
-_registration: ContextVar[Registration | None] = ContextVar("relay_registration", default=None)
+_registry: ContextVar[Registry | None] = ContextVar("relay_registry", default=None)
 
 
 @contextmanager
-def registering(registry: Registry, *, builtin: bool = False) -> Iterator[None]:
+def registering(registry: Registry) -> Iterator[None]:
     """Have `relay.pattern` and `relay.on` register into `registry` meanwhile."""
-    token = _registration.set(Registration(registry, builtin))
+    token = _registry.set(registry)
     try:
         yield
     finally:
-        _registration.reset(token)
+        _registry.reset(token)
 
 
-def registration(decorator: str) -> Registration:
-    """Return the registration in progress. Raise ConfigError, naming `decorator`, where there is none."""
-    current = _registration.get()
-    if current is None:
+def current(decorator: str) -> Registry:
+    """Return the registry that is filled now. Raise ConfigError, naming `decorator`, where there is none."""
+    registry = _registry.get()
+    if registry is None:
         raise ConfigError(
             f"@{decorator} works while relay loads a relay.config.py. In a program of your own, make a "
             f"relay.Relay(name=...) and use its .{decorator}()."
         )
-    return current
+    return registry

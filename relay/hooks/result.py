@@ -62,22 +62,16 @@ class HookResult:
     event: str = ""
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("action", Action),
-            ("context_injection_role", Role),
-            ("user_message_level", Level),
-        ):
-            value = getattr(self, name)
-            if value not in get_args(kind):
+        choices = {"action": Action, "context_injection_role": Role, "user_message_level": Level}
+        for name, kind in choices.items():
+            if (value := getattr(self, name)) not in get_args(kind):
                 allowed = ", ".join(map(repr, get_args(kind)))
                 raise ValueError(f"{name} is {_shown(value)}; use one of {allowed}.")
         for name in ("context_injection", "user_message", "reason"):
-            value = getattr(self, name)
-            if not (value is None or isinstance(value, str)):
+            if not isinstance(value := getattr(self, name), str | None):
                 raise ValueError(f"{name} is {_shown(value)}; use a string or None.")
         for name in ("stop", "wake", "force_continue", "suppress_output"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
+            if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} is {_shown(value)}; use True or False.")
         if self.action == "inject_context" and self.context_injection is None:
             raise ValueError("action 'inject_context' needs the text as context_injection=...")
@@ -87,7 +81,7 @@ class HookResult:
             raise ValueError(f"action {self.action!r} needs its reason, for the agent to read: reason='...'.")
         if self.action not in _REASONED and self.reason is not None:
             raise ValueError("reason needs action='deny', 'ask', 'halt' or 'allow'.")
-        if not (self.updated_input is None or isinstance(self.updated_input, Mapping)):
+        if not isinstance(self.updated_input, Mapping | None):
             raise ValueError(f"updated_input is {_shown(self.updated_input)}; use a dict or None.")
         if (self.action == "modify") != (self.updated_input is not None):
             raise ValueError("action 'modify' and updated_input={...}, the tool's whole input, go together.")
@@ -95,9 +89,8 @@ class HookResult:
     @classmethod
     def inject(cls, text: str, *, source: str = "", stop: bool = False) -> HookResult:
         """Return a result that gives `text` to the agent; an empty text gives nothing."""
-        if not text:
-            return cls(source=source, stop=stop)
-        return cls("inject_context", text, source=source, stop=stop)
+        action: Action = "inject_context" if text else "continue"
+        return cls(action, text or None, source=source, stop=stop)
 
 
 _REASON = "the reason, for the agent to read, a string"
@@ -108,30 +101,21 @@ _SHORT: dict[str, tuple[Action, str, str]] = {
     "inject": ("inject_context", "context_injection", "the text to inject, a string"),
     "modify": ("modify", "updated_input", "the tool's whole input, a dict"),
 }
-"""Short forms, each with the action and the field that it stands for, and what its value is."""
+"""Short forms, each with the action and the field that it stands for, and a description of its value."""
 
 _FIELDS = tuple(field.name for field in fields(HookResult) if field.name not in {"source", "place", "event"})
 
 
 def result_of(value: object) -> HookResult:
     """Return the HookResult that a handler means by `value`. Raise ValueError, which says what is allowed."""
-    match value:
-        case None:
-            return HookResult()
-        case HookResult():
-            return value
-        case str():
-            return HookResult.inject(value)
-        case Mapping():
-            return _from_mapping(value)
-        case _:
-            raise ValueError(f"returned {_shown(value)}. {_ALLOWED}")
-
-
-def _from_mapping(value: Mapping[Any, Any]) -> HookResult:
-    given = {_ALIASES.get(key, key): item for key, item in value.items()}
-    unknown = [key for key in given if key not in (*_FIELDS, *_SHORT)]
-    if unknown:
+    if value is None or isinstance(value, str):
+        return HookResult.inject(value or "")
+    if isinstance(value, HookResult):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"returned {_shown(value)}. {_ALLOWED}")
+    given: dict[Any, Any] = {_ALIASES.get(key, key): item for key, item in value.items()}
+    if unknown := [key for key in given if key not in (*_FIELDS, *_SHORT)]:
         raise ValueError(
             f"returned a dict with the key {_shown(unknown[0])}. "
             f"The keys are {', '.join((*_SHORT, *_ALIASES, *_FIELDS))}."
@@ -155,7 +139,7 @@ def injected(results: Iterable[HookResult]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision that several results come to.
+    """The decision that several results add up to.
 
     action:        the strongest: halt > deny > ask > inject_context > modify > allow > continue.
     reason:        why, in firing order; of several each has its name in front.
@@ -174,16 +158,15 @@ class Decision:
         return self.action in _REFUSING
 
 
-_NOTHING: Action = "continue"
 _REFUSING = frozenset({"ask", "deny", "halt"})
 _STRENGTH: dict[Action, int] = {action: strength for strength, action in enumerate(get_args(Action))}
 
 
 def decide(results: Iterable[HookResult]) -> Decision:
-    """Return what `results`, in firing order, come to. Texts are injected whatever is decided."""
+    """Return the decision of `results`, given in firing order. Texts are injected whatever is decided."""
     every = list(results)
-    actions: list[Action] = [result.action for result in every]
-    action = max(actions, key=_STRENGTH.__getitem__) if actions else _NOTHING
+    nothing: Action = "continue"
+    action = max((result.action for result in every), key=_STRENGTH.__getitem__, default=nothing)
     reasons = [(each.source, each.reason) for each in every if each.action == action and each.reason]
     modified = [each.updated_input for each in every if each.updated_input is not None]
     allowed = action not in _REFUSING and any(each.action == "allow" for each in every)
@@ -198,7 +181,7 @@ def joined(texts: Sequence[tuple[str, str]]) -> str:
 
 
 def refused_prompt(results: Iterable[HookResult]) -> str | None:
-    """Return why a prompt is refused, marked so that nobody takes it for the agent's answer; None if it is not."""
+    """Return why a prompt is refused, marked as no answer of the agent's; None if it is not refused."""
     every = list(results)
     if denied := decide(each for each in every if each.action in {"deny", "ask"}).reason:
         return f"[Blocked by hook] {denied}"

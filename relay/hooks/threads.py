@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,34 +29,28 @@ class Abandoned(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a call: what it returned, or what it raised (SystemExit and Abandoned included)."""
+    """The end of a call: its value, or the error that it raised (SystemExit and Abandoned included)."""
 
     value: Any = None
     error: BaseException | None = None
 
 
+@dataclass(eq=False)
 class Call:
     """One call of user code. `done` gets a Finished, whatever happens; it never raises.
 
     stack: (file, line) of each frame, innermost first, when the call was given up.
     """
 
-    def __init__(self, function: Callable[[], Any], context: Context) -> None:
-        self.function = function
-        self.context = context
-        self.done: Future[Finished] = Future()
-        self.task: asyncio.Task[None] | None = None
-        self.thread: threading.Thread | None = None
-        self.owner: LoopThread | None = None
-        self.stack: list[tuple[str, int]] = []
-        self._begun = False
-        self._lock = threading.Lock()
-
-    def begin(self, owner: LoopThread) -> bool:
-        """Begin the call on the thread of `owner`; False if it moved away while that thread was blocked."""
-        with self._lock:
-            self._begun = self.owner is owner
-            return self._begun
+    function: Callable[[], Any]
+    context: Context
+    done: Future[Finished] = field(default_factory=Future)
+    task: asyncio.Task[None] | None = None
+    thread: threading.Thread | None = None
+    owner: LoopThread | None = None
+    stack: list[tuple[str, int]] = field(default_factory=list)
+    _begun: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def move(self, owner: LoopThread) -> bool:
         """Give the call to the thread of `owner`; False if it has begun."""
@@ -75,7 +69,8 @@ class Call:
 
     def give_up(self) -> bool:
         """Note where the call is, and end it as Abandoned; False if it has just ended by itself."""
-        self.stack = _stack(self.thread)
+        if self.thread and self.thread.ident and (frame := sys._current_frames().get(self.thread.ident)):
+            self.stack = [(each.f_code.co_filename, line) for each, line in traceback.walk_stack(frame)]
         return self.finish(Finished(error=Abandoned()))
 
     def abandon(self) -> bool:
@@ -84,11 +79,6 @@ class Call:
             return False
         _interrupt(self.thread)
         return True
-
-    def cancel(self) -> None:
-        """Cancel the call's task, if it runs as one."""
-        if self.task is not None:
-            self.task.cancel()
 
     def line_in(self, path: Path) -> int | None:
         """Return the line of `path` at which the call was given up; None if it was not in that file."""
@@ -100,8 +90,10 @@ class Call:
         self.task = owner.loop.create_task(self._run_async(owner), context=self.context)
 
     async def _run_async(self, owner: LoopThread) -> None:
-        if not self.begin(owner):
-            return
+        with self._lock:
+            if self.owner is not owner:
+                return  # it moved away while this thread was blocked
+            self._begun = True
         try:
             value = self.function()
             finished = Finished(await value if isinstance(value, Awaitable) else value)
@@ -163,7 +155,7 @@ class WorkerPool:
 class LoopThread:
     """A thread with an event loop for coroutines.
 
-    stray: called, on this thread, with what a task raised that user code started and never awaited.
+    stray: called, on this thread, with the error of a task that user code started and never awaited.
     """
 
     def __init__(self, stray: Callable[[BaseException], None]) -> None:
@@ -176,8 +168,7 @@ class LoopThread:
         self._thread.start()
 
     def submit(self, function: Callable[[], Any], context: Context) -> Call:
-        call = Call(function, context)
-        call.move(self)
+        call = Call(function, context, owner=self)
         self._begin(call)
         return call
 
@@ -190,8 +181,8 @@ class LoopThread:
         turned: Future[None] = Future()
 
         def cancel() -> None:
-            if call.owner is self:
-                call.cancel()
+            if call.owner is self and call.task is not None:
+                call.task.cancel()
             self.loop.call_soon(turn)
 
         def turn() -> None:
@@ -232,7 +223,11 @@ class LoopThread:
                     break
                 except SystemExit as error:  # from a task that user code started; it ends the loop's run
                     self._stray(error)
-            self._cancel_all()
+            for task in (tasks := asyncio.all_tasks(self.loop)):
+                task.cancel()
+            if tasks:
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=0.5))
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         except Abandoned:
             pass
         finally:
@@ -242,19 +237,6 @@ class LoopThread:
         error = details.get("exception")
         if isinstance(error, Exception):  # SystemExit was reported; the rest are tasks that close() cuts off
             self._stray(error)
-
-    def _cancel_all(self) -> None:
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            self.loop.run_until_complete(asyncio.wait(tasks, timeout=0.5))
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-
-
-def _stack(thread: threading.Thread | None) -> list[tuple[str, int]]:
-    frame = sys._current_frames().get(thread.ident) if thread and thread.ident else None
-    return [(entry.f_code.co_filename, line) for entry, line in traceback.walk_stack(frame)] if frame else []
 
 
 def _interrupt(thread: threading.Thread | None) -> None:

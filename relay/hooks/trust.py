@@ -1,6 +1,6 @@
 """Trust in files that came with a project: by path and content, as direnv does it.
 
-What is trusted is one file with exactly these bytes; after any change it is not trusted any more.
+A file is trusted with exactly the bytes it has; after any change it is not trusted any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from relay.storage.files import rewrite
 
 
 def digest(content: bytes) -> str:
-    """The SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -27,19 +27,19 @@ class Trust:
         self._path = home.trust
 
     def covers(self, path: Path, content: bytes) -> bool:
-        """Whether `path` is trusted with `content`, the very bytes that the caller will use."""
+        """Return True if `path` is trusted with `content`, the very bytes that the caller will use."""
         entry = self._read().get(str(path.resolve()))
         return isinstance(entry, dict) and entry.get("sha256") == digest(content)
 
     def covers_file(self, path: Path) -> bool:
-        """Whether `path` is trusted as it is now; for those who read it once more only to get data."""
+        """Return True if `path` is trusted as it is now. Use it only where the file is read for data."""
         try:
             return self.covers(path, path.read_bytes())
         except OSError:
             return False
 
     def grant(self, path: Path, content: bytes) -> str:
-        """Trust `path` with `content` from now on, instead of what it held before; return the digest."""
+        """Trust `path` with `content` from now on, and with nothing else; return the digest."""
         value = digest(content)
 
         def text() -> str:
@@ -52,8 +52,6 @@ class Trust:
     def _read(self) -> dict[str, Any]:
         try:
             files = json.loads(self._path.read_bytes())["files"]
-        except FileNotFoundError:
-            return {}
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return {}  # what cannot be read trusts nothing; the next grant writes it anew
         return files if isinstance(files, dict) else {}

@@ -1,4 +1,4 @@
-"""Rules in hooks.json files: programs of the user's that see what an agent does, and decide on it.
+"""Rules in hooks.json files: the user's programs that observe the actions of an agent and decide on them.
 
     hooks.json ──rule_file──→ Rule ─┐
                                     ├─ rule_book ─→ engine ─→ command ─→ answer ─→ aggregate

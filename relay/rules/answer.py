@@ -1,6 +1,6 @@
-"""The answer of a rule: what the exit code and the output of its command mean at an event.
+"""The answer of a rule: the meaning of its command's exit code and output at an event.
 
-    CommandResult ──judge──→ RuleRun: attachments (what the rule said), HookResults (what is done about it)
+    CommandResult ──judge──→ RuleRun: attachments (the rule's words), HookResults (their effects)
 
 The words are Claude Code's (`decision`, `continue`, `hookSpecificOutput`, exit code 2, ...), attachments and
 verdict keys (docs/RULES.md); they mean the same in both shapes of rules.  What cannot be understood has no
@@ -10,9 +10,8 @@ effect, and is the `problem` of the RuleRun, which names it; the rest of the ans
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
 
 from relay.hooks.result import HookResult
@@ -31,13 +30,11 @@ AttachmentType = Literal[
     "hook_additional_context", "hook_success", "hook_stopped_continuation", "hook_blocking_error"
 ]
 
-_CONTENT: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "hook_additional_context": ("additionalContext", "context", "text", "message", "content"),
-        "hook_blocking_error": ("blockingError", "error", "reason", "message", "text", "content"),
-        "hook_stopped_continuation": ("stopReason", "reason", "message", "text", "content"),
-    }
-)
+_CONTENT = {
+    "hook_additional_context": ("additionalContext", "context", "text", "message", "content"),
+    "hook_blocking_error": ("blockingError", "error", "reason", "message", "text", "content"),
+    "hook_stopped_continuation": ("stopReason", "reason", "message", "text", "content"),
+}
 """For each type of attachment the verdict key that its content stands for, and its other names."""
 
 _JSON = re.compile(r"\{|\[\s*[{\]]")  # how an answer in JSON begins; `[12:00] ok` is text
@@ -52,7 +49,7 @@ _APPROVES = frozenset({"approve", "allow"})
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One thing that a rule answered. rule: its name."""
+    """One part of the answer of a rule. rule: its name."""
 
     attachment_type: AttachmentType
     content: str = ""
@@ -65,7 +62,7 @@ class RuleRun:
 
     exit_code:   of its command; None of a prompt, and where it did not end by itself.
     duration:    seconds.
-    stdout, stderr: what it printed, as far as that is kept.
+    stdout, stderr: its output, up to command.KEEP bytes each.
     problem:     why it had no effect, or not all that it should, in one sentence for its author; or "".
     attachments, results: its answer, in both forms; `source` of a result is the rule's name.
     """
@@ -81,7 +78,7 @@ class RuleRun:
 
 
 def judge(rule: Rule, output: CommandResult) -> RuleRun:
-    """Return what the command of `rule` answered with `output`."""
+    """Return the answer that the command of `rule` gave with `output`."""
     answer = _Answer(rule)
     answer.read(output)
     return answer.run(output)
@@ -130,8 +127,6 @@ class _Answer:
             tuple(self.results),
         )
 
-    # Reading.
-
     def read(self, output: CommandResult) -> None:
         if output.problem:
             self.problems.append(output.problem)
@@ -139,7 +134,10 @@ class _Answer:
         text = _decoded(output.stdout).removeprefix("\ufeff").strip()
         values = self._values(text, cut=output.cut)
         if output.exit_code == BLOCKS:
-            self._exit_2(values or [], output)
+            reasons = [*filter(None, map(_reason, values or ())), _decoded(output.stderr).strip()]
+            self.block(
+                reasons[0] or f"{self._rule.name} does not allow it (exit code 2), and does not say why."
+            )
         elif values == [] and output.cut and self._event == "PreToolUse":
             # A reason that quotes a tool's input is as long as the agent has made that.
             self.block(f"What {self._rule.name} says of it is too long to be read.")
@@ -147,9 +145,8 @@ class _Answer:
             self._value(value, blocks=output.exit_code == BLOCKS)
         if output.exit_code not in (0, BLOCKS):
             error = one_line(_decoded(output.stderr), 200)
-            self.problems.append(
-                f"It ended with the exit code {output.exit_code}{': ' if error else '.'}{error}"
-            )
+            why = f": {error}" if error else "."
+            self.problems.append(f"It ended with the exit code {output.exit_code}{why}")
         elif values is None and output.exit_code == 0 and text and self._event in _TEXT_IS_CONTEXT:
             self.context(text)
             if output.cut:
@@ -172,11 +169,6 @@ class _Answer:
         if len(values) < len(every):
             self.problems.append("A list that is printed holds attachments, which are objects, alone.")
         return values
-
-    def _exit_2(self, values: Sequence[Mapping[str, Any]], output: CommandResult) -> None:
-        reasons = [*filter(None, map(_reason, values)), _decoded(output.stderr).strip()]
-        default = f"{self._rule.name} does not allow it (exit code 2), and does not say why."
-        self.block(reasons[0] or default)
 
     def _value(self, value: Mapping[str, Any], *, blocks: bool) -> None:
         """Take one object. blocks: the exit code has blocked already, and nothing here lets it through."""
@@ -231,12 +223,10 @@ class _Answer:
             self.stop(fields.text("stopReason"))
 
     def _specific(self, fields: _Fields) -> _Fields | None:
-        value = fields.mapping("hookSpecificOutput")
-        if value is None:
+        if (value := fields.mapping("hookSpecificOutput")) is None:
             return None
         specific = _Fields(value, self.problems)
-        name = specific.text("hookEventName")
-        if name == self._event:
+        if (name := specific.text("hookEventName")) == self._event:
             return specific
         what = "does not say its hookEventName" if name is None else f"is for {_shown(name)}"
         self.problems.append(f"Its hookSpecificOutput {what}; this is {self._event}.")
@@ -260,19 +250,16 @@ class _Answer:
         match decision:
             case "deny":
                 self.block(_stripped(reason) or f"{self._rule.name} does not allow it, and does not say why.")
-            case "ask":
-                self._result(HookResult("ask", reason=reason))
-            case "allow":
-                self._result(HookResult("allow", reason=reason))
+            case "ask" | "allow":
+                self._result(HookResult(decision, reason=reason))
             case str():
-                self.problems.append(
-                    f"Its permissionDecision is {_shown(decision)}; it can be 'allow', 'deny' or 'ask'."
-                )
+                what = f"Its permissionDecision is {_shown(decision)}; it can be 'allow', 'deny' or 'ask'."
+                self.problems.append(what)
         changed = specific.mapping("updatedInput")
         if changed is not None and decision != "deny":
             self._result(HookResult("modify", updated_input=changed))
 
-    # What is done about it: each adds an attachment, and the results that follow from it at this event.
+    # Each of these adds an attachment, and the results that follow from it at this event.
 
     def context(self, text: str) -> None:
         """Give `text` to the agent's model; at a Stop the agent goes on with it."""
@@ -326,15 +313,8 @@ class _Answer:
                 self._result(HookResult(force_continue=True))
 
     def _inject(self, text: str, *, goes_on: bool = False, follow_up: bool = False) -> None:
-        self._result(
-            HookResult(
-                "inject_context",
-                text,
-                context_injection_role="user" if follow_up else "system",
-                force_continue=goes_on,
-                suppress_output=self._quiet,
-            )
-        )
+        result = HookResult("inject_context", text, force_continue=goes_on, suppress_output=self._quiet)
+        self._result(replace(result, context_injection_role="user" if follow_up else "system"))
 
     def _result(self, result: HookResult) -> None:
         self.results.append(replace(result, source=self._rule.name))
@@ -361,9 +341,11 @@ class _Fields:
         return self.get(key) is not None
 
     def get(self, key: str) -> Any:
-        """Return the value as it stands; None where it is absent."""
-        found = self.value.get(_camel(key))
-        return self.value.get(_snake(key)) if found is None else found
+        """Return the value, unchecked; None if it is absent."""
+        first, *rest = key.split("_")
+        found = self.value.get(first + "".join(word.title() for word in rest))
+        snake = re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), key)
+        return self.value.get(snake) if found is None else found
 
     def text(self, key: str) -> str | None:
         return self._checked(key, str, "a text")
@@ -406,9 +388,10 @@ def _spelled(kind: str, attachment: Mapping[str, Any]) -> dict[str, Any]:
         several = isinstance(content, list) and all(isinstance(each, str) for each in content)
         verdict[key] = "\n".join(content) if several and kind != "hook_additional_context" else content
     fields = _Fields(verdict, [])
-    verdict[key] = next((value for each in (key, *others) if (value := fields.get(each)) is not None), None)
-    if kind == "hook_blocking_error" and verdict[key] is None:
-        verdict[key] = ""
+    default = "" if kind == "hook_blocking_error" else None
+    verdict[key] = next(
+        (value for each in (key, *others) if (value := fields.get(each)) is not None), default
+    )
     if kind == "hook_stopped_continuation" and fields.flag("force_continue") is not True:
         verdict["continue"] = False
     return verdict
@@ -434,15 +417,6 @@ def _decoded(output: bytes) -> str:
 
 def _stripped(text: str | None) -> str:
     return (text or "").strip()
-
-
-def _camel(key: str) -> str:
-    first, *rest = key.split("_")
-    return first + "".join(word.title() for word in rest)
-
-
-def _snake(key: str) -> str:
-    return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), key)
 
 
 def _shown(value: object) -> str:

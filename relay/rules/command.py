@@ -23,8 +23,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +32,7 @@ from relay.rules import process_tree
 KEEP = 1 << 20
 """Bytes kept of each stream, from its beginning."""
 
-GRACE = 0.25
-"""Seconds to wait for the end of a pipe once the command has ended: a child may keep it open for ever."""
-
+_GRACE = 0.25  # seconds for the end of a pipe after that of the command: a child may keep it open
 _FLOOD = 0.005  # seconds between two reads of a pipe whose contents are thrown away
 _CHUNK = 1 << 16  # bytes that a pipe holds (pipe(7))
 _WIDE = 1 << 20  # bytes that any user may have one hold (/proc/sys/fs/pipe-max-size)
@@ -71,8 +68,8 @@ async def run(
 ) -> CommandResult:
     """Run `command` with `payload` on its standard input for at most `timeout` seconds.
 
-    A string is run by a shell; else it is a program with its arguments.  What goes wrong is the result's
-    `problem`; only a cancellation is raised.
+    A string is run by a shell; else it is a program with its arguments.  A failure is the `problem` of
+    the result; only a cancellation is raised.
     """
     began = clock()
     mark = secrets.token_hex(16)
@@ -97,10 +94,13 @@ async def run(
         done, _ = await asyncio.wait({ended}, timeout=timeout)
         for task in done:
             task.result()
-            await asyncio.wait({out.over, err.over}, timeout=GRACE)
+            await asyncio.wait({out.over, err.over}, timeout=_GRACE)
     finally:
         if process.returncode is None:
-            await _kill(process, mark)
+            try:  # on a thread, which goes on where the caller is cancelled
+                await asyncio.to_thread(process_tree.kill, process, mark)
+            except RuntimeError:  # no thread can be started
+                process_tree.kill(process, mark)
         ended.cancel()
         for each in (writer, out, err):
             each.close()
@@ -112,36 +112,30 @@ async def run(
     return CommandResult(128 - code if code < 0 else code, *kept, clock() - began)
 
 
+_IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
+"""Signals that a session ignores (relay.session.launch)."""
+
+
 def _start(
     argv: Sequence[str], streams: tuple[int, int, int], cwd: Path, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start the process: a millisecond in which no other Python thread runs, since it borrows our memory."""
-    stdin, stdout, stderr = streams
-    with _default_signals():
-        return subprocess.Popen(
-            argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
-        )
+    """Start the process: a millisecond in which no other Python thread runs, since it borrows our memory.
 
-
-@contextmanager
-def _default_signals() -> Iterator[None]:
-    """Let a process that is started meanwhile ignore no signal that relay ignores.
-
-    An ignored signal stays ignored through exec, a handled one does not; tests that a rule runs may need it.
+    It ignores no signal that relay ignores: an ignored signal stays ignored through exec, a handled one does
+    not; tests that a rule runs may need it.
     """
     main = threading.current_thread() is threading.main_thread()
     ignored = [each for each in _IGNORED if main and signal.getsignal(each) is signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, lambda *_: None)
+    stdin, stdout, stderr = streams
     try:
-        yield
+        return subprocess.Popen(
+            argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
+        )
     finally:
         for number in ignored:
             signal.signal(number, signal.SIG_IGN)
-
-
-_IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
-"""Signals that a session ignores (relay.session.launch)."""
 
 
 def _not_started(program: str, cwd: Path, error: Exception) -> CommandResult:
@@ -152,19 +146,16 @@ def _not_started(program: str, cwd: Path, error: Exception) -> CommandResult:
         case FileNotFoundError() | NotADirectoryError():
             return CommandResult(127, problem=f"There is no program {program}.")
         case PermissionError():
-            return CommandResult(
-                126, problem=f"{program} may not be executed; `chmod +x` makes a script a program."
-            )
+            why = f"{program} may not be executed; `chmod +x` makes a script a program."
+            return CommandResult(126, problem=why)
         case OSError(errno=errno.ENOEXEC):
-            return CommandResult(
-                126, problem=f"{program} is no program; does its first line say #!, and what runs it?"
-            )
+            why = f"{program} is no program; does its first line say #!, and what runs it?"
+            return CommandResult(126, problem=why)
         case _:
             return CommandResult(problem=f"No process could be started for it: {error}.")
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Wait until `process` has ended, and reap it."""
     try:
         fd = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # not Linux, or one that forbids it
@@ -269,11 +260,3 @@ def _widen(pipe: int) -> None:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _WIDE)
     except (AttributeError, OSError):
         pass  # not Linux, or the user's limit is reached: it takes longer, and works
-
-
-async def _kill(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Kill `process` and all that it has started, on a thread that goes on where the caller is cancelled."""
-    try:
-        await asyncio.to_thread(process_tree.kill, process, mark)
-    except RuntimeError:  # no thread can be started
-        process_tree.kill(process, mark)

@@ -16,14 +16,16 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from relay.eventbus import EventBus
 from relay.hooks.result import Action, HookResult
 from relay.rules import answer, command
 from relay.rules.aggregate import Fired
 from relay.rules.answer import RuleRun
 from relay.rules.event import EVENTS, RuleEvent, Shape, payload
+from relay.rules.events import RuleEnded
 from relay.rules.rule import Rule
 
 DEADLINE = 85.0
@@ -45,7 +47,7 @@ class Engine:
 
     directory: the project's; commands run there unless the event names the agent's directory.
     env:       the environment of the agent.
-    report:    called with each run in the background that has ended.
+    bus:       gets RuleEnded for each run in the background; None: such runs go unreported.
     deadline:  seconds for all rules of an event together, those in the background apart.
     """
 
@@ -53,21 +55,21 @@ class Engine:
         self,
         directory: Path,
         env: Mapping[str, str],
+        bus: EventBus | None = None,
         *,
-        report: Callable[[RuleRun], None] = lambda run: None,
         deadline: float = DEADLINE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._env = env
-        self._report = report
+        self._bus = bus
         self._deadline = deadline
         self._clock = clock
         self._background: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, rules: Sequence[Rule], event: RuleEvent, *, select: Select | None = None) -> Fired:
-        """Run `rules`, in firing order. What goes wrong is the `problem` of a RuleRun.
+        """Run `rules`, in firing order. The failure of a rule is the `problem` of its RuleRun.
 
         When cancelled, kill what was started.
 
@@ -88,7 +90,7 @@ class Engine:
         return Fired(event, (*ran, *background))
 
     async def close(self) -> None:
-        """Kill what still runs in the background."""
+        """Kill the rules that still run in the background."""
         tasks = list(self._background)
         for task in tasks:
             task.cancel()
@@ -112,7 +114,8 @@ class Engine:
             if not changed or changed[-1] == payloads.event.data.get("tool_input"):
                 continue
             settled.add(turn)
-            payloads = payloads.changed(changed[-1])
+            data = {**payloads.event.data, "tool_input": changed[-1]}
+            payloads = _Payloads(replace(payloads.event, data=data))
             known = {each.rule.id for each in ran}
             found = await asyncio.to_thread(select, payloads.event) if select else ()
             ran += [RuleRun(rule) for rule in found if rule.id not in known and not rule.background]
@@ -124,16 +127,17 @@ class Engine:
 
     async def _observe(self, rules: Sequence[Rule], payloads: _Payloads, due: float) -> list[RuleRun]:
         room = asyncio.Semaphore(AT_ONCE)
-
-        async def one(rule: Rule) -> RuleRun:
-            async with room:
-                return await self._one(rule, payloads, due)
-
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(rule)) for rule in rules]
+            tasks = [group.create_task(self._in(room, rule, payloads, due)) for rule in rules]
         return [task.result() for task in tasks]
 
-    async def _one(self, rule: Rule, payloads: _Payloads, due: float = float("inf")) -> RuleRun:
+    async def _in(
+        self, room: asyncio.Semaphore, rule: Rule, payloads: _Payloads, due: float = float("inf")
+    ) -> RuleRun:
+        async with room:
+            return await self._one(rule, payloads, due)
+
+    async def _one(self, rule: Rule, payloads: _Payloads, due: float) -> RuleRun:
         if rule.kind == "prompt":
             return answer.prompted(rule)
         left = due - self._clock()
@@ -146,18 +150,16 @@ class Engine:
             return answer.unasked(rule, "What it is to read is nested too deeply to be written as JSON.")
         except ValueError:
             return answer.unasked(rule, "What it is to read holds a number that JSON does not have.")
+        # Where a rule finds its scripts: beside its file in a project, else in the session's directory.
+        project = rule.path.parent if rule.origin == "project" else self._directory
         output = await command.run(
             rule.command if rule.args is None else (rule.command, *rule.args),
             stdin,
             cwd=self._where(payloads.event),
-            env={**self._env, "CLAUDE_PROJECT_DIR": str(self._project(rule))},
+            env={**self._env, "CLAUDE_PROJECT_DIR": str(project)},
             timeout=min(rule.timeout, left),
         )
         return answer.judge(rule, output)
-
-    def _project(self, rule: Rule) -> Path:
-        """Return the folder where a rule finds its scripts: its file's in a project, else the session's."""
-        return rule.path.parent if rule.origin == "project" else self._directory
 
     def _where(self, event: RuleEvent) -> Path:
         """Return the agent's directory, or the project's where nothing can be run in that.
@@ -175,14 +177,16 @@ class Engine:
             why = f"It was not started: {WAITING} rules in the background have not ended yet."
             self._report(RuleRun(rule, problem=why))
             return
-
-        async def one() -> None:
-            async with self._room:
-                self._report(await self._one(rule, payloads))
-
-        task = asyncio.ensure_future(one())
+        task = asyncio.ensure_future(self._behind(rule, payloads))
         self._background.add(task)
         task.add_done_callback(self._ended)
+
+    async def _behind(self, rule: Rule, payloads: _Payloads) -> None:
+        self._report(await self._in(self._room, rule, payloads))
+
+    def _report(self, ran: RuleRun) -> None:
+        if self._bus is not None:
+            self._bus.publish(RuleEnded(ran))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
@@ -190,21 +194,17 @@ class Engine:
             _log.error("a rule in the background failed", exc_info=error)
 
 
+@dataclass(slots=True)
 class _Payloads:
     """The payloads of an event, encoded once for each shape of rules."""
 
-    def __init__(self, event: RuleEvent) -> None:
-        self.event = event
-        self._made: dict[Shape, bytes] = {}
+    event: RuleEvent
+    _made: dict[Shape, bytes] = field(default_factory=dict)
 
     def of(self, shape: Shape) -> bytes:
         if shape not in self._made:
             self._made[shape] = payload(shape, self.event)
         return self._made[shape]
-
-    def changed(self, tool_input: Mapping[str, object]) -> _Payloads:
-        """Return the payloads with `tool_input` as the tool's input."""
-        return _Payloads(replace(self.event, data={**self.event.data, "tool_input": tool_input}))
 
 
 def _outdate(ran: list[RuleRun], places: range, actions: Set[Action]) -> None:

@@ -1,4 +1,4 @@
-"""The events that rules are written for: their types, one event, and what a rule's command reads of it.
+"""The events that rules are written for: their types, one event, and its payload for a rule's command.
 
     NativeEvent ──from_native──→ RuleEvent ──payload──→ Claude Code's own fields          (a group)
                                                     └─→ {"event": ..., "data": {...}}     (a flat rule)
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 
 from relay.agents.hook_event import NativeEvent, NativeName
@@ -58,59 +57,48 @@ class EventType:
         return (*self.own, *_COMMON)
 
 
-EVENTS: Mapping[str, EventType] = MappingProxyType(
-    {
-        each.name: each
-        for each in (
-            EventType(
-                "UserPromptSubmit",
-                NativeName.PROMPT_SUBMIT,
-                ("prompt",),
-                kinds=frozenset({"command", "prompt"}),
-            ),
-            EventType("SessionStart", NativeName.SESSION_START, ("source",), matched="source"),
-            EventType("SessionEnd", NativeName.SESSION_END, ("reason",), matched="reason", decides=False),
-            EventType("PreToolUse", NativeName.TOOL_PRE, _TOOL, matched="tool_name"),
-            EventType(
-                "PostToolUse",
-                NativeName.TOOL_POST,
-                (*_TOOL, "tool_response", "duration_ms"),
-                matched="tool_name",
-            ),
-            EventType(
-                "PostToolUseFailure",
-                NativeName.TOOL_FAILED,
-                (*_TOOL, "error", "is_interrupt", "duration_ms"),
-                matched="tool_name",
-            ),
-            EventType(
-                "Stop",
-                NativeName.STOP,
-                (
-                    *("last_assistant_message", "turn_end_reason", "at_max_iter", "stop_hook_active"),
-                    *("prompt", "background_tasks", "session_crons"),
-                ),
-            ),
-            EventType(
-                "PreCompact",
-                NativeName.COMPACT,
-                ("trigger", "custom_instructions", "compaction_type"),
-                matched="trigger",
-                decides=False,
-            ),
-            EventType(
-                "Notification",
-                NativeName.NOTIFICATION,
-                ("message", "title", "notification_type", "details"),
-                matched="notification_type",
-                decides=False,
-            ),
-        )
-    }
+_TYPES = (
+    EventType("UserPromptSubmit", NativeName.PROMPT_SUBMIT, ("prompt",), frozenset({"command", "prompt"})),
+    EventType("SessionStart", NativeName.SESSION_START, ("source",), matched="source"),
+    EventType("SessionEnd", NativeName.SESSION_END, ("reason",), matched="reason", decides=False),
+    EventType("PreToolUse", NativeName.TOOL_PRE, _TOOL, matched="tool_name"),
+    EventType(
+        "PostToolUse", NativeName.TOOL_POST, (*_TOOL, "tool_response", "duration_ms"), matched="tool_name"
+    ),
+    EventType(
+        "PostToolUseFailure",
+        NativeName.TOOL_FAILED,
+        (*_TOOL, "error", "is_interrupt", "duration_ms"),
+        matched="tool_name",
+    ),
+    EventType(
+        "Stop",
+        NativeName.STOP,
+        (
+            *("last_assistant_message", "turn_end_reason", "at_max_iter", "stop_hook_active"),
+            *("prompt", "background_tasks", "session_crons"),
+        ),
+    ),
+    EventType(
+        "PreCompact",
+        NativeName.COMPACT,
+        ("trigger", "custom_instructions", "compaction_type"),
+        matched="trigger",
+        decides=False,
+    ),
+    EventType(
+        "Notification",
+        NativeName.NOTIFICATION,
+        ("message", "title", "notification_type", "details"),
+        matched="notification_type",
+        decides=False,
+    ),
 )
+
+EVENTS: Mapping[str, EventType] = {each.name: each for each in _TYPES}
 """Every event type by Claude Code's name of it. Types may be added; none is removed."""
 
-_BY_NATIVE = {each.native: each for each in EVENTS.values()}
+_BY_NATIVE = {each.native: each for each in _TYPES}
 
 _FLAT = frozenset({"Stop", "PreCompact"})
 """Events whose payload is flat for flat rules, too; flat rules get the others as {"event", "data"}."""
@@ -130,17 +118,15 @@ _TYPED = frozenset(
 )
 """Fields of which a NativeEvent keeps only a value of the right type: an object for tool_input, else text."""
 
-_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "Stop": {
-            "stop_hook_active": False,
-            "last_assistant_message": "",
-            "turn_end_reason": "final_response",
-            "at_max_iter": False,
-        },
-        "PreCompact": {"trigger": None, "custom_instructions": None, "compaction_type": None},
-    }
-)
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "Stop": {
+        "stop_hook_active": False,
+        "last_assistant_message": "",
+        "turn_end_reason": "final_response",
+        "at_max_iter": False,
+    },
+    "PreCompact": {"trigger": None, "custom_instructions": None, "compaction_type": None},
+}
 """Fields that an event has whether the agent sends them or not."""
 
 
@@ -180,18 +166,13 @@ def from_native(event: NativeEvent, **more: Any) -> RuleEvent | None:
 
 
 def derived(session: Identity, name: str, **data: Any) -> RuleEvent:
-    """Return the event `name` as a session tells of it where the agent's hooks do not; Claude Code's fields."""
-    common = {
-        "session_id": session.id,
-        "transcript_path": "",
-        "cwd": str(session.directory),
-        "hook_event_name": name,
-    }
-    return RuleEvent(name, {**common, **data})
+    """Return an event in Claude Code's fields, for a session whose agent has no hook that reports it."""
+    common = {"session_id": session.id, "transcript_path": "", "cwd": str(session.directory)}
+    return RuleEvent(name, {**common, "hook_event_name": name, **data})
 
 
 def payload(shape: Shape, event: RuleEvent) -> bytes:
-    """Return what the command of a rule of this `shape` reads: one JSON object in UTF-8 with a newline.
+    """Return the input for the command of a rule of this `shape`: a JSON object in UTF-8 with a newline.
 
     Raise ValueError for a number that JSON does not have, RecursionError for data nested too deeply.
 

@@ -1,4 +1,4 @@
-"""What rules and handlers are asked, and told."""
+"""The questions and events with which features reach rules and handlers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Results = tuple[HookResult, ...]
 class Consult(Question[Results]):
     """Ask the rules for `rules`, and then the handlers of `handlers`, each if it is given.
 
-    Rules come first: what one makes of a tool's input is what handlers see.  Handlers of what is about to
+    Rules come first: handlers see a tool's input as a rule has changed it.  Handlers of what is about to
     happen are not asked where rules have refused it.
     ending: of a Stop: how the turn ends.
     """
@@ -44,6 +44,6 @@ class RuleEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class HasRules(Question[bool]):
-    """Is a rule for the event `name` in force?"""
+    """Ask whether a rule for the event `name` is in force."""
 
     name: str

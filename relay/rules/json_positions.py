@@ -1,4 +1,4 @@
-"""JSON whose values know the line they stand on, so that a warning can say where a mistake is."""
+"""JSON whose values know their line, so that a warning can name the place of a mistake."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
 
-DEPTH = 100
-"""Lists and objects within one another; no file written by hand has that many."""
+_DEPTH = 100  # lists and objects within one another; no file written by hand has that many
 
 _PLAIN = {
     "Expecting value": (
@@ -53,15 +52,15 @@ class Node:
 
 def parse(text: str) -> Node:
     """Return the value in `text`. Raise JSONDecodeError, with line and column."""
-    return _Parser(text).document()
+    parser = _Parser(text)
+    node = parser.value(0)
+    if parser.peek():
+        raise parser.wrong("there is more after the end")
+    return node
 
 
-def _integer(digits: str) -> float:
-    # Python refuses to read very long integers; as a float such a one is infinite, and refused for that.
-    return int(digits) if len(digits) < 400 else float(digits)
-
-
-_DECODER = json.JSONDecoder(parse_int=_integer)
+# Python refuses to read very long integers; as a float such a one is infinite, and refused for that.
+_DECODER = json.JSONDecoder(parse_int=lambda digits: (int if len(digits) < 400 else float)(digits))
 
 
 class _Parser:
@@ -70,77 +69,64 @@ class _Parser:
         self._at = 0
         self._lines = [match.end() for match in re.finditer("\n", text)]
 
-    def document(self) -> Node:
-        node = self._value(0)
-        if self._peek():
-            raise self._wrong("there is more after the end")
-        return node
-
-    def _value(self, depth: int) -> Node:
-        first = self._peek()
+    def value(self, depth: int) -> Node:
+        first = self.peek()
         line = bisect_right(self._lines, self._at) + 1
-        if first not in "{[" or not first:
-            if not first:
-                raise self._wrong("it ends too early")
+        if not first:
+            raise self.wrong("it ends too early")
+        if first not in "{[":
             return Node(self._simple(), line)
-        if depth == DEPTH:
-            raise self._wrong("lists and objects are nested too deeply")
+        if depth == _DEPTH:
+            raise self.wrong("lists and objects are nested too deeply")
         if first == "[":
-            return Node([self._value(depth + 1) for _ in self._items("]")], line)
+            return Node([self.value(depth + 1) for _ in self._items("]")], line)
         members: dict[str, Node] = {}
         repeated = []
         for _ in self._items("}"):
-            key = self._key()
+            if self.peek() != '"':
+                raise self.wrong("a name in double quotes is missing")
+            key = self._simple()
+            if self.peek() != ":":
+                raise self.wrong("a ':' is missing after the name")
+            self._at += 1
             if key in members:
                 repeated.append(key)
-            members[key] = self._value(depth + 1)
+            members[key] = self.value(depth + 1)
         return Node(members, line, tuple(repeated))
 
     def _items(self, end: str) -> Iterator[None]:
         """Stop before each item in turn, and move behind `end`."""
         self._at += 1
-        if self._peek() == end:
+        if self.peek() == end:
             self._at += 1
             return
         while True:
             yield
-            mark = self._peek()
+            mark = self.peek()
             if mark not in (",", end):
-                raise self._wrong(f"a ',' or '{end}' is missing")
+                raise self.wrong(f"a ',' or '{end}' is missing")
             self._at += 1
             if mark == end:
                 return
-            if self._peek() == end:
-                raise self._wrong(f"there is a ',' too many before '{end}'")
-
-    def _key(self) -> str:
-        if self._peek() != '"':
-            raise self._wrong("a name in double quotes is missing")
-        key = self._simple()
-        if self._peek() != ":":
-            raise self._wrong("a ':' is missing after the name")
-        self._at += 1
-        return str(key)
+            if self.peek() == end:
+                raise self.wrong(f"there is a ',' too many before '{end}'")
 
     def _simple(self) -> Any:
-        """Return a string, a number, true, false or null."""
         try:
             value, self._at = _DECODER.raw_decode(self._text, self._at)
         except JSONDecodeError as error:
             self._at = error.pos
-            what = next(
-                (plain for message, plain in _PLAIN.items() if error.msg.startswith(message)), error.msg
-            )
-            raise self._wrong(what) from None
+            plain = (plain for message, plain in _PLAIN.items() if error.msg.startswith(message))
+            raise self.wrong(next(plain, error.msg)) from None
         return value
 
-    def _peek(self) -> str:
+    def peek(self) -> str:
         """Move to the next character that is no space, and return it; "" at the end."""
         space = _SPACE.match(self._text, self._at)
         self._at = space.end() if space else self._at
         return self._text[self._at : self._at + 1]
 
-    def _wrong(self, what: str) -> JSONDecodeError:
+    def wrong(self, what: str) -> JSONDecodeError:
         here = self._text[self._at : self._at + 2]
         if here in ("//", "/*") or here[:1] == "#":
             what = "JSON has no comments, and one begins here; take it out"

@@ -1,4 +1,4 @@
-"""The matcher of a rule: which events the rule is for.
+"""The matcher of a rule: it selects the events that the rule is for.
 
     "Bash", "Edit|Write"                   exact names          ─┐ compared with the event's `matched` field
     "mcp__.*"                              unanchored regex     ─┘
@@ -15,15 +15,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relay.names import suggest
+from relay.names import did_you_mean
 from relay.rules.event import EventType, RuleEvent
 from relay.rules.tools import aliases, in_other_case
 from relay.text import one_line
-
-if TYPE_CHECKING:
-    import regex
 
 PATIENCE = 0.1
 """Seconds for one match of a regular expression; those that people mean to write take microseconds."""
@@ -66,7 +63,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """A compiled matcher: all of `fields` have to fit. `str()` of it is what stands in the file."""
+    """A compiled matcher: all of `fields` have to fit. `str()` gives the text in the file."""
 
     written: str
     fields: tuple[Field, ...]
@@ -84,7 +81,7 @@ EVERYTHING = Matcher("*", ())
 
 
 def matcher(value: object, event: EventType) -> Matcher:
-    """Return the matcher that stands in a file as `value`. Raise BadMatcher.
+    """Return the matcher that a file writes as `value`. Raise BadMatcher.
 
     A string matches everything where the event has no field to compare it with, as in Claude Code.
     """
@@ -93,9 +90,9 @@ def matcher(value: object, event: EventType) -> Matcher:
             return EVERYTHING
         case str():
             return Matcher(value, (Field((event.matched,), _names(value)),)) if event.matched else EVERYTHING
-        case dict() if not value:
-            return EVERYTHING
         case dict():
+            if not value:
+                return EVERYTHING
             fields = tuple(Field(_path(key, value), _whole(key, each)) for key, each in value.items())
             return Matcher(json.dumps(value, sort_keys=True), fields)
         case _:
@@ -106,7 +103,7 @@ def matcher(value: object, event: EventType) -> Matcher:
 
 
 def doubts(value: object, event: EventType) -> list[str]:
-    """Return what is hardly meant in the valid matcher `value`: with it the rule is for no event."""
+    """Return why the valid matcher `value` is probably a mistake: with it the rule is for no event."""
     tools: list[object] = []
     found = []
     match value:
@@ -116,20 +113,15 @@ def doubts(value: object, event: EventType) -> list[str]:
             tools.append(value.get(_TOOL))
             for field in dict.fromkeys(key.partition(".")[0] for key in value):
                 if field not in event.fields:
-                    found.append(_unknown(field, event.fields))
+                    hint = did_you_mean(field, event.fields)
+                    found.append(
+                        f"no agent is known to tell of {_shown(field)}, and an event without it does not "
+                        f"fit. {hint}Known are {', '.join(event.fields)}."
+                    )
     for tool in tools:
         if isinstance(tool, str) and (name := in_other_case(tool)):
             found.append(f"no tool is called {_shown(tool)}. Did you mean {_shown(name)}? Case counts.")
     return found
-
-
-def _unknown(field: str, known: tuple[str, ...]) -> str:
-    meant = suggest(field, known)
-    hint = f"Did you mean {meant}? " if meant else ""
-    return (
-        f"no agent is known to tell of {_shown(field)}, and an event without it does not fit. {hint}"
-        f"Known are {', '.join(known)}."
-    )
 
 
 def _path(key: str, value: Mapping[str, object]) -> tuple[str, ...]:
@@ -174,11 +166,7 @@ def _whole(key: str, value: object) -> Test:
         return value.__eq__
     # Of fnmatch's syntax `*` and `?` alone; its translation needs time in proportion to the text.
     pattern = re.compile(fnmatch.translate(value.replace("[", "[[]")))
-
-    def fits(text: str) -> bool:
-        return pattern.match(_bounded(text)) is not None
-
-    return fits
+    return lambda text: pattern.match(_bounded(text)) is not None
 
 
 def _searched(text: str, *, full: bool) -> Test:
@@ -190,20 +178,17 @@ def _searched(text: str, *, full: bool) -> Test:
     except (regex.error, ValueError, OverflowError, RecursionError) as error:
         raise BadMatcher(f"matcher {_shown(text)} is no regular expression: {error}.") from None
 
+    search = pattern.fullmatch if full else pattern.search
+
     def fits(subject: str) -> bool:
-        return _searches(pattern, _bounded(subject), full=full)
+        try:
+            return search(_bounded(subject), timeout=PATIENCE, concurrent=True) is not None
+        except TimeoutError:
+            raise Undecided(
+                f"the regular expression {_shown(text)} takes too long; write a simpler one."
+            ) from None
 
     return fits
-
-
-def _searches(pattern: regex.Pattern[str], text: str, *, full: bool) -> bool:
-    search = pattern.fullmatch if full else pattern.search
-    try:
-        return search(text, timeout=PATIENCE, concurrent=True) is not None
-    except TimeoutError:
-        raise Undecided(
-            f"the regular expression {_shown(pattern.pattern)} takes too long; write a simpler one."
-        ) from None
 
 
 def _bounded(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 MARK = "RELAY_HOOK_RUN"
-"""The environment variable that marks what a run has started, whatever its parent is now."""
+"""The environment variable that marks the processes of a run, even those that have lost their parent."""
 
 _ROUNDS = 50  # searches for more of a tree, each after all that were found are stopped
 _REAPING = 5.0  # seconds for what was killed to be gone
@@ -48,13 +48,15 @@ def _signal(send: Callable[[int, int], None], pid: int, number: signal.Signals) 
 
 
 def _tree(root: int, mark: str) -> set[int]:
-    """Return the living processes that come from `root`: its descendants, those of its session, and those
-    with `mark` in their environment; only `root` where there is no /proc."""
+    """Return the living processes that come from `root`; only `root` where there is no /proc.
+
+    They are its descendants, the members of its session, and those with `mark` in their environment.
+    """
     children: dict[int, list[int]] = {}
     alive: set[int] = set()
     found = [root]
     marked = f"{MARK}={mark}".encode()
-    for pid in _pids():
+    for pid in (int(entry.name) for entry in Path("/proc").glob("[0-9]*")):
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes()
             # After the name, which may hold anything: state, parent, group, session (proc(5)).
@@ -74,10 +76,3 @@ def _tree(root: int, mark: str) -> set[int]:
             tree.add(pid)
             found += children.get(pid, ())
     return tree & (alive or {root})
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    except OSError:
-        return []

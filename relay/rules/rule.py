@@ -28,7 +28,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule. It keeps its `id` wherever it stands in its file.
+    """A rule. It keeps its `id` when it moves within its file.
 
     name:       for people, and for the heading over what it injects: its `name`, else its script's, else the
                 first word of its command.
@@ -37,7 +37,7 @@ class Rule:
     command:    for a shell; with `args` a program that is run without one. "" of a prompt.
     prompt:     the text that a prompt injects.
     timeout:    seconds. background: nothing waits for it, and its answer has no effect.
-    path, line: where it stands. origin: whose file that is.
+    path, line: its place. origin: the kind of that file.
     """
 
     id: str

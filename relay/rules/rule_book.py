@@ -1,4 +1,4 @@
-"""The rules in force: from which files, in which order, and which of them an event is for.
+"""The rules in force: the files they come from, their order, and the selection for an event.
 
 CONFIG/hooks.json ─┐
 project's, trusted ├─ parse ─→ RuleBook.rules ─ select(event) ─→ the rules to run, in firing order
@@ -10,11 +10,12 @@ trusted any more: a mistake in a file, or an agent that writes into it, must not
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shlex
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,11 @@ from typing import Any
 from relay.errors import HomeError
 from relay.home import Home
 from relay.hooks.trust import Trust
-from relay.rules.disabled import Disabled
 from relay.rules.event import RuleEvent
 from relay.rules.matcher import Undecided
 from relay.rules.rule import Origin, Rule, RuleWarning
 from relay.rules.rule_file import LARGEST, parse
+from relay.storage.files import rewrite
 from relay.text import count, one_line
 
 FILE = "hooks.json"
@@ -49,7 +50,7 @@ class RuleBook:
     ) -> RuleBook:
         """Return the rules for an agent in `directory`: the user's, the project's, those of files `named`.
 
-        The project's file counts only if it is trusted.  What is wrong is in `warnings`.
+        The project's file counts only if it is trusted.  Mistakes are in `warnings`.
 
         last: the rules in force so far; those of a file stay where that file cannot be taken now.
         """
@@ -156,7 +157,7 @@ class _Loading:
         self._seen: list[Path] = []
 
     def add(self, path: Path, origin: Origin) -> None:
-        """Read `path`, unless it has been read, or is a project's and not trusted."""
+        """Add the rules of `path`, unless it has been read, or is a project's and not trusted."""
         if any(_same(path, each) for each in self._seen):
             return
         self._seen.append(path)
@@ -168,21 +169,18 @@ class _Loading:
         self._warnings += warnings
 
     def _taken(self, path: Path, origin: Origin) -> tuple[list[Rule], list[RuleWarning]]:
-        """Return the rules of `path` as it is now, and what is wrong with it."""
         try:
             content = _read(path, LARGEST + 1)
         except OSError as error:
             text = f"cannot be read: {error.strerror}. Make it a file that you can read."
-            gone = isinstance(error, FileNotFoundError)
-            return [], [RuleWarning(path, text, unread=not gone)]
+            return [], [RuleWarning(path, text, unread=not isinstance(error, FileNotFoundError))]
         if origin != "project" or len(content) > LARGEST or Trust(self._home).covers(path, content):
             return parse(path, content, origin)
         command = f"`relay trust {shlex.quote(str(path))}` and `relay hooks reload`"
         if kept := self._kept(path, origin):
             return kept, [RuleWarning(path, f"is not trusted as it is now. {_STAY} Read it, then {command}.")]
-        return [], [
-            RuleWarning(path, f"is not trusted, and none of its rules is in force. Read it, then {command}.")
-        ]
+        text = f"is not trusted, and none of its rules is in force. Read it, then {command}."
+        return [], [RuleWarning(path, text)]
 
     def _kept(self, path: Path, origin: Origin) -> list[Rule]:
         """Return the last rules in place of `path`; a project's may have been in a file farther up."""
@@ -194,10 +192,9 @@ class _Loading:
         now = {rule.path for rule in self._rules}
         for path in dict.fromkeys(rule.path for rule in self._last if rule.path not in now):
             lost = count(sum(rule.path == path for rule in self._last), "rule")
+            why = "has no rules any more" if path in self._seen else "is not the nearest any more"
             if not os.path.lexists(path):
                 why = "is gone"
-            else:
-                why = "has no rules any more" if path in self._seen else "is not the nearest any more"
             text = f"{why}. No longer in force: {lost} that this session had loaded from it."
             self._warnings.append(RuleWarning(path, text))
         ids, problem = _off(self._home)
@@ -207,10 +204,40 @@ class _Loading:
 _STAY = "The rules that this session has loaded from it before stay in force."
 
 
-def _off(home: Home) -> tuple[frozenset[str], list[RuleWarning]]:
-    """Return the ids of the disabled rules, and what is wrong with the file that has them."""
+def disabled(home: Home) -> frozenset[str]:
+    """Return the ids of the rules that the user has switched off, for all sessions of `home`.
+
+    Raise HomeError if their file, `{"disabled": [ID, ...]}`, cannot be read: then every rule is on.
+    """
+    path = home.disabled_rules
     try:
-        return Disabled(home).read(), []
+        ids = json.loads(path.read_bytes())["disabled"]
+        if not all(isinstance(each, str) for each in ids):
+            raise TypeError
+        return frozenset(ids)
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise HomeError(
+            f"{path} cannot be read, and every rule is on. Delete it, then disable rules anew."
+        ) from None
+
+
+def switch(home: Home, ids: Iterable[str], *, off: bool) -> None:
+    """Switch rules off or on. Raise HomeError."""
+    chosen = frozenset(ids)
+
+    def text() -> str:
+        now = disabled(home) | chosen if off else disabled(home) - chosen
+        return json.dumps({"disabled": sorted(now)}, indent=2) + "\n"
+
+    rewrite(home.disabled_rules, text)
+
+
+def _off(home: Home) -> tuple[frozenset[str], list[RuleWarning]]:
+    """Return the ids of the disabled rules, and a warning if they cannot be read."""
+    try:
+        return disabled(home), []
     except HomeError as error:
         return frozenset(), [RuleWarning(home.disabled_rules, str(error))]
 

@@ -1,4 +1,4 @@
-"""One hooks.json: the rules in it, in both shapes, and warnings about what is left out.
+"""One hooks.json: the rules in it, in both shapes, and warnings about its mistakes.
 
     {"hooks": {"PreToolUse": [
         {"matcher": "Bash", "hooks": [{"type": "command", "command": "..."}]},      a group, as in Claude Code
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
-from relay.names import suggest
+from relay.names import did_you_mean, suggest
 from relay.rules import json_positions
 from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS, EventType, RuleKind, Shape
@@ -34,13 +34,8 @@ LARGEST = 1 << 20
 LONGEST_TIMEOUT = 86_400.0
 """Seconds, a day: a larger number was meant as something else."""
 
-LONGEST_COMMAND = (128 << 10) - 1
-"""Bytes of one argument of a program on Linux (MAX_ARG_STRLEN of execve(2), its final NUL not counted)."""
-
-SURE = 0.8
-"""Similarity of two keys from which one was meant by the other: "mather" by "matcher", no "comment" by
-"command"."""
-
+_LONGEST_COMMAND = (128 << 10) - 1  # bytes of one argument on Linux (MAX_ARG_STRLEN of execve(2) without NUL)
+_SURE = 0.8  # similarity of two keys from which one is a slip for the other: "mather" for "matcher"
 _CLAUDES = frozenset(
     {
         *("PermissionRequest", "PermissionDenied", "PostToolBatch", "SubagentStart", "SubagentStop"),
@@ -52,8 +47,7 @@ _CLAUDES = frozenset(
 """Claude Code's events that relay runs no rules for."""
 
 _NOT_RUN = frozenset({"http", "agent", "mcp_tool"})
-_TOOL = ("tool", "tools", "tool_name", "tool_input")
-"""Keys that only ever mean which tool a rule is for."""
+_TOOL = ("tool", "tools", "tool_name", "tool_input")  # keys that only ever mean which tool a rule is for
 
 _FIELDS = ("type", "command", "prompt", "matcher", "timeout", "args", "async", "name")
 
@@ -61,7 +55,7 @@ _REFUSED = {
     "if": "relay cannot check the condition of `if`. Write a matcher instead.",
     "shell": "commands are run by sh, and `shell` cannot be chosen. Call the other shell in the command.",
 }
-"""Fields of Claude Code's that would change what a rule means if they were ignored, and what to do."""
+"""Fields of Claude Code's that would change the meaning of a rule if they were ignored, and advice."""
 
 
 class _Skip(Exception):
@@ -69,7 +63,7 @@ class _Skip(Exception):
 
 
 def parse(path: Path, content: bytes, origin: Origin) -> tuple[list[Rule], list[RuleWarning]]:
-    """Return the rules in `content` of the file `path`, in their order, and what is wrong with it."""
+    """Return the rules in `content` of the file `path`, in their order, and warnings about its mistakes."""
     file = _File(path, origin)
     file.read(content)
     seen: Counter[str] = Counter()
@@ -135,8 +129,7 @@ class _File:
         if name in _CLAUDES:
             self.warn(f"relay runs no rules for this event of Claude Code's. Skipped. {allowed}", line, name)
             return
-        meant = suggest(name, EVENTS)
-        hint = f"Did you mean {meant}? " if meant else ""
+        hint = did_you_mean(name, EVENTS)
         self.warn(f"there is no such event. Skipped. {hint}{allowed}", line, one_line(ascii(name), 60))
 
 
@@ -159,7 +152,7 @@ class _Section:
             if hooks is None or ("type" in entry.value and not isinstance(hooks.value, list)):
                 self._rule(entry, "flat", matched)
                 continue
-            self._misspelt(entry, ("matcher", "hooks"), used=(matched, hooks))
+            self._useless(entry, ("matcher", "hooks"), used=(matched, hooks))
             self._group(hooks, matched)
 
     def _group(self, hooks: Node, matched: Node | None) -> None:
@@ -191,23 +184,22 @@ class _Section:
         except (_Skip, BadMatcher) as skip:
             self._warn(f"{skip} Skipped.", node)
             return
-        self._misspelt(node, (*_FIELDS, "hooks"), used=(matched,))
+        self._useless(node, (*_FIELDS, "hooks"), used=(matched,))
         if "once" in node.value:
             self._warn("once has no effect: the rule runs every time.", node.value["once"])
         background = kind == "command" and self._flag(node, "async")
-        command, prompt = (text, "") if kind == "command" else ("", text)
         rule = Rule(
             id="",
-            name=self._name(node) or default_name(command, args),
+            name=self._name(node) or default_name("" if kind == "prompt" else text, args),
             event=self.event.name,
             kind=kind,
             shape=shape,
             path=self.file.path,
             line=node.line,
             origin=self.file.origin,
-            command=command,
+            command=text if kind == "command" else "",
             args=args,
-            prompt=prompt,
+            prompt=text if kind == "prompt" else "",
             matcher=found,
             timeout=self._timeout(node, waited=not background),
             background=background,
@@ -218,17 +210,15 @@ class _Section:
         given = node.value.get("type")
         allowed = f"Allowed for {self.event.name}: {', '.join(sorted(self.event.kinds))}."
         if given is None:
-            meant = next(
-                (key for key in node.value if key not in _FIELDS and suggest(key, ["type"], SURE)), None
-            )
+            meant = _misspelt(node, "type", _SURE)
             raise _Skip(f"the rule has no type. {f'Is it {_quoted(meant)}? ' if meant else ''}{allowed}")
         if not isinstance(given.value, str):
             raise _Skip(f"type is {_shown(given)}. {allowed}")
         if given.value in _NOT_RUN:
             raise _Skip(f"relay does not run rules of the type {given.value!r}. {allowed}")
         if given.value not in get_args(RuleKind):
-            meant = suggest(given.value, get_args(RuleKind))
-            raise _Skip(f"type is {_shown(given)}. {f'Did you mean {meant}? ' if meant else ''}{allowed}")
+            hint = did_you_mean(given.value, get_args(RuleKind))
+            raise _Skip(f"type is {_shown(given)}. {hint}{allowed}")
         if shape == "group" and given.value == "prompt":
             raise _Skip(
                 "a prompt in a group asks a model, which relay does not. For literal text write a flat rule, "
@@ -254,24 +244,20 @@ class _Section:
         return matched
 
     def _spelt(self, node: Node, key: str) -> Node | None:
-        """Return the value of `key`, also of a misspelt one: without it the rule would be for other events,
-        or guard nothing."""
-        if key in node.value:
-            return _member(node, key)
-        for other in node.value:
-            if other not in _FIELDS and suggest(other, [key], SURE):
-                value = _member(node, other)
-                self._warn(f"{_quoted(other)} is taken for {_quoted(key)}; write it so.", value)
-                return value
-        return None
+        """Return the value of `key`, even of a misspelt one: without it the rule would guard nothing."""
+        value: Node | None = node.value.get(key)
+        if value is None and (other := _misspelt(node, key, _SURE)):
+            value = node.value[other]
+            self._warn(f"{_quoted(other)} is taken for {_quoted(key)}; write it so.", value)
+        return value
 
-    def _misspelt(self, node: Node, known: Iterable[str], *, used: Iterable[Node | None]) -> None:
+    def _useless(self, node: Node, known: Iterable[str], *, used: Iterable[Node | None]) -> None:
         """Warn about keys that have no effect and were meant to; not about those whose values are `used`."""
         matched = self.event.matched
         for key, value in node.value.items():
             if key in known or any(value is each for each in used):
                 continue
-            if meant := suggest(key, known, SURE):
+            if meant := suggest(key, known, _SURE):
                 self._warn(f"{_quoted(key)} has no effect. Did you mean {_quoted(meant)}?", value)
             elif matched and key.partition(".")[0] in (matched, *_TOOL):
                 self._warn(
@@ -322,10 +308,9 @@ class _Section:
 
 
 def _text(node: Node, key: str) -> str:
-    """Return the command or the prompt."""
     given = node.value.get(key)
     if given is None or given.value == "":
-        meant = next((other for other in node.value if other not in _FIELDS and suggest(other, [key])), None)
+        meant = _misspelt(node, key)
         hint = f" Did you mean it by {_quoted(meant)}?" if meant else ""
         raise _Skip(f"the {key} is missing.{hint} Write it as {_quoted(key)}, a string.")
     if not isinstance(given.value, str) or not given.value.strip():
@@ -354,9 +339,9 @@ def _check(key: str, text: str, *, argument: bool) -> None:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         raise _Skip(f"{key} holds half a character ({error.object[error.start]!a}). Take it out.") from None
-    if argument and size > LONGEST_COMMAND:
+    if argument and size > _LONGEST_COMMAND:
         raise _Skip(
-            f"{key} has {size} bytes, and a program can be given {LONGEST_COMMAND}. Make it a script."
+            f"{key} has {size} bytes, and a program can be given {_LONGEST_COMMAND}. Make it a script."
         )
 
 
@@ -366,13 +351,15 @@ def _emptied(root: Node) -> bool:
         return False
     hooks = root.value.get("hooks")
     return not (hooks and hooks.value) and not any(
-        key in EVENTS or suggest(key, ["hooks"], SURE) for key in root.value if key != "hooks"
+        key in EVENTS or suggest(key, ["hooks"], _SURE) for key in root.value if key != "hooks"
     )
 
 
-def _member(node: Node, key: str) -> Node:
-    member: Node = node.value[key]
-    return member
+def _misspelt(node: Node, key: str, alike: float = 0.6) -> str | None:
+    """Return the first unknown key of `node` that was probably meant as `key`."""
+    return next(
+        (other for other in node.value if other not in _FIELDS and suggest(other, [key], alike)), None
+    )
 
 
 def _listed(node: Node) -> list[Node]:

@@ -5,9 +5,6 @@ Names are those of Claude Code, Codex, Qwen Code and Gemini CLI; a tool that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 _ROWS: tuple[tuple[str, ...], ...] = (
     ("Bash", "run_shell_command", "shell", "local_shell", "exec_command", "unified_exec"),
     ("Read", "read_file", "read_many_files"),
@@ -31,24 +28,18 @@ _ROWS: tuple[tuple[str, ...], ...] = (
 _CLAUDES = frozenset({row[0] for row in _ROWS} | {"Task"})
 
 
-def _aliases() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for row in _ROWS:
-        for name in row:
-            found[name] = tuple(dict.fromkeys((name, *found.get(name, ()), *row)))
-    return found
+_ALIASES: dict[str, tuple[str, ...]] = {}
+for _row in _ROWS:
+    for _name in _row:
+        _ALIASES[_name] = tuple(dict.fromkeys((_name, *_ALIASES.get(_name, ()), *_row)))
 
-
-_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(_aliases())
-_CLAUDE_NAMES: Mapping[str, str] = MappingProxyType({name: row[0] for row in reversed(_ROWS) for name in row})
+_CLAUDE_NAMES = {name: row[0] for row in reversed(_ROWS) for name in row}
+_SPELLINGS = {name.casefold(): name for name in reversed(_ALIASES)}
 
 
 def aliases(tool: str) -> tuple[str, ...]:
     """Return every name of the tool, `tool` first."""
     return _ALIASES.get(tool, (tool,))
-
-
-_SPELLINGS: Mapping[str, str] = MappingProxyType({name.casefold(): name for name in reversed(list(_ALIASES))})
 
 
 def in_other_case(tool: str) -> str | None:

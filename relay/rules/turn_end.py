@@ -1,25 +1,23 @@
-"""The end of a turn: what rules and handlers are told of it, and whether the agent goes on.
+"""The end of a turn: the event for rules and handlers, and the decision whether the agent goes on.
 
     Ending ─→ rules and handlers ─→ results ─→ decide_stop ─→ StopDecision
 
-One decision, wherever the end was seen: by the agent's own hook, on its screen, or in `relay hooks test Stop`.
+The decision is the same wherever the end was seen: by the agent's own hook, or on its screen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from relay.hooks.events import AgentEnd
 from relay.hooks.result import HookResult, decide, injected
-from relay.rules import aggregate
-from relay.rules.aggregate import Fired
+from relay.rules.aggregate import Fired, aggregate, outcome
 from relay.rules.event import EVENTS
 from relay.state.turn import Turn
 
-GO_ON = "Go on."
-"""The text that an agent goes on with where a handler or a rule wants that and gives none."""
+GO_ON = "Go on."  # what the agent reads where a handler or a rule wants it to go on and gives no text
 
 _CAPPED = (
     "a handler of agent_end, or a rule, wants the agent to go on once more; it has done so {most} times in a "
@@ -51,14 +49,6 @@ class Ending:
         """Return how `turn` ends now."""
         return cls(turn.continuations, most, turn.runaway, bool(turn.halted))
 
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Any], most: int) -> Ending:
-        """Return the ending that the payload of a Stop describes, as `facts` would have."""
-        if payload.get("turn_end_reason") == "doom_loop":
-            return cls(0, most, runaway=True)
-        active = payload.get("stop_hook_active") is True
-        return cls(max(most - 1, 1) if payload.get("at_max_iter") is True else int(active), most)
-
     @property
     def capped(self) -> bool:
         """True if the agent may not go on until somebody submits a prompt."""
@@ -71,13 +61,13 @@ class Ending:
 
     @property
     def turn_end_reason(self) -> str:
-        """`doom_loop`, `max_iterations` or `final_response`, as rules are told."""
+        """`doom_loop`, `max_iterations` or `final_response`, as rules get it."""
         if self.runaway:
             return "doom_loop"
         return "max_iterations" if self.at_max_iter else "final_response"
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields that rules of Stop are told of it."""
+        """Return the fields that rules of Stop get of it."""
         return {
             "stop_hook_active": self.continuations > 0,
             "turn_end_reason": self.turn_end_reason,
@@ -92,11 +82,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class StopDecision:
-    """What the answers to a Stop come to.
+    """The decision that the answers to a Stop add up to.
 
     outcome: "end": nothing is wanted; "halt": a turn that was stopped ends, for `reason`; "refuse": the agent
              would go on, and is `capped`; "go_on".
-    texts:   what it goes on with, or would.
+    texts:   for the agent to go on with; also set where it may not.
     forced:  the name of the handler or rule that wants it to go on without giving a text; "" otherwise.
     """
 
@@ -106,7 +96,7 @@ class StopDecision:
     forced: str = ""
 
     def given(self, results: Sequence[HookResult]) -> list[HookResult]:
-        """Return `results`, and where the agent goes on without a text of theirs, one with a text of relay's."""
+        """Return `results`, with a text of relay's behind them if the agent goes on without one of theirs."""
         return [*results, HookResult.inject(GO_ON, source=self.forced)] if self.forced else list(results)
 
 
@@ -124,39 +114,29 @@ def decide_stop(results: Sequence[HookResult], ending: Ending) -> StopDecision:
 
 
 def rule_outcome(fired: Fired, ending: Ending) -> str:
-    """Return what came of the rules of a Stop: whether the agent goes on, and whether that is the last time."""
-    outcome = aggregate.outcome(fired)
-    if outcome != "continue":
-        return outcome
+    """Return the outcome of the rules of a Stop, and whether the agent goes on for the last time."""
+    if (came_to := outcome(fired)) != "continue":
+        return came_to
     if ending.capped:
         return "reentry_capped"
     return "continue_at_max_iter" if ending.at_max_iter else "continue"
 
 
 def journal_fields(fired: Fired, ending: Ending | None) -> dict[str, Any]:
-    """Return what the journal's "hook_fired" says of an event beside what it says of all."""
-    match fired.event.name:
-        case "UserPromptSubmit":
-            prompt = aggregate.user_prompt_submit(fired)
-            return {
-                "blocking_error": prompt.blocking_error,
-                "stop_reason": prompt.stop_reason,
-                "added_context_count": len(prompt.additional_contexts),
-            }
-        case "Stop" if ending is not None:
-            stop = aggregate.stop(fired)
-            return {
-                "turn_end_reason": ending.turn_end_reason,
-                "at_max_iter": ending.at_max_iter,
-                "added_context_count": len(stop.additional_contexts),
-                "suppress_output": stop.suppress_output,
-            }
-        case "PreCompact":
-            return {"compaction_type": None, "trigger": fired.event.data.get("trigger")}
-        case name if "tool_input" in EVENTS[name].own:
-            return {"tool": fired.event.data.get("tool_name")}
-        case _:
-            return {}
+    """Return the fields of the journal's "hook_fired" that only events of this type have."""
+    name, data = fired.event.name, fired.event.data
+    if name == "PreCompact":
+        return {"compaction_type": None, "trigger": data.get("trigger")}
+    if "tool_input" in EVENTS[name].own:
+        return {"tool": data.get("tool_name")}
+    found = aggregate(fired)
+    contexts = {"added_context_count": len(found["additional_contexts"])}
+    if name == "UserPromptSubmit":
+        return {key: found[key] for key in ("blocking_error", "stop_reason")} | contexts
+    if name != "Stop" or ending is None:
+        return {}
+    end = {"turn_end_reason": ending.turn_end_reason, "at_max_iter": ending.at_max_iter}
+    return end | contexts | {"suppress_output": found["suppress_output"]}
 
 
 def agent_end(turn: Turn, *, last: str = "", error: str | None = None) -> AgentEnd:

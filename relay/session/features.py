@@ -49,7 +49,6 @@ from relay.messaging.runaway import Limits
 from relay.policy import Policy
 from relay.recording.asciicast import Header
 from relay.rules.engine import Engine
-from relay.rules.events import RuleEnded
 from relay.session.core import Core
 
 Feature = object
@@ -106,7 +105,7 @@ def _rule_runner(core: Core) -> RuleRunner:
         core.tasks,
         core.journal,
         core.setup.rules,
-        Engine(directory, core.started.env, report=lambda ran: bus.publish(RuleEnded(ran))),
+        Engine(directory, core.started.env, bus),
         home=core.started.home,
         directory=directory,
         files=[Path(path) for path in core.started.options.rules],

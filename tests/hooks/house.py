@@ -11,11 +11,10 @@ from relay import builtin
 from relay.directives.directive import Directive
 from relay.errors import UnknownRecipient
 from relay.eventbus import EventBus, answers, handles
-from relay.hooks.commands import HandlerPrinted, HandlerProblem, Member, Roster, SendMessage
+from relay.hooks.commands import HandlerPrinted, HandlerProblem, ListMembers, Member, Problem, SendMessage
 from relay.hooks.config import MemoryConfig
 from relay.hooks.context import Context, History, MemoryService
 from relay.hooks.events import HandlerEvent
-from relay.hooks.problem import Problem
 from relay.hooks.registry import Registry
 from relay.hooks.result import HookResult
 from relay.hooks.runner import DirectiveOutcome, Runner
@@ -76,8 +75,8 @@ class Services:
             return sent
         return tuple(replace(each, state=State.INJECTED, detail=f"{question.wait:g}") for each in sent)
 
-    @answers(Roster)
-    async def roster(self, _: Roster, __: object) -> tuple[Member, ...]:
+    @answers(ListMembers)
+    async def roster(self, _: ListMembers, __: object) -> tuple[Member, ...]:
         return tuple(self.members)
 
     @handles(HandlerProblem)

@@ -48,11 +48,17 @@ def test_patterns_compare_without_case():
     assert not registry.knows("other")
 
 
+def built_in(pattern: str) -> Registry:
+    registry = Registry(builtin=True)
+    registry.add_pattern(pattern, speaker("built-in"))
+    return registry
+
+
 def test_built_in_handlers_come_before_the_users():
     """R67: even before a more specific one, and before one that was registered earlier."""
     registry = Registry()
     registry.add_pattern("memory:save", speaker("user, specific"), priority=9)
-    registry.add_pattern("memory", speaker("built-in"), builtin=True)
+    registry.include(built_in("memory"))
     registry.add_pattern("memory", speaker("user"))
     assert order(registry, "@memory:save") == ["built-in", "user, specific", "user"]
 
@@ -60,7 +66,7 @@ def test_built_in_handlers_come_before_the_users():
 def test_an_overriding_handler_takes_the_place_of_the_built_in_where_it_matches():
     """R67"""
     registry = Registry()
-    registry.add_pattern("memory", speaker("built-in"), builtin=True)
+    registry.include(built_in("memory"))
     registry.add_pattern("memory:save", speaker("mine"), override=True)
     assert order(registry, "@memory:save") == ["mine"]
     assert order(registry, "@memory:list") == ["built-in"]

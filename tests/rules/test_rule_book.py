@@ -12,9 +12,8 @@ import pytest
 from relay.errors import HomeError
 from relay.home import Home
 from relay.hooks.trust import Trust
-from relay.rules.disabled import Disabled
 from relay.rules.event import RuleEvent
-from relay.rules.rule_book import RuleBook, find
+from relay.rules.rule_book import RuleBook, disabled, find, switch
 
 
 @pytest.fixture
@@ -198,20 +197,19 @@ def test_a_rule_in_the_background_stands_for_no_guard(person: Home, project: Pat
 def test_a_rule_that_is_switched_off_is_not_selected(person: Home, project: Path) -> None:
     path = write(project / "a.json", "one", "two", "two")
     one, two, again = RuleBook.of(person, [path]).rules
-    Disabled(person).switch([one.id, two.id], off=True)
+    switch(person, [one.id, two.id], off=True)
     book = RuleBook.of(person, [path])
     assert [book.enabled(rule) for rule in book.rules] == [False, False, True]
     assert [rule.id for rule in book.select(RuleEvent("Stop"))] == [again.id]
-    Disabled(person).switch([one.id], off=False)
+    switch(person, [one.id], off=False)
     assert [rule.id for rule in RuleBook.of(person, [path]).select(RuleEvent("Stop"))] == [one.id, again.id]
 
 
 def test_what_is_switched_off_is_in_a_private_file(person: Home) -> None:
-    disabled = Disabled(person)
-    assert disabled.read() == frozenset()
-    disabled.switch(["b", "a"], off=True)
-    disabled.switch(["c"], off=True)
-    assert disabled.read() == {"a", "b", "c"}
+    assert disabled(person) == frozenset()
+    switch(person, ["b", "a"], off=True)
+    switch(person, ["c"], off=True)
+    assert disabled(person) == {"a", "b", "c"}
     assert stat.S_IMODE(person.disabled_rules.stat().st_mode) == 0o600
     assert sorted(path.name for path in person.state.iterdir()) == [
         "disabled-rules.json",
@@ -232,7 +230,7 @@ def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
     assert chosen(book) == ["guard"]
     assert f"{person.disabled_rules} cannot be read, and every rule is on" in str(book.warnings)
     with pytest.raises(HomeError, match="Delete it"):
-        Disabled(person).switch(["x"], off=True)
+        switch(person, ["x"], off=True)
 
 
 def reloaded(person: Home, project: Path, last: RuleBook, *named: Path) -> tuple[list[str], str]:
@@ -348,7 +346,7 @@ def test_what_is_switched_off_is_looked_up_without_reading_the_files(person: Hom
     """R14: whatever has become of them meanwhile."""
     path = write(person.config / "hooks.json", "one", "two")
     book = RuleBook.load(person, project)
-    Disabled(person).switch([book.rules[0].id], off=True)
+    switch(person, [book.rules[0].id], off=True)
     path.write_text("{}")
     off = book.switched(person)
     assert (off.rules, chosen(off), chosen(book)) == (book.rules, ["two"], ["one", "two"])

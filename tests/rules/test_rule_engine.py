@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from written import event, rule
 
+from relay.eventbus import EventBus, handles
 from relay.hooks.result import decide, injected
 from relay.rules.aggregate import Fired
 from relay.rules.answer import RuleRun
 from relay.rules.engine import AT_ONCE, WAITING, Engine
 from relay.rules.event import EVENTS, RuleEvent
+from relay.rules.events import RuleEnded
 from relay.rules.rule import Rule
 
 SHAPES = ("flat", "group")
@@ -313,47 +315,55 @@ def test_to_cancel_an_event_ends_its_rules(tmp_path: Path, name: str) -> None:
 # In the background.
 
 
+class Reports:
+    """The runs that were reported on a bus."""
+
+    def __init__(self) -> None:
+        self.bus = EventBus()
+        self.bus.add(self)
+        self.runs: list[RuleRun] = []
+        self.over = asyncio.Event()
+
+    @handles(RuleEnded)
+    def ended(self, event: RuleEnded) -> None:
+        self.runs.append(event.ran)
+        self.over.set()
+
+
 def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
     """R15: it decides nothing, and is reported when it has ended."""
-    reported: list[RuleRun] = []
 
     async def body() -> Fired:
-        over = asyncio.Event()
-
-        def report(ran: RuleRun) -> None:
-            reported.append(ran)
-            over.set()
-
-        rules = engine(tmp_path, report=report)
+        reports = Reports()
+        rules = engine(tmp_path, bus=reports.bus)
         slow = rule(
             "PreToolUse", "until [ -e go ]; do sleep 0.01; done; echo no >&2; exit 2", background=True
         )
         fired = await rules.run([slow], event("PreToolUse", cwd=str(tmp_path)))
-        assert not reported
+        assert not reports.runs
         (tmp_path / "go").touch()
-        await over.wait()
+        await reports.over.wait()
+        assert reports.runs[0].exit_code == 2
         await rules.close()
         return fired
 
     fired = asyncio.run(body())
     assert (fired.matched_rule_count, fired.results) == (1, [])
-    assert reported[0].exit_code == 2
 
 
 def test_rules_in_the_background_pile_up_to_a_bound(tmp_path: Path) -> None:
     """R15: a session may last for weeks."""
-    reports: list[RuleRun] = []
 
     async def main() -> None:
-        rules = engine(tmp_path, report=reports.append)
+        reports = Reports()
+        rules = engine(tmp_path, bus=reports.bus)
         hangs = rule("PostToolUse", "sleep 60", background=True)
         for _ in range(WAITING + 1):
             await rules.run([hangs], call("ls"))
-        assert [ran.problem for ran in reports] and "not started" in reports[0].problem
         await rules.close()
+        assert len(reports.runs) == 1 and "not started" in reports.runs[0].problem
 
     asyncio.run(main())
-    assert len(reports) == 1
 
 
 def test_to_close_ends_what_runs_in_the_background(tmp_path: Path) -> None:
