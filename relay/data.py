@@ -1,7 +1,6 @@
 """The data files that ship with relay: `patterns/` and `config/` of the repository.
 
-A wheel has them as `relay/_data/patterns` and `relay/_data/config`; an editable install reads them beside the
-package.
+A wheel has them in `relay/_data`; an editable install reads them beside the package.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Checks of what relay needs: Python, packages, libraries, directories, the ledger, the broker.
+"""Checks of everything that relay needs: Python, packages, libraries, directories, the ledger, the broker.
 
-A check changes nothing. What relay makes on first use may be missing.
+A check changes nothing. Files that relay makes on first use may be missing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from relay import names, settings
 from relay.agents.catalog import profiles
@@ -30,6 +31,7 @@ from relay.terminal import libghostty
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.text import count
 from relay.transport import broker
+from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint
 
 _PACKAGES = (
@@ -44,7 +46,7 @@ _PACKAGES = (
 _SCARCE, _TOO_LITTLE = 1 << 30, 50 << 20
 """Bytes free on the disk below which `doctor` warns, and below which it fails."""
 
-_SECONDS = 10.0  # for a program to say its version
+_SECONDS = 10.0  # for a program to print its version
 
 
 class CheckResult(StrEnum):
@@ -55,10 +57,11 @@ class CheckResult(StrEnum):
 
 OK, WARN, FAIL = CheckResult
 
+Found = Iterator[tuple[CheckResult, str]]
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one check. detail: what was found and, where it is not fine, what to do next."""
+
+class Check(NamedTuple):
+    """A result of one check. detail: what was found and, unless it is fine, what to do next."""
 
     name: str
     result: CheckResult
@@ -67,217 +70,191 @@ class Check:
 
 def all_checks(home: Home, directory: Path) -> list[Check]:
     """Run every check, for a session that would start in `directory`."""
-    found: list[Check] = []
-    for check in (
-        _python,
-        _packages,
-        _screen,
-        _nats_server,
-        _directories,
-        _secrets,
-        _disk,
-        _ledger,
-        _socket_path,
-        _dead_sockets,
-        _terminal,
-    ):
-        found += check(home)
-    return [*found, *_settings(home, directory), *_broker(home, directory), *_agents(home)]
+    return [Check(name, *found) for name, check in _CHECKS for found in check(home, directory)]
 
 
-def _python(_: Home) -> Iterator[Check]:
-    yield Check("python", OK, f"{platform.python_version()} ({sys.executable})")
+def _python(home: Home, directory: Path) -> Found:
+    yield OK, f"{platform.python_version()} ({sys.executable})"
 
 
-def _packages(_: Home) -> Iterator[Check]:
+def _packages(home: Home, directory: Path) -> Found:
     versions = []
     for name in _PACKAGES:
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            yield Check("packages", FAIL, f"{name} is not installed. Install relay anew with pip.")
-    yield Check("packages", OK, ", ".join(versions))
+            yield FAIL, f"{name} is not installed. Install relay anew with pip."
+    yield OK, ", ".join(versions)
 
 
-def _screen(_: Home) -> Iterator[Check]:
+def _screen(home: Home, directory: Path) -> Found:
     try:
         libghostty.load()
     except ScreenUnavailable as error:
-        yield Check("screen", WARN, f"{error} Until then only programs that print lines are read.")
+        yield WARN, f"{error} Until then only programs that print lines are read."
     else:
-        yield Check("screen", OK, f"libghostty-vt of pyghostty {importlib.metadata.version('pyghostty')}")
+        yield OK, f"libghostty-vt of pyghostty {importlib.metadata.version('pyghostty')}"
 
 
-def _nats_server(_: Home) -> Iterator[Check]:
+def _nats_server(home: Home, directory: Path) -> Found:
     try:
         binary = broker.binary()
         done = subprocess.run(
             [binary, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=True
         )
     except BrokerError as error:
-        yield Check("nats-server", FAIL, str(error))
+        yield FAIL, str(error)
     except (OSError, subprocess.SubprocessError) as error:
-        yield Check("nats-server", FAIL, f"{binary} does not run: {error}. Install it anew.")
+        yield FAIL, f"{binary} does not run: {error}. Install it anew."
     else:
-        yield Check("nats-server", OK, f"{done.stdout.strip()} ({binary})")
+        yield OK, f"{done.stdout.strip()} ({binary})"
 
 
-def _directories(home: Home) -> Iterator[Check]:
+def _directory(what: str, home: Home, directory: Path) -> Found:
     other = "Set RELAY_HOME to a directory of yours."
-    for what in ("config", "state", "run", "broker"):
-        name, path = f"directory {what}", getattr(home, what)
-        try:
-            info = path.stat()
-        except FileNotFoundError:
-            yield Check(name, OK, f"{path} is made when it is needed")
-            continue
-        except OSError as error:
-            yield Check(name, FAIL, f"{path}: {error.strerror}. {other}")
-            continue
-        mode = stat.S_IMODE(info.st_mode)
-        if info.st_uid != os.getuid():
-            yield Check(name, FAIL, f"{path} is another user's. {other}")
-        elif mode & 0o077:
-            # Probably made by hand. relay makes it private at its next start, and keeps no secrets there.
-            result = WARN if what == "config" else FAIL
-            yield Check(name, result, f"{path} is open to others ({mode:o}). chmod 700 {path}")
-        elif not os.access(path, os.W_OK | os.X_OK):
-            yield Check(name, FAIL, f"{path} cannot be written. chmod 700 {path}")
-        else:
-            yield Check(name, OK, str(path))
+    path: Path = getattr(home, what)
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        yield OK, f"{path} is made when it is needed"
+        return
+    except OSError as error:
+        yield FAIL, f"{path}: {error.strerror}. {other}"
+        return
+    mode = stat.S_IMODE(info.st_mode)
+    if info.st_uid != os.getuid():
+        yield FAIL, f"{path} is another user's. {other}"
+    elif mode & 0o077:
+        # Probably made by hand. relay makes it private at its next start, and keeps no secrets there.
+        result = WARN if what == "config" else FAIL
+        yield result, f"{path} is open to others ({mode:o}). chmod 700 {path}"
+    elif not os.access(path, os.W_OK | os.X_OK):
+        yield FAIL, f"{path} cannot be written. chmod 700 {path}"
+    else:
+        yield OK, str(path)
 
 
-def _secrets(home: Home) -> Iterator[Check]:
+def _secrets(home: Home, directory: Path) -> Found:
     files = sorted((home.broker / "credentials").glob("*.json"))
     private = True
     for path in (*files, home.broker / "broker.json", home.broker / "endpoint.json"):
         with contextlib.suppress(OSError):
             if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
                 private = False
-                yield Check("credentials", FAIL, f"{path} is open to others ({mode:o}). chmod 600 {path}")
+                yield FAIL, f"{path} is open to others ({mode:o}). chmod 600 {path}"
     if private:
-        yield Check("credentials", OK, f"{count(len(files), 'file')}, all private")
+        yield OK, f"{count(len(files), 'file')}, all private"
 
 
-def _disk(home: Home) -> Iterator[Check]:
+def _disk(home: Home, directory: Path) -> Found:
     place = next(path for path in (home.state, *home.state.parents) if path.exists())
     free = shutil.disk_usage(place).free
     shown = f"{free / (1 << 30):.1f} GB free at {place}"
     if free < _TOO_LITTLE:
-        yield Check("disk", FAIL, f"{shown}: messages cannot be kept. Make room.")
+        yield FAIL, f"{shown}: messages cannot be kept. Make room."
     elif free < _SCARCE:
-        yield Check("disk", WARN, f"{shown}. Make room soon.")
+        yield WARN, f"{shown}. Make room soon."
     else:
-        yield Check("disk", OK, shown)
+        yield OK, shown
 
 
-def _ledger(home: Home) -> Iterator[Check]:
-    if not home.ledger.exists():
-        yield Check("ledger", OK, f"{home.ledger} is made with the first message")
+def _ledger(home: Home, directory: Path) -> Found:
+    path = home.ledger
+    if not path.exists():
+        yield OK, f"{path} is made with the first message"
         return
     try:
-        said, version = Ledger.inspect(home.ledger)  # opening it would migrate an older file
+        said, version = Ledger.inspect(path)  # opening it would migrate an older file
     except LedgerError as error:
-        yield Check("ledger", FAIL, str(error))
+        yield FAIL, str(error)
         return
     if said != "ok":
-        advice = f"{home.ledger} is damaged ({said}). Move it away; relay then begins a new one."
-        yield Check("ledger", FAIL, advice)
+        yield FAIL, f"{path} is damaged ({said}). Move it away; relay then begins a new one."
     elif version > Ledger.schema.version:
-        advice = f"{home.ledger} was written by a later version of relay. Upgrade relay, or move it away."
-        yield Check("ledger", FAIL, advice)
+        yield FAIL, f"{path} was written by a later version of relay. Upgrade relay, or move it away."
     elif version < Ledger.schema.version:
-        later = f"{home.ledger} is of an earlier version of relay, and brought up to date when it is used"
-        yield Check("ledger", OK, later)
-    elif not os.access(home.ledger, os.W_OK):
-        yield Check("ledger", FAIL, f"{home.ledger} cannot be written. chmod 600 {home.ledger}")
+        yield OK, f"{path} is of an earlier version of relay, and brought up to date when it is used"
+    elif not os.access(path, os.W_OK):
+        yield FAIL, f"{path} cannot be written. chmod 600 {path}"
     else:
-        yield Check("ledger", OK, str(home.ledger))
+        yield OK, str(path)
 
 
-def _socket_path(home: Home) -> Iterator[Check]:
+def _socket_path(home: Home, directory: Path) -> Found:
     for length, result in ((len("alice"), FAIL), (names.MAX_NAME, WARN)):
         try:
             check_socket_path(socket_of(home, names.DEFAULT_TEAM, "x" * length))
         except HomeError as error:
             long = "" if result is FAIL else "for the longest names "
-            yield Check("socket path", result, f"{long}{error}")
+            yield result, f"{long}{error}"
             return
-    yield Check("socket path", OK, "short enough for every name")
+    yield OK, "short enough for every name"
 
 
-def _dead_sockets(home: Home) -> Iterator[Check]:
-    dead = [
-        path for path in (home.run / "sessions").glob("*/*.sock") if not is_held(path.with_suffix(".lock"))
-    ]
-    if dead:
-        yield Check(
-            "sessions",
-            WARN,
-            f"{count(len(dead), 'socket')} of ended sessions. `relay ps` removes them.",
-        )
+def _dead_sockets(home: Home, directory: Path) -> Found:
+    sockets = (home.run / "sessions").glob("*/*.sock")
+    if dead := sum(not is_held(path.with_suffix(".lock")) for path in sockets):
+        yield WARN, f"{count(dead, 'socket')} of ended sessions. `relay ps` removes them."
     else:
-        yield Check("sessions", OK, "no sockets of ended sessions")
+        yield OK, "no sockets of ended sessions"
 
 
-def _terminal(_: Home) -> Iterator[Check]:
+def _terminal(home: Home, directory: Path) -> Found:
     kind = os.environ.get("TERM", "")
     if kind in {"", "dumb", "unknown"}:
-        yield Check("terminal", WARN, f"TERM is {kind!r}: most agents cannot draw. Set it.")
+        yield WARN, f"TERM is {kind!r}: most agents cannot draw. Set it."
     else:
         inside = "; in tmux, `set -g allow-passthrough on` lets agents' notifications through"
-        yield Check("terminal", OK, f"TERM is {kind}{inside if os.environ.get('TMUX') else ''}")
+        yield OK, f"TERM is {kind}{inside if os.environ.get('TMUX') else ''}"
+
+
+def _locale(home: Home, directory: Path) -> Found:
     if (encoding := locale.getpreferredencoding(False).upper().replace("-", "")) != "UTF8":
-        yield Check("locale", WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, as to C.UTF-8.")
+        yield WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, as to C.UTF-8."
 
 
-def _settings(home: Home, directory: Path) -> Iterator[Check]:
+def _settings(home: Home, directory: Path) -> Found:
     notices = settings.load(home, directory)[1]
     for notice in notices:
-        yield Check("settings", WARN, notice)
+        yield WARN, notice
     if not notices:
-        yield Check("settings", OK, "every setting is valid")
+        yield OK, "every setting is valid"
 
 
-def _broker(home: Home, directory: Path) -> Iterator[Check]:
+def _broker(home: Home, directory: Path) -> Found:
     url = settings.load(home, directory)[0].broker
     try:
         endpoint = Endpoint.of(url) if url else broker.status(home)
     except BrokerError as error:
-        yield Check("broker", FAIL, str(error))
+        yield FAIL, str(error)
         return
     if endpoint is None:
-        yield Check("broker", OK, "the embedded one does not run; the first session starts it")
-    else:
-        yield _answering(endpoint)
-
-
-def _answering(endpoint: Endpoint) -> Check:
+        yield OK, "the embedded one does not run; the first session starts it"
+        return
     import asyncio
 
     from relay.transport.raw_login import raw_login  # loads the MQTT client
 
-    async def answers() -> None:
-        async with raw_login(endpoint, "relay-doctor"):
+    async def answers(endpoint: Endpoint) -> None:
+        async with raw_login(endpoint, Login("relay-doctor")):
             pass  # a refused login is an answer, too
 
     embedded = endpoint.kind == "embedded"
     try:
-        asyncio.run(answers())
+        asyncio.run(answers(endpoint))
     except BrokerError as error:
-        advice = (
-            "`relay broker stop` ends it." if embedded else "Until it answers, messages wait in the ledger."
-        )
-        return Check("broker", FAIL if embedded else WARN, f"{error} {advice}")
-    more = f" (pid {endpoint.pid})" if embedded else "; `relay doctor --broker` tries what it allows"
-    return Check("broker", OK, f"the {endpoint.kind} one answers at {endpoint.url}{more}")
+        end = "`relay broker stop` ends it." if embedded else "Until it answers, messages wait in the ledger."
+        yield FAIL if embedded else WARN, f"{error} {end}"
+    else:
+        more = f" (pid {endpoint.pid})" if embedded else "; `relay doctor --broker` tries what it allows"
+        yield OK, f"the {endpoint.kind} one answers at {endpoint.url}{more}"
 
 
-def _agents(home: Home) -> Iterator[Check]:
+def _agents(home: Home, directory: Path) -> Found:
     try:
         known = profiles(home)
     except RelayError as error:
-        yield Check("agents", FAIL, str(error))
+        yield FAIL, str(error)
         return
     installed = [
         profile.name
@@ -286,6 +263,25 @@ def _agents(home: Home) -> Iterator[Check]:
         if profile.name in profile.commands and any(map(shutil.which, profile.commands))
     ]
     if installed:
-        yield Check("agents", OK, ", ".join(sorted(installed)))
+        yield OK, ", ".join(sorted(installed))
     else:
-        yield Check("agents", WARN, "none that relay knows is on PATH; `relay agents` lists them.")
+        yield WARN, "none that relay knows is on PATH; `relay agents` lists them."
+
+
+_CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (
+    ("python", _python),
+    ("packages", _packages),
+    ("screen", _screen),
+    ("nats-server", _nats_server),
+    *((f"directory {what}", partial(_directory, what)) for what in ("config", "state", "run", "broker")),
+    ("credentials", _secrets),
+    ("disk", _disk),
+    ("ledger", _ledger),
+    ("socket path", _socket_path),
+    ("sessions", _dead_sockets),
+    ("terminal", _terminal),
+    ("locale", _locale),
+    ("settings", _settings),
+    ("broker", _broker),
+    ("agents", _agents),
+)

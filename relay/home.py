@@ -1,9 +1,9 @@
-"""The home: the directories in which relay keeps the files of one user, found from the environment.
+"""The home: the directories with relay's files for one user, found from the environment.
 
     RELAY_HOME set:   RELAY_HOME/config      RELAY_HOME/state      RELAY_HOME/run
     otherwise (XDG):  ~/.config/relay        ~/.local/state/relay  $XDG_RUNTIME_DIR/relay, else /tmp/relay-UID
 
-They are private to their owner (0700), as sockets and credentials lie there.  This module is on the path to
+They are private to their owner (0700), for they hold sockets and credentials.  This module is on the path to
 the agent's first byte: it does not import dataclasses, nor pathlib before a Path is needed (16 ms).
 """
 
@@ -24,13 +24,39 @@ if TYPE_CHECKING:
 MAX_SOCKET_PATH = (108 if sys.platform == "linux" else 104) - 1
 
 
+class _Entry:
+    """An attribute of Home: the Path of one of its directories, or of something in it."""
+
+    def __init__(self, directory: str, name: str = "") -> None:
+        self._directory = directory
+        self._name = name
+
+    def __get__(self, home: Home, _: object) -> Path:
+        from pathlib import Path
+
+        return Path(getattr(home, self._directory), self._name)
+
+
 class Home:
     """The three directories, and the paths in them. `run` holds what a reboot may remove: sockets, locks.
 
-    The `*_dir` attributes are strings, the properties Paths.
+    The `*_dir` attributes are strings, the others Paths.
     """
 
     __slots__ = ("config_dir", "run_dir", "state_dir")
+
+    config = _Entry("config_dir")
+    state = _Entry("state_dir")
+    run = _Entry("run_dir")
+
+    ledger = _Entry("state_dir", "ledger.db")
+    memory = _Entry("state_dir", "memory.db")
+    journal = _Entry("state_dir", "events.jsonl")
+    audit = _Entry("state_dir", "audit.jsonl")  # not in the journal, where other entries would push it out
+    recordings = _Entry("state_dir", "recordings")
+    disabled_rules = _Entry("state_dir", "disabled-rules.json")  # the ids of rules that the user switched off
+    trust = _Entry("state_dir", "trust.json")
+    broker = _Entry("state_dir", "broker")  # the embedded broker's configuration, store and credentials
 
     def __init__(self, config: str, state: str, run: str) -> None:
         self.config_dir = config
@@ -52,63 +78,10 @@ class Home:
         return cls(config, state, join(runtime, "relay") if runtime else f"/tmp/relay-{os.getuid()}")
 
     def ensure(self) -> Home:
-        """Create the directories, private to the owner. Raise HomeError where that fails."""
+        """Create the directories, private to the owner. Raise HomeError if that fails."""
         for path in (self.config_dir, self.state_dir, self.run_dir):
             private_directory(path)
         return self
-
-    @property
-    def config(self) -> Path:
-        return _path(self.config_dir)
-
-    @property
-    def state(self) -> Path:
-        return _path(self.state_dir)
-
-    @property
-    def run(self) -> Path:
-        return _path(self.run_dir)
-
-    @property
-    def ledger(self) -> Path:
-        return self.state / "ledger.db"
-
-    @property
-    def memory(self) -> Path:
-        return self.state / "memory.db"
-
-    @property
-    def journal(self) -> Path:
-        return self.state / "events.jsonl"
-
-    @property
-    def audit(self) -> Path:
-        """Return the audit log's path: a journal of its own, so that no other entries push injections out."""
-        return self.state / "audit.jsonl"
-
-    @property
-    def recordings(self) -> Path:
-        return self.state / "recordings"
-
-    @property
-    def disabled_rules(self) -> Path:
-        """Return the path of the ids of rules that the user has switched off."""
-        return self.state / "disabled-rules.json"
-
-    @property
-    def trust(self) -> Path:
-        return self.state / "trust.json"
-
-    @property
-    def broker(self) -> Path:
-        """Return the embedded broker's directory: configuration, store, credentials, endpoint file."""
-        return self.state / "broker"
-
-
-def _path(text: str) -> Path:
-    from pathlib import Path
-
-    return Path(text)
 
 
 def private_directory(path: str | os.PathLike[str]) -> None:

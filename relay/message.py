@@ -9,11 +9,16 @@ from typing import Any
 from relay.place import Place
 
 MAX_BODY = 64 * 1024
-"""Bytes of UTF-8 in a message's body; a larger one is refused at sending, never cut (design, section 6)."""
+"""Bytes of UTF-8 in a message's body; a larger one is refused at sending, never cut."""
+
+_PUBLIC = (
+    *("id", "sender", "to", "body", "state", "time", "thread", "reply_to", "priority"),
+    *("channel", "depth", "expires", "detail", "route", "role"),
+)
 
 
 class State(StrEnum):
-    """What is known of a message, each state honest.
+    """The known progress of a message; no state claims more than relay knows.
 
     held ─→ queued → sent → stored → injected
     │          │       │       ├→ uncertain   the receiver died between typing and verifying
@@ -21,7 +26,7 @@ class State(StrEnum):
     └──────────┴───────┴→ expired
     """
 
-    HELD = "held"  # committed, and kept for the person: it looks like a part of a runaway
+    HELD = "held"  # committed, and waits for the user's decision: it looks like a part of a runaway
     QUEUED = "queued"  # committed in the sender's ledger
     SENT = "sent"  # published; the broker's acknowledgement proves nothing more
     STORED = "stored"  # committed in the receiver's ledger
@@ -36,7 +41,7 @@ class State(StrEnum):
 
 
 class Priority(StrEnum):
-    """How a message stands beside others for the same receiver; order is kept within each."""
+    """The precedence of a message over others for the same receiver; order is kept within each."""
 
     URGENT = "urgent"
     NORMAL = "normal"
@@ -44,16 +49,16 @@ class Priority(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 goes first; what the ledger keeps."""
+        """Return the number that the ledger keeps; 0 goes first."""
         return list(Priority).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """What is to be sent to `to`: an agent, the person, `#channel`, or `*` (everybody seen lately).
+    """A message to send to `to`: an agent, the user, `#channel`, or `*` (everybody seen lately).
 
-    thread, reply_to: as in Message. ttl: seconds after which it is given up if it has not arrived; 0: never,
-    None: as the sender's settings say. depth: how many messages led to it since a person last spoke.
+    thread, reply_to, depth: as in Message.
+    ttl: seconds after which it is given up if it has not arrived; 0: never; None: as the settings say.
     place: of the directive that asked for it; None if none did.
     """
 
@@ -71,13 +76,15 @@ class OutgoingMessage:
 class Message:
     """One message to one receiver (a broadcast is one such message per receiver).
 
-    id: unique for ever, made by the sender. time: seconds since the epoch.
-    thread: what it belongs to, a word; reply_to: the id of the message that it answers.
-    channel: the channel by which it came, spelled without `#`; None if it was for its receiver alone.
-    depth: how many messages led to it since a person last spoke; 0 for a person's own.
-    expires: seconds since the epoch after which it is given up, if it has not arrived.
-    route, role: once it reached its receiver, how (typed, or native: in a reply to one of the agent's own
-    hooks), and as whose words the agent has it (user, system).
+    id:       unique for ever, made by the sender.
+    time:     when it was sent, in seconds since the epoch.
+    thread:   a word for the conversation that it belongs to.
+    reply_to: the id of the message that it answers.
+    channel:  the channel to which it was sent, without `#`; None if it was for its receiver only.
+    depth:    the number of messages that led to it since the user last spoke; 0 for the user's own.
+    expires:  seconds since the epoch after which it is given up, if it has not arrived.
+    route:    how it reached the agent: typed, or native (in a reply to one of the agent's own hooks).
+    role:     as whose words the agent has it: user or system.
     """
 
     id: str
@@ -97,21 +104,5 @@ class Message:
     expires: float | None = None
 
     def public(self) -> dict[str, Any]:
-        """The JSON object of `relay messages --json` and `relay send --json`."""
-        return {
-            "id": self.id,
-            "from": self.sender,
-            "to": self.to,
-            "body": self.body,
-            "state": self.state.value,
-            "time": self.time,
-            "thread": self.thread,
-            "reply_to": self.reply_to,
-            "priority": self.priority.value,
-            "channel": self.channel,
-            "depth": self.depth,
-            "expires": self.expires,
-            "detail": self.detail,
-            "route": self.route,
-            "role": self.role,
-        }
+        """Return the JSON object of `relay messages --json` and `relay send --json`."""
+        return {"from" if name == "sender" else name: getattr(self, name) for name in _PUBLIC}

@@ -1,12 +1,12 @@
 """Tool calls that the user has allowed in advance: the rules of `allow` in their own relay.toml.
 
-    Bash(git status)     this very command
-    Bash(git diff *)     a glob; what the wildcard matches may hold nothing that a shell acts on
+    Bash(git status)     exactly this command
+    Bash(git diff *)     a glob; its wildcard matches no character on which a shell acts
     Write(/src/*)        a glob; a path that climbs back out with `..` does not match
     Read                 every call of a tool
 
-The default is none.  Rules apply to calls that the agent's own hooks announce, never to what a screen shows,
-which an agent can draw.
+By default there are no rules.  They apply to calls that the agent's own hooks announce, never to calls on the
+screen, which an agent can draw.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 from relay.errors import ConfigError
 
 SUBJECTS = ("command", "file_path", "path", "url")
-"""The inputs that a glob is matched with: the first that a call has, else all of them as JSON."""
+"""The inputs with which a glob is matched: the first that a call has, else all of them as JSON."""
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)(?:\((?P<subject>.*)\))?\Z", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
-_CLASS = re.compile(r"\[.[^\]]*\]", re.DOTALL)  # a character class, which is no literal
+_CLASS = re.compile(r"\[.[^\]]*\]", re.DOTALL)  # a character class
 _ACTED_ON = re.compile(r"[;&|<>$`\\\n\r(){}!#]|(?:^|(?<=/))\.\.(?=/|$)")  # by a shell, or in a path
 
 
 @dataclass(frozen=True, slots=True)
 class AllowRule:
-    """A tool and a glob for the subject of its calls, None for every call. text: as the user wrote it."""
+    """A tool and a glob for the subject of its calls (None: every call). text: as the user wrote it."""
 
     text: str
     tool: str
@@ -39,7 +39,7 @@ class AllowRule:
 
     @classmethod
     def parse(cls, text: str) -> AllowRule:
-        """Return the rule that `text` is. Raise ConfigError if it is none."""
+        """Return the rule in `text`. Raise ConfigError if it is none."""
         match = _RULE.match(text.strip())
         if match is None:
             raise ConfigError(f"{text!a} is no rule: write a tool, such as 'Read', or 'Bash(git status)'.")
@@ -53,23 +53,20 @@ class AllowRule:
             return True
         if _GLOB.search(self.subject) is None or not fnmatchcase(subject, self.subject):
             return False
-        # What a wildcard matches must not end one command and begin another, nor leave a folder.
+        # A wildcard must match no end of a command, and no way out of a folder.
         literal = len(_ACTED_ON.findall(_CLASS.sub("", self.subject)))
         return len(_ACTED_ON.findall(subject)) == literal
 
 
 class Policy:
-    """The rules of one session. Raises ConfigError for a malformed one."""
+    """The rules of one session. Raise ConfigError for a malformed rule."""
 
     def __init__(self, rules: Sequence[str] = ()) -> None:
         self._rules = tuple(AllowRule.parse(rule) for rule in rules)
 
     def allows(self, tool: str, tool_input: Mapping[str, Any]) -> str | None:
         """Return the rule that allows this call, as the user wrote it; None if the user must be asked."""
-        subject = next(
-            (tool_input[key] for key in SUBJECTS if isinstance(tool_input.get(key), str)),
-            None,
-        )
+        subject = next((tool_input[key] for key in SUBJECTS if isinstance(tool_input.get(key), str)), None)
         if subject is None:
             subject = json.dumps(tool_input, sort_keys=True, default=str)
         return next((rule.text for rule in self._rules if rule.covers(tool, subject)), None)

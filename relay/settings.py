@@ -1,7 +1,7 @@
 """relay.toml: the settings of a session, from the user's own file and, within limits, the project's.
 
-CONFIG/relay.toml, then relay.toml of the project (the working directory or a folder above it), which wins.
-A project may come from anywhere: before the user trusts its file, only its names and timings are used.
+CONFIG/relay.toml is read first, then relay.toml of the project (the working directory or a folder above it),
+which wins.  A project may come from anywhere: until the user trusts its file, only harmless settings count.
 """
 
 from __future__ import annotations
@@ -40,10 +40,6 @@ def _setting(
     """
     limits = {"project": project, "own": own, "most": most, "choices": choices, "check": check}
     return field(default=default, metadata={"help": help, **limits})
-
-
-def _channels(given: Sequence[str]) -> list[str]:
-    return [channel(each) for each in given]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,10 @@ class Settings:
         check=Policy,
     )
     channels: tuple[str, ...] = _setting(
-        (), "the channels that the agent joins when it starts, such as '#ops'", project=True, check=_channels
+        (),
+        "the channels that the agent joins when it starts, such as '#ops'",
+        project=True,
+        check=lambda given: [channel(each) for each in given],
     )
     runaway_rate: int = _setting(
         200,
@@ -157,7 +156,7 @@ def load(
 ) -> tuple[Settings, list[str]]:
     """Return the settings for an agent in `directory`, and notices about settings that were not taken.
 
-    A file with a mistake counts for nothing, and its notice says where the mistake is.
+    A file with a mistake is ignored, and its notice says where the mistake is.
     trusted: returns True if the user trusts a project's file as it is.
     """
     settings = Settings()
@@ -193,7 +192,7 @@ def find(directory: Path) -> Path | None:
         if (folder / FILE).is_file():
             return folder / FILE
         if (folder / ".git").exists() or folder == Path.home():
-            return None
+            break
     return None
 
 
@@ -227,7 +226,7 @@ _FIELDS = {each.name: each for each in fields(Settings)}
 
 
 def _wrong(name: str, value: object) -> str | None:
-    """Return what is wrong with a setting and what to do about it, None if it is valid."""
+    """Return the mistake in a setting and what to do about it, None if it is valid."""
     if name not in _FIELDS:
         hint = did_you_mean(name, _FIELDS)
         return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_FIELDS))}."

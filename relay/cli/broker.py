@@ -200,10 +200,10 @@ def _status(home: Home, args: argparse.Namespace) -> int:
 
 async def _greet(endpoint: Endpoint) -> None:
     """Log in and out. Raise BrokerError."""
-    from relay.transport.mqtt import Identity, MqttTransport  # loads the MQTT client
+    from relay.transport.mqtt import MqttTransport  # loads the MQTT client
 
-    identity = Identity("", keep=False, user=endpoint.user, password=endpoint.password)
-    transport = MqttTransport(endpoint, identity)
+    login = credentials.Login("", user=endpoint.user, password=endpoint.password)
+    transport = MqttTransport(endpoint, login)
     await transport.connect()
     transport.close()
 

@@ -25,7 +25,7 @@ from relay.cli.output import table
 from relay.control import guard
 from relay.errors import MemoryStoreError
 from relay.home import Home
-from relay.memory import Memory, MemoryStore
+from relay.memory.store import Memory, MemoryStore
 from relay.text import one_line, printable_json, visible
 
 

@@ -105,7 +105,9 @@ class AuditLog:
         bus: EventBus | None = None,
         redactor: Redactor | None = None,
     ) -> None:
-        self._journal = Journal(path, session, name, bus, generations=GENERATIONS, redactor=redactor)
+        self._journal = Journal(
+            path, session, name, bus, generations=GENERATIONS, redactor=redactor or Redactor()
+        )
         self._team = team
         self._full = full
 

@@ -1,5 +1,1 @@
-"""Memory: what agents ask to be remembered."""
-
-from relay.memory.store import MAX_TEXT, Memory, MemoryStore
-
-__all__ = ["MAX_TEXT", "Memory", "MemoryStore"]
+"""Memory: texts that agents ask relay to remember."""

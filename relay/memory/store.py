@@ -1,23 +1,23 @@
 """The memory store: one SQLite file per home, searched with FTS5, shared by all its agents.
 
-An agent sees its own memories and those that members of its team shared; whoever sees a memory may forget it.
-Every call is one transaction, so that a process that is killed leaves whole memories behind and nothing else.
+An agent sees its own memories and those that members of its team shared, and may forget all that it sees.
+Every call is one transaction, so that a process that is killed leaves only whole memories behind.
 """
 
 from __future__ import annotations
 
 import builtins
+import itertools
+import re
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from relay import names
 from relay.errors import MemoryStoreError
-from relay.memory import ids
-from relay.memory.query import match_expression
 from relay.storage.files import make_private
 from relay.storage.sqlite import Database, Schema, Writer, WrongVersion
 
@@ -25,7 +25,27 @@ MAX_TEXT = 64 * 1024
 """Bytes of UTF-8 in one memory; a larger one is refused, never cut."""
 
 SHORTEST_PREFIX = 3
-"""Characters of an id that `forget` accepts for the whole of it: a lone `2` means the second of a list."""
+"""Characters of an id that `forget` accepts as its beginning: a lone `2` means the second of a list."""
+
+# No vowels, so that no id is a word; no 0, 1 or l, which are taken for o, i and one another.
+_ALPHABET = "23456789bcdfghjkmnpqrstvwxyz"
+_SHORTEST_ID = 4  # characters; 28**4 is some 600,000 ids
+_TRIES = 4  # at one length; if all are taken the store is crowded, and the next length is tried
+
+MAX_TERMS = 100
+"""Distinct words of a query that count; more, of a pasted page, would add time and no meaning."""
+
+# The same runs that FTS5's unicode61 tokenizer sees: letters and digits, without the underscore.
+_WORD = re.compile(r"[^\W_]+")
+
+# English function words, which are in every memory.
+_FUNCTION_WORDS = """
+    a about all also am an and any are as at be because been but by can could d did do does for from had has
+    have he her him his how i if in into is it its just ll m me my no not of on or our out re s she should so
+    some t than that the their them then there these they this those to too up us ve was we were what when
+    where which while who why will with would you your
+"""
+_STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
 
 _SCHEMA = Schema(
     1,
@@ -64,7 +84,7 @@ _SCHEMA = Schema(
 )
 
 _FIELDS = "memory.id, memory.text, memory.agent, memory.team, memory.shared, memory.time"
-_SEEN = "memory.team_key = :team AND (memory.shared OR memory.agent_key = :agent)"
+_SEEN = "memory.team_key = ?1 AND (memory.shared OR memory.agent_key = ?2)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +103,26 @@ class MemoryStore:
     """The memories that `agent` of `team` sees, in the file `path`.
 
     Safe for several threads and several processes.  The file is opened with the first call.  Every method
-    raises MemoryStoreError, with advice, where it cannot be used.
+    raises MemoryStoreError, with advice, if it cannot be used.
     """
 
     def __init__(self, path: Path, team: str, agent: str, *, clock: Callable[[], float] = time.time) -> None:
         self._team = team
         self._agent = agent
-        self._who = {"team": names.key(team), "agent": names.key(agent)}
+        self._who = (names.key(team), names.key(agent))
         self._clock = clock
         # A file that was moved away is opened anew: what is saved goes where others look.
         self._writer = Writer(_MemoryDatabase, path, reopen=True)
 
     def check(self) -> None:
-        """Raise MemoryStoreError where the file cannot be used."""
+        """Raise MemoryStoreError if the file cannot be used."""
         self._writer.call(lambda db: None)
 
     def save(self, text: str, *, shared: bool = False) -> Memory:
-        """Remember `text`, for this agent or, when `shared`, for its whole team.
+        """Remember `text`, for this agent or, if `shared`, for its whole team; return the memory.
 
-        A text that the agent already sees is not stored twice: the memory it sees is returned, its time
-        unchanged; where that one is the agent's own and `shared` is asked for, it becomes the team's.
+        A text that the agent already sees is not stored twice: that memory is returned, its time unchanged;
+        if it is the agent's own and `shared` is given, it becomes the team's.
         """
         text = _storable(text)
         if not text:
@@ -116,85 +136,69 @@ class MemoryStore:
 
     def _save(self, database: Database, text: str, shared: bool) -> Memory:
         with database.transaction() as db:
-            query = f"SELECT {_FIELDS} FROM memory WHERE text = :text AND {_SEEN} ORDER BY shared DESC"
-            if row := db.execute(query, {**self._who, "text": text}).fetchone():
+            query = f"SELECT {_FIELDS} FROM memory WHERE text = ?3 AND {_SEEN} ORDER BY shared DESC"
+            if row := db.execute(query, (*self._who, text)).fetchone():
                 known = _memory(row)
                 if shared and not known.shared:
                     db.execute("UPDATE memory SET shared = 1 WHERE id = ?", (known.id,))
                     known = replace(known, shared=True)
                 return known
-            id = ids.unused(lambda id: _exists(db, id))
+            taken = "SELECT 1 FROM memory WHERE id = ?"
+            id = unused_id(lambda id: db.execute(taken, (id,)).fetchone() is not None)
             memory = Memory(id, text, self._agent, self._team, shared, self._clock())
             db.execute(
-                "INSERT INTO memory (id, text, agent, agent_key, team, team_key, shared, time)"
-                " VALUES (:id, :text, :name, :agent, :team_name, :team, :shared, :time)",
-                {
-                    **self._who,
-                    "id": id,
-                    "text": text,
-                    "name": memory.agent,
-                    "team_name": memory.team,
-                    "shared": shared,
-                    "time": memory.time,
-                },
+                "INSERT INTO memory (id, text, agent, team, shared, time, team_key, agent_key)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*astuple(memory), *self._who),
             )
             return memory
 
     def search(self, query: str, limit: int = 10) -> builtins.list[Memory]:
-        """At most `limit` memories that hold a word of `query` or a form of one, best first (bm25, newest).
+        """Return at most `limit` memories with a word of `query` or a form of one, best first (bm25, newest).
 
-        Any text is a valid query. What no word finds (an emoji, a piece of a word, a sign) is looked for as
-        it is written, letter case of ASCII aside. An empty query finds nothing.
+        Any text is a valid query. If no word finds anything, the query is searched as it is written (an
+        emoji, a piece of a word, a sign), in any case of ASCII letters. An empty query finds nothing.
         """
         query = _storable(query)
         if not query:
             return []
-        values = {**self._who, "query": query, "limit": max(limit, 0)}
         found: builtins.list[Memory] = []
-        if expression := match_expression(query):
+        if expression := _match(query):
             found = self._select(
                 f"SELECT {_FIELDS} FROM memory_text JOIN memory ON memory.number = memory_text.rowid"
-                f" WHERE memory_text MATCH :expression AND {_SEEN}"
-                " ORDER BY bm25(memory_text), memory.time DESC, memory.number DESC LIMIT :limit",
-                {**values, "expression": expression},
+                f" WHERE memory_text MATCH ?3 AND {_SEEN}"
+                " ORDER BY bm25(memory_text), memory.time DESC, memory.number DESC LIMIT ?4",
+                expression,
+                max(limit, 0),
             )
         return found or self._select(
-            f"SELECT {_FIELDS} FROM memory WHERE instr(lower(text), lower(:query)) AND {_SEEN}"
-            " ORDER BY time DESC, number DESC LIMIT :limit",
-            values,
+            f"SELECT {_FIELDS} FROM memory WHERE instr(lower(text), lower(?3)) AND {_SEEN}"
+            " ORDER BY time DESC, number DESC LIMIT ?4",
+            query,
+            max(limit, 0),
         )
 
     def list(self, limit: int = 20) -> builtins.list[Memory]:
-        """The newest memories, at most `limit`, newest first."""
-        return self._select(
-            f"SELECT {_FIELDS} FROM memory WHERE {_SEEN} ORDER BY time DESC, number DESC LIMIT :limit",
-            {**self._who, "limit": max(limit, 0)},
-        )
+        """Return the newest memories, at most `limit`, newest first."""
+        newest = f"SELECT {_FIELDS} FROM memory WHERE {_SEEN} ORDER BY time DESC, number DESC LIMIT ?3"
+        return self._select(newest, max(limit, 0))
 
-    def _select(self, query: str, values: dict[str, Any]) -> builtins.list[Memory]:
-        def read(database: Database) -> builtins.list[Memory]:
-            with database.reading() as db:
-                return [_memory(row) for row in db.execute(query, values)]
-
-        return self._writer.call(read)
+    def _select(self, query: str, *values: object) -> builtins.list[Memory]:
+        return [_memory(row) for row in self._writer.call(lambda db: db.rows(query, *self._who, *values))]
 
     def forget(self, id: str) -> bool:
-        """Delete the memory `id` (any case, or the beginning of one); False where the agent sees none such.
+        """Delete the memory `id` (in any case, or its beginning); return False if the agent sees none such.
 
-        MemoryStoreError where `id` begins the ids of several.
+        Raise MemoryStoreError if several ids begin so.
         """
         return self._writer.call(lambda db: self._forget(db, _storable(id).lower()))
 
     def _forget(self, database: Database, id: str) -> bool:
         with database.transaction() as db:
-            found = db.execute(
-                f"SELECT id FROM memory WHERE id = :id AND {_SEEN}", {**self._who, "id": id}
-            ).fetchall()
+            found = database.rows(f"SELECT id FROM memory WHERE id = ?3 AND {_SEEN}", *self._who, id)
             if not found and len(id) >= SHORTEST_PREFIX:
-                found = db.execute(
-                    f"SELECT id FROM memory WHERE substr(id, 1, :length) = :id AND {_SEEN} ORDER BY id",
-                    {**self._who, "id": id, "length": len(id)},
-                ).fetchall()
+                begins = f"SELECT id FROM memory WHERE substr(id, 1, ?4) = ?3 AND {_SEEN} ORDER BY id"
+                found = database.rows(begins, *self._who, id, len(id))
             if len(found) > 1:
                 several = ", ".join(row[0] for row in found[:5]) + (", ..." if len(found) > 5 else "")
                 raise MemoryStoreError(f"'{id}' begins several ids: {several}. Give the whole id.")
@@ -203,7 +207,7 @@ class MemoryStore:
             return bool(found)
 
     def close(self) -> None:
-        """Close the file. The store cannot be used after; closing twice does no harm."""
+        """Close the file. Later calls raise; closing twice does no harm."""
         self._writer.close()
 
 
@@ -220,11 +224,11 @@ class _MemoryDatabase(Database):
 
     @staticmethod
     def explain(path: Path, error: Exception) -> MemoryStoreError:
-        """Return what `error` means for the user, and what to do next."""
         return MemoryStoreError(_what_is_wrong(path, error))
 
 
 def _what_is_wrong(path: Path, error: Exception) -> str:
+    """Return what `error` means for the user, and what to do next."""
     if isinstance(error, OSError):
         return (
             f"the memory store {path} cannot be opened: {error.strerror}. "
@@ -242,39 +246,51 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
         )
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the primary code (sqlite.org/rescode)
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return (
-                f"the memory store {path} is damaged ({error}). Move it away, with its -wal and -shm files "
+            what = (
+                f"is damaged ({error}). Move it away, with its -wal and -shm files "
                 f"if there are any (mv {path} {path}.damaged), and a new one is made; "
                 f"`sqlite3 {path}.damaged .recover` may save what it held."
             )
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            return (
-                f"the memory store {path} cannot be written ({error}); nothing was changed. "
-                "Make room on its disk and try again."
-            )
+            what = f"cannot be written ({error}); nothing was changed. Make room on its disk and try again."
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return (
-                f"the memory store {path} cannot be written ({error}). "
+            what = (
+                f"cannot be written ({error}). "
                 "Make the file and its directory writable, or set RELAY_HOME to a directory of yours."
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return (
-                f"the memory store {path} was locked by another process for "
-                f"{_MemoryDatabase.busy_seconds:.0f} seconds. Try again; `fuser {path}` names the process."
+            what = (
+                f"was locked by another process for {_MemoryDatabase.busy_seconds:.0f} seconds. "
+                f"Try again; `fuser {path}` names the process."
             )
         case _:
-            return f"the memory store {path} cannot be used ({error})."
+            what = f"cannot be used ({error})."
+    return f"the memory store {path} {what}"
 
 
 def _storable(text: str) -> str:
-    """`text` as UTF-8 can hold it, without white space around it."""
+    """Return `text` as UTF-8 can hold it, without white space around it."""
     return text.encode("utf-8", "replace").decode("utf-8").strip()
-
-
-def _exists(connection: sqlite3.Connection, id: str) -> bool:
-    return connection.execute("SELECT 1 FROM memory WHERE id = ?", (id,)).fetchone() is not None
 
 
 def _memory(row: tuple[str, str, str, str, int, float]) -> Memory:
     id, text, agent, team, shared, when = row
     return Memory(id, text, agent, team, bool(shared), when)
+
+
+def unused_id(taken: Callable[[str], bool]) -> str:
+    """Return an id that is not `taken`: short enough to type, with no two characters that look alike."""
+    lengths = (length for length in itertools.count(_SHORTEST_ID) for _ in range(_TRIES))
+    ids = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in lengths)
+    return next(id for id in ids if not taken(id))
+
+
+def _match(text: str) -> str | None:
+    """Return the argument of MATCH for any text, None if it has no word.
+
+    FTS5's own syntax (quotes, NEAR, *, ^, column filters; sqlite.org/fts5.html section 3) is never exposed:
+    the words are taken out, quoted, and joined with OR.  Stop words count only if there is nothing else.
+    """
+    words = list(dict.fromkeys(_WORD.findall(text.lower())))
+    words = [word for word in words if word not in _STOP_WORDS] or words
+    return " OR ".join(f'"{word}"' for word in words[:MAX_TERMS]) or None

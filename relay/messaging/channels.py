@@ -1,11 +1,11 @@
-"""Channels: who of a team hears what is sent to `#name`.
+"""Channels: the members of a team that receive what is sent to `#name`.
 
     relay join, relay.toml ─→ members ─→ the member's announcement ─→ members in the ledgers of other homes
                                  └─→ a message to `#name` is one message to each of them
 
-Membership belongs to the member: it is written down in the ledger of its home, running or not, and all that
-it is in goes out with its presence.  Other homes write down what they hear, so that a sender reaches members
-that are away.  A channel is there as long as somebody is in it.
+The ledger of a member's home keeps its membership, whether it runs or not, and its presence announces it.
+Other homes write down what they hear, so that a sender reaches members that are away.  A channel exists as
+long as it has a member.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from relay import names
 from relay.errors import MessageRefused, NotAMember, UnknownRecipient
 from relay.message import State
-from relay.messaging.ledger_database import LedgerDatabase
+from relay.messaging.ledger_database import LedgerDatabase, keys
 from relay.messaging.outbox import advance
 from relay.transport.presence import MAX_CHANNELS
 
 CATCH_UP = 100
-"""Messages of one channel that wait for a member that is away; of what one home has sent."""
+"""Messages of one channel, sent from one home, that wait for a member that is away."""
 
 _SHOWN = 5  # channels, and members of each, that an error names
 
@@ -35,35 +35,29 @@ _LEAVE = "UPDATE members SET joined = 0, time = ? WHERE team = ? AND channel_key
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel of `team` (in lower case) and who is in it, each as it spells itself."""
+    """A channel of `team` (in lower case) and its members, each as it spells itself."""
 
     name: str
     team: str
     members: tuple[str, ...]
 
 
-class Channels:
-    """Who is in which; a channel is given and returned without its `#`, in one spelling for each ledger."""
+class ChannelRegistry:
+    """The channels of a ledger. They are given and returned without `#`, and have one spelling each."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def join(self, team: str, channel: str, name: str) -> bool:
-        """Have `name` hear `channel`; False if it did already. Raises MessageRefused beyond MAX_CHANNELS."""
-        where = (names.key(team), names.key(channel), names.key(name))
+        """Make `name` a member; return False if it was one. Raise MessageRefused beyond MAX_CHANNELS."""
         own = self.of(team, name)
         if len(own) >= MAX_CHANNELS and not any(names.same(channel, each) for each in own):
             raise MessageRefused(f"{name!a} is in {MAX_CHANNELS} channels. `relay leave` one of them first.")
-        with self._db.transaction() as db:
-            done = db.execute(_JOIN, (*where, channel, name, self._db.now()))
-        return done.rowcount == 1
+        return self._db.write(_JOIN, *keys(team, channel, name), channel, name, self._db.now()) == 1
 
     def leave(self, team: str, channel: str, name: str) -> None:
-        """Have `name` no longer hear `channel`; NotAMember, with a suggestion, if it did not."""
-        where = (names.key(team), names.key(channel), names.key(name))
-        with self._db.transaction() as db:
-            done = db.execute(_LEAVE, (self._db.now(), *where))
-        if not done.rowcount:
+        """End the membership of `name`. Raise NotAMember, with a suggestion, if it has none."""
+        if not self._db.write(_LEAVE, self._db.now(), *keys(team, channel, name)):
             own = self.of(team, name)
             meant = names.suggest(channel, own)
             these = ", ".join(f"#{each}" for each in own) or "no channel"
@@ -71,27 +65,23 @@ class Channels:
             raise NotAMember(f"{name!a} is not in #{channel}. {hint}")
 
     def heard(self, team: str, name: str, channels: Iterable[str]) -> None:
-        """`name`, of another home, is in these channels and in no other."""
+        """Note that `name`, of another home, is in these channels and in no other."""
         told = {names.key(channel): channel for channel in channels}
         before = {names.key(channel) for channel in self.of(team, name)}
         if before == set(told):
             return
-        team_key, key, now = names.key(team), names.key(name), self._db.now()
+        (team_key, key), now = keys(team, name), self._db.now()
         with self._db.transaction() as db:
             db.executemany(_LEAVE, [(now, team_key, gone, key) for gone in before - set(told)])
             db.executemany(_JOIN, [(team_key, new, key, told[new], name, now) for new in set(told) - before])
 
     def of(self, team: str, name: str) -> list[str]:
-        """The channels that `name` hears, sorted."""
-        with self._db.reading() as db:
-            rows = db.execute(
-                "SELECT channel FROM members WHERE team = ? AND key = ? AND joined ORDER BY channel_key",
-                (names.key(team), names.key(name)),
-            ).fetchall()
-        return [channel for (channel,) in rows]
+        """Return the channels of `name`, sorted."""
+        query = "SELECT channel FROM members WHERE team = ? AND key = ? AND joined ORDER BY channel_key"
+        return [channel for (channel,) in self._db.rows(query, *keys(team, name))]
 
     def audience(self, team: str, channel: str, sender: str) -> Channel:
-        """`channel` without `sender`: who hears it there; UnknownRecipient, with advice, if nobody does."""
+        """Return `channel` without `sender`. Raise UnknownRecipient, with advice, if nobody is left."""
         channels = self.all(team)
         for each in channels:
             if names.same(each.name, channel):
@@ -101,8 +91,7 @@ class Channels:
                 raise UnknownRecipient(
                     f"nobody else is in #{each.name}. `relay join -n NAME {each.name}` has another hear it."
                 )
-        meant = names.suggest(channel, [each.name for each in channels])
-        if meant is not None:
+        if (meant := names.suggest(channel, [each.name for each in channels])) is not None:
             advice = f"Did you mean #{meant}?"
         elif channels:
             advice = f"There {'is' if len(channels) == 1 else 'are'} {_listed(channels)}."
@@ -114,54 +103,49 @@ class Channels:
         )
 
     def limit(self, team: str, away: Callable[[str], bool]) -> int:
-        """Leave out the oldest messages beyond CATCH_UP that wait in a channel for a member that is `away`.
+        """Expire the oldest messages beyond CATCH_UP that wait in a channel for a member that is `away`.
 
-        Returns how many: they are expired, and say why.  Those behind them are published anew when the
-        member appears, and wait for them no more.
+        Return their number.  The messages behind them no longer wait for them: they are published when the
+        member appears.
         """
         # What waits for its receiver to appear has no time at which it is due.
         waits = "FROM outbox WHERE team = ? AND state IN ('queued', 'sent') AND due IS NULL"
-        with self._db.reading() as db:
-            crowded = db.execute(
-                f"SELECT to_key, recipient, channel {waits} AND channel IS NOT NULL "
-                "GROUP BY to_key, channel HAVING count(*) > ?",
-                (names.key(team), CATCH_UP),
-            ).fetchall()
+        crowded = self._db.rows(
+            f"SELECT to_key, recipient, channel {waits} AND channel IS NOT NULL "
+            "GROUP BY to_key, channel HAVING count(*) > ?",
+            *keys(team),
+            CATCH_UP,
+        )
+        oldest = f"SELECT id {waits} AND to_key = ? AND channel = ? ORDER BY place DESC LIMIT -1 OFFSET ?"
         left_out = 0
         for key, name, channel in crowded:
-            if not away(name):
-                continue
-            why = f"left out: {name} was away for more than {CATCH_UP} messages of #{channel}"
-            with self._db.transaction() as db:
-                ids = db.execute(
-                    f"SELECT id {waits} AND to_key = ? AND channel = ? ORDER BY place DESC LIMIT -1 OFFSET ?",
-                    (names.key(team), key, channel, CATCH_UP),
-                ).fetchall()
-                for id in ids:
-                    advance(db, "id = ?", id, State.EXPIRED, why)
-            left_out += len(ids)
+            if away(name):
+                why = f"left out: {name} was away for more than {CATCH_UP} messages of #{channel}"
+                with self._db.transaction() as db:
+                    ids = self._db.rows(oldest, *keys(team), key, channel, CATCH_UP)
+                    for id in ids:
+                        advance(db, "id = ?", id, State.EXPIRED, why)
+                left_out += len(ids)
         return left_out
 
     def all(self, team: str | None = None) -> list[Channel]:
-        """The channels of `team`, or of all teams, by team and name."""
-        with self._db.reading() as db:
-            rows = db.execute(
-                "SELECT members.team, channel_key, channel, ifnull(registry.name, members.name) "
-                "FROM members LEFT JOIN registry ON registry.team = members.team "
-                "AND registry.key = members.key WHERE joined AND members.team = ifnull(?, members.team) "
-                "ORDER BY members.team, channel_key, members.key",
-                (None if team is None else names.key(team),),
-            ).fetchall()
-        found: dict[tuple[str, str], tuple[str, list[str]]] = {}
+        """Return the channels of `team` (None: of all teams), by team and name."""
+        rows = self._db.rows(
+            "SELECT members.team, channel_key, channel, ifnull(registry.name, members.name) "
+            "FROM members LEFT JOIN registry ON registry.team = members.team "
+            "AND registry.key = members.key WHERE joined AND members.team = ifnull(?, members.team) "
+            "ORDER BY members.team, channel_key, members.key",
+            None if team is None else names.key(team),
+        )
+        found: dict[tuple[str, str], Channel] = {}
         for in_team, key, channel, name in rows:
-            found.setdefault((in_team, key), (channel, []))[1].append(name)
-        return [
-            Channel(channel, in_team, tuple(members)) for (in_team, _), (channel, members) in found.items()
-        ]
+            known = found.get((in_team, key), Channel(channel, in_team, ()))
+            found[in_team, key] = replace(known, members=(*known.members, name))
+        return list(found.values())
 
 
 def _listed(channels: list[Channel]) -> str:
-    """`#ops (Alice, Bob)`, the first ones."""
+    """Return the first channels, like `#ops (Alice, Bob)`."""
     shown = []
     for each in channels[:_SHOWN]:
         members = ", ".join(each.members[:_SHOWN]) + (", ..." if len(each.members) > _SHOWN else "")

@@ -1,11 +1,11 @@
-"""One agent's part of the bus: sends its messages, receives its mail, knows who is there.
+"""One agent on the message bus: sends its messages, receives its mail, and keeps a roster of its team.
 
     send → ledger → Publisher → broker → the other's Receiver → its ledger → MessageStored
                                                     └── receipt ──→ ledger → OutcomeReported
 
-A client also publishes for those senders of its home that have no session of their own (the person, agents
-that have ended), over a connection with their credentials.  Everything is written to the ledger first, so
-that a broker that is absent, wedged or killed delays messages and loses none; nothing here waits for it.
+A client also publishes for senders of its home that have no session of their own (the user, agents that have
+ended), over a connection with their credentials.  Everything is written to the ledger first, so that a broker
+that is absent, wedged or killed delays messages and loses none; nothing here waits for it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from relay.errors import LedgerError, NameInUse, RelayError
 from relay.eventbus import Event, EventBus, Question
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging.connection_status import ConnectionStatus
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
-from relay.messaging.outgoing import OutcomeReporter, Outgoing, ReceiptSender
+from relay.messaging.outgoing import Outgoing, ProxyPublishers, ReceiptSender
 from relay.messaging.posting import post
 from relay.messaging.presence_tracker import PresenceTracker
-from relay.messaging.proxy_publishers import ProxyPublishers
 from relay.messaging.publisher import Publisher
-from relay.messaging.receiver import Receiver
+from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
 from relay.storage.sqlite import Writer
 from relay.transport import topics
@@ -38,18 +36,18 @@ from relay.transport.announcer import Announcer
 from relay.transport.connector import Connector
 from relay.transport.mqtt import MqttTransport
 from relay.transport.name_claims import claim_name
-from relay.transport.presence import Presence, Roster
+from relay.transport.presence import Presence, PresenceRoster
 
 FIRST_RECONNECT = 0.2
 LAST_RECONNECT = 30.0
 """Seconds between two tries to reach the broker: doubling, with jitter."""
 
 SWEEP_EVERY = 15.0
-"""Seconds between two looks for what has expired; more or less."""
+"""Seconds, more or less, between two looks for what has expired."""
 
 
 class MessagingClient:
-    """The bus as one agent's session uses it; everything on one event loop's thread."""
+    """The bus as one agent's session uses it, all on one event loop's thread."""
 
     @classmethod
     async def open(
@@ -66,11 +64,11 @@ class MessagingClient:
     ) -> MessagingClient:
         """Take the name in this home, open its ledger, and return a client that can send and be asked.
 
-        publish:    called on this loop with what happens (relay.messaging.events).
+        publish:    called on this loop with each event (relay.messaging.events).
         broker_url: an external broker; None: the embedded one, started on demand (at broker_port, if given).
         limits:     what the runaway guard lets the agent send (default: Limits()).
-        in_hand:    the ids of messages that this process was giving to the agent over an earlier client. What
-                    else a session was typing when it ended is uncertain now.
+        in_hand:    the ids of messages that this process was giving to the agent over an earlier client.
+                    Others that a session was typing when it ended become uncertain.
 
         Raise NameInUse if another process of this home has the name, LedgerError, HomeError, and BrokerError
         for a malformed URL.
@@ -108,8 +106,8 @@ class MessagingClient:
         publish: Callable[[Event], None],
         resources: contextlib.AsyncExitStack,
     ) -> None:
-        """Call `open` instead. resources: what `close` gives back."""
-        roster = Roster()
+        """Call `open` instead. resources: `close` gives them back."""
+        roster = PresenceRoster()
         self.team = team
         self.name = name
         self._connector = connector
@@ -124,28 +122,17 @@ class MessagingClient:
             ProxyPublishers(home, ledger, team, connector, roster),
             ReceiptSender(ledger, team, name),
         )
-        self._outcomes = OutcomeReporter(ledger, team, name, publish)
-        self._receiver = Receiver(
-            ledger,
-            team,
-            name,
-            limits.queue,
-            tracker=self._tracker,
-            announcer=self._announcer,
-            outgoing=self._outgoing,
-            outcomes=self._outcomes,
-            status=self._status,
-            publish=publish,
-        )
+        parts = (self._tracker, self._announcer, self._outgoing, self._status)
+        self._receiver = Receiver(ledger, team, name, limits.queue, *parts, publish)
 
     async def close(self) -> None:
-        """Finish what was handed to the ledger, and let go of it and of the name. May be called twice."""
+        """Finish what was handed to the ledger; close it and give up the name. May be called twice."""
         await self._resources.aclose()
 
     async def run(self) -> None:
-        """Be on the bus until cancelled, whatever the broker does, and then close; call it once.
+        """Stay on the bus until cancelled, whatever the broker does, and then close; call it once.
 
-        Raise NameInUse when another home has the name, LedgerGone when somebody took the ledger away, and
+        Raise NameInUse if another home has the name, LedgerGone if the ledger's file was taken away, and
         HomeError.
         """
         try:
@@ -160,26 +147,26 @@ class MessagingClient:
         finally:
             await self.close()
 
-    # What a session asks and does. The jobs that these hand over are done in the order of the calls.
+    # The jobs that these methods hand to the ledger are done in the order of the calls.
 
     async def send(self, outgoing: OutgoingMessage) -> list[Message]:
         """Commit a message, and return it as one message for each receiver.
 
         They travel as soon as they can, unless they are held.  Raise UnknownRecipient, InvalidName,
-        MessageRefused and LedgerError; nothing was sent then.
+        MessageRefused or LedgerError if nothing was sent.
         """
         sending = self._ledger.run(lambda ledger: post(ledger, self.team, self.name, outgoing, self._limits))
         self._outgoing.own.wake()
         return await sending
 
     async def join(self, channel: str) -> bool:
-        """Hear `channel` (`#ops`) from now on, and have the team know; False if so before."""
+        """Join `channel` (without `#`), and let the team know. Return False if the agent was in it."""
         joined = await self._ledger.run(lambda ledger: ledger.channels.join(self.team, channel, self.name))
         self._announcer.again()
         return joined
 
     async def leave(self, channel: str) -> None:
-        """Leave `channel`, and have the team know. Raise NotAMember if this agent is not in it."""
+        """Leave `channel`, and let the team know. Raise NotAMember if this agent is not in it."""
         await self._ledger.run(lambda ledger: ledger.channels.leave(self.team, channel, self.name))
         self._announcer.again()
 
@@ -192,11 +179,11 @@ class MessagingClient:
         self._outgoing.wake()
 
     async def waiting(self, limit: int = -1) -> list[Message]:
-        """Return what is stored for this agent and not yet being typed, in order; the first `limit` of it."""
+        """Return the first `limit` (-1: all) messages for this agent that may be typed now, in order."""
         return await self._ledger.run(lambda ledger: ledger.inbox.waiting(self.team, self.name, limit))
 
     async def stored(self) -> set[str]:
-        """Return the ids of what is stored for this agent, being typed or not."""
+        """Return the ids of the messages that are stored for this agent, being typed or not."""
         return await self._ledger.run(lambda ledger: ledger.inbox.stored(self.team, self.name))
 
     async def held(self) -> set[str]:
@@ -210,7 +197,7 @@ class MessagingClient:
     async def injecting(self, id: str) -> None:
         """Note that typing message `id` begins: if this process dies now, it counts as uncertain.
 
-        Raise MessageRefused when it must not be typed any more (the person dropped it).
+        Raise MessageRefused if it must not be typed any more (the user has dropped it).
         """
         await self._ledger.run(lambda ledger: ledger.inbox.injecting(self.team, self.name, id))
 
@@ -223,9 +210,9 @@ class MessagingClient:
         route: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Note what became of message `id`: injected, uncertain or rejected; and how. Its sender is told.
+        """Note the end of message `id` (injected, uncertain or rejected) and how, and tell its sender.
 
-        Or stored: it was not typed after `injecting`, and waits again.
+        With `stored`: it was not typed after `injecting`, and waits again.
         """
         settling = self._ledger.run(
             lambda ledger: ledger.inbox.settle(
@@ -236,7 +223,7 @@ class MessagingClient:
         await settling
 
     async def roster(self) -> list[Presence]:
-        """Return everybody known in the team, by name; those of this home as they are, whatever was heard."""
+        """Return everybody known in the team, by name. For agents of this home this is always up to date."""
         return await self._tracker.everybody()
 
     @property
@@ -246,20 +233,18 @@ class MessagingClient:
 
     @property
     def informed(self) -> bool:
-        """Return True if `roster` is the whole truth: the presences that an external broker keeps are in."""
-        # What was retained comes before the broker's copy of our own announcement.
+        """Return True once `roster` has all the presences that an external broker had kept."""
+        # They arrive before the broker's copy of our own announcement.
         return not self._connector.external or self._tracker.online(self.name)
 
-    # On the bus.
-
     async def _sweep(self) -> None:
-        """Give up, whatever the broker does, what has waited too long."""
+        """Give up what has waited too long, whatever the broker does."""
         while True:
             try:
                 if await self._ledger.run(self._expire):
                     self._outgoing.own.wake()
                     self._outgoing.receipts.wake()
-                await self._outcomes.report()
+                await self._receiver.report()
                 self._status.calm()
             except LedgerGone:
                 raise
@@ -291,17 +276,13 @@ class MessagingClient:
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
 
     async def _once(self) -> None:
-        """One connection, from start to loss; always ends with an exception."""
+        """Use one connection, from start to loss; always raise."""
         async with self._have_name():
-            # Another boot than the one announced there: whoever has sent something since must see us appear
-            # again, for the mailbox is made only now.
+            # With another boot id than the one announced there: agents that have sent something since must
+            # see us appear again, for the mailbox is made only now.
             await self._announcer.connecting()
-            transport = await self._connector.connect(
-                self.team,
-                self.name,
-                mailbox=True,
-                farewell=self._announcer.announcement(online=False),
-            )
+            farewell = self._announcer.announcement(online=False)
+            transport = await self._connector.connect(self.team, self.name, mailbox=True, farewell=farewell)
         try:
             # In a task of its own: in early releases of Python 3.11 a group that fails leaves its task marked
             # as being cancelled, and a timeout in it would end it without a word.
@@ -312,14 +293,13 @@ class MessagingClient:
             transport.close()
 
     async def _use(self, transport: MqttTransport) -> None:
-        """All that is done on a connection, until it is lost."""
         async with asyncio.TaskGroup() as tasks:
             # First, so that what comes before the answer to a subscription does not keep it waiting.
             tasks.create_task(self._receiver.run(transport))
             tasks.create_task(self._begin(transport, tasks))
 
     async def _begin(self, transport: MqttTransport, tasks: asyncio.TaskGroup) -> None:
-        """Subscribe, and then do among `tasks` all that is done on a connection."""
+        """Subscribe, and then start the other `tasks` of a connection."""
         await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
         # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
         await transport.subscribe(topics.presence_filter(self.team), 0)
@@ -330,7 +310,7 @@ class MessagingClient:
 
     @contextlib.asynccontextmanager
     async def _have_name(self) -> AsyncIterator[None]:
-        """Have the name, whatever sessions there are on other homes. Raise NameInUse and ConnectionLost.
+        """Have the name for a block, against sessions of other homes. Raise NameInUse and ConnectionLost.
 
         The connection on which it was claimed says goodbye for us if we die, until the next one can.
         """
@@ -340,31 +320,26 @@ class MessagingClient:
         await self._announcer.connecting()
         farewell = self._announcer.announcement(online=False)
         transport = await self._connector.connect(self.team, self.name, farewell=farewell)
-        try:
+        with contextlib.closing(transport):
             await self._announcer.claim_name(transport)
             yield
-        finally:
-            transport.close()
 
     async def _on_announced(self) -> None:
         await self._tracker.note(self.name)
-        await self._outcomes.report()
+        await self._receiver.report()
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentClient(Question[MessagingClient]):
-    """Which client does this session use? Answering raises the RelayError that says why there is none.
+    """Which client does this session use? Asked by `current_client`."""
 
-    wait: for the first try to open one.
-    """
-
-    wait: bool = True
+    wait: bool
 
 
 async def current_client(bus: EventBus, *, wait: bool = True) -> MessagingClient:
-    """Return the client that this session uses. Raise the RelayError that says why there is none.
+    """Return the client that this session uses. Raise a RelayError that says why there is none.
 
-    wait: for the first try to open one.
+    wait: wait for the first try to open one.
     """
     for client in await bus.ask(CurrentClient(wait)):
         return client
@@ -374,7 +349,7 @@ async def current_client(bus: EventBus, *, wait: bool = True) -> MessagingClient
 async def _enter(
     resources: contextlib.AsyncExitStack, context: contextlib.AbstractContextManager[None]
 ) -> None:
-    """Enter a context that blocks for a moment; where the caller is cancelled, raise that afterwards."""
+    """Enter a context that blocks for a moment. If the caller is cancelled, raise that afterwards."""
     entering = asyncio.create_task(asyncio.to_thread(resources.enter_context, context))
     try:
         await asyncio.shield(entering)

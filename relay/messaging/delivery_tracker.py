@@ -1,18 +1,17 @@
-"""Tracks what becomes of the messages that one agent sends, and who learns of it.
+"""Tracks the messages that one agent sends, and reports their ends.
 
-    injected     whoever waits for it (`ctx.relay.send(..., wait=...)`)
-    otherwise    the agent, too; and when it is held, the user
+    injected     to the caller that waits for it (`ctx.relay.send(..., wait=...)`)
+    otherwise    to the agent, too; and to the user if it is held
 
-Notices start no loop: while one to the agent waits, what it would be told of further messages to the same
-receiver is gathered into the next, and a notice counts as deep as the message it tells of
-(relay.messaging.reply_chain).
+Notices start no loop: while one waits to be given to the agent, news of further messages to the same receiver
+is gathered into the next, and a notice has the depth of its message (relay.messaging.reply_chain).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from relay import names
 from relay.eventbus import EventBus
@@ -23,18 +22,18 @@ from relay.messaging.events import MessagesHeld
 from relay.text import count, one_line
 
 NAMED = 3
-"""Receivers of held messages that the person is told by name, at one time."""
+"""Receivers of held messages that one notice names."""
 
 QUOTED = 200
-"""Characters of the reason for which a message did not arrive that the agent is told."""
+"""Characters that a notice quotes of the reason for which a message did not arrive."""
 
 
 @dataclass(slots=True)
 class _Notice:
-    """One that waits to be given to the agent.
+    """A notice that waits to be given to the agent.
 
-    further: of how many more messages it would have told; last: the last of those.
-    held: the receivers (keys) for whom messages are held, if it tells of that.
+    further: the number of messages of which the next notice will tell; last: the last of those.
+    held:    the receivers (keys) of held messages, if the notice is about these.
     """
 
     message: Message
@@ -43,41 +42,33 @@ class _Notice:
     held: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class _Watch:
-    """Somebody waits for the end of these messages."""
-
-    messages: dict[str, Message]
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 class DeliveryTracker:
     """Follows the messages of one agent."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
-        self._watches: list[_Watch] = []
+        self._watches: list[tuple[dict[str, Message], asyncio.Event]] = []  # messages, and their change
         self._notices: dict[str, _Notice] = {}  # by the ids of their injections
         self._held: dict[str, set[str]] = {}  # by receiver: the ids of what is held, as far as is known
         self._kept: set[str] = set()  # the ids of what was ever held, until its end
 
     async def wait(self, messages: Iterable[Message], seconds: float) -> list[Message]:
         """Return `messages` as they are once all have come to an end or are held, or after `seconds`."""
-        watch = _Watch({message.id: message for message in messages})
-        self._watches.append(watch)
+        watched, changed = {message.id: message for message in messages}, asyncio.Event()
+        self._watches.append((watched, changed))
         try:
             async with asyncio.timeout(seconds):
-                while not all(map(_ended, watch.messages.values())):
-                    watch.changed.clear()
-                    await watch.changed.wait()
+                while not all(map(_ended, watched.values())):
+                    changed.clear()
+                    await changed.wait()
         except TimeoutError:
             pass
         finally:
-            self._watches.remove(watch)
-        return list(watch.messages.values())
+            self._watches = [watch for watch in self._watches if watch[0] is not watched]
+        return list(watched.values())
 
     def sent(self, messages: Sequence[Message]) -> None:
-        """Note what the agent has sent at one time; what of it is held is told once for each receiver."""
+        """Note what the agent has sent at one time; report held messages, once for each receiver."""
         fresh = []
         for message in messages:
             key = names.key(message.to)
@@ -93,30 +84,29 @@ class DeliveryTracker:
             shown = ", ".join(message.to for message in fresh[:NAMED])
             if len(fresh) > NAMED:
                 shown += f" and {count(len(fresh) - NAMED, 'other')}"
-            self._bus.publish(
-                MessagesHeld(
-                    f"{first.sender}'s messages to {shown} are held: {first.detail}. `relay release --all` lets "
-                    "what is held go on, `relay drop --held` gives it up; `relay messages --state held` lists it."
-                )
+            reason = (
+                f"{first.sender}'s messages to {shown} are held: {first.detail}. `relay release --all` lets "
+                "what is held go on, `relay drop --held` gives it up; `relay messages --state held` lists it."
             )
-            # It needs nothing of the agent, and is no reason to wake it.
+            self._bus.publish(MessagesHeld(reason))
+            # The agent need not do anything, so this is no reason to wake it.
             text = f"Your messages to {shown} are held: {first.detail}. The person decides."
             self._tell(first, text, wakes=False, held=frozenset(names.key(each.to) for each in fresh))
 
     @property
     def holding(self) -> bool:
-        """True if something of the agent's is held, as far as is known."""
+        """Return True if messages of the agent are held, as far as is known."""
         return bool(self._held)
 
     def still_held(self, ids: Set[str]) -> None:
-        """Note that only these of the agent's messages are held now: what was told of others is over."""
+        """Note that only these of the agent's messages are held now; withdraw notices about others."""
         for key, held in list(self._held.items()):
             held &= ids
             if not held:
                 self._free(key)
 
     def _free(self, key: str) -> None:
-        """Nothing is held for this receiver any more; should something be again, that is told again."""
+        """Note that nothing is held for this receiver any more: later held messages are reported anew."""
         self._held.pop(key, None)
         for id, told in list(self._notices.items()):
             if key in told.held and not any(each in self._held for each in told.held):
@@ -124,10 +114,10 @@ class DeliveryTracker:
 
     def settled(self, message: Message) -> None:
         """Note that the state of a message of the agent has changed."""
-        for watch in self._watches:
-            if message.id in watch.messages:
-                watch.messages[message.id] = message
-                watch.changed.set()
+        for watched, changed in self._watches:
+            if message.id in watched:
+                watched[message.id] = message
+                changed.set()
         key = names.key(message.to)
         dropped = message.state is State.EXPIRED and message.id in self._kept  # as the agent knows
         if message.state.final:
@@ -137,7 +127,7 @@ class DeliveryTracker:
             if not held:
                 self._free(key)
         if message.state is State.EXPIRED and message.channel is not None:
-            return  # what an absent member of a channel misses is no reason to wake the sender
+            return  # a message that an absent member of a channel misses is no reason to wake the sender
         if message.state in {State.REJECTED, State.UNCERTAIN, State.EXPIRED}:
             for notice in self._notices.values():
                 if names.same(notice.message.to, message.to) and notice.message.state is message.state:
@@ -148,12 +138,12 @@ class DeliveryTracker:
             self._tell(message, text, wakes=not dropped)
 
     def depth(self, injection: Injection) -> int | None:
-        """Return the depth of the message of which `injection` tells; None if it is no notice of ours."""
+        """Return the depth of the message that `injection` is about; None if it is no notice from here."""
         notice = self._notices.get(injection.id)
         return None if notice is None else notice.message.depth
 
     def given(self, injection: Injection) -> None:
-        """Note that `injection` was given to the agent, or never will be."""
+        """Note that `injection` was given to the agent, or never will be; tell what it did not tell."""
         notice = self._notices.pop(injection.id, None)
         if notice is None or notice.last is None:
             return
@@ -171,7 +161,7 @@ class DeliveryTracker:
 
 
 def _reason(message: Message) -> str:
-    """Why it did not arrive, as a quotation: it may be the words of a peer, and is not relay's own."""
+    """Return why it did not arrive, as a quotation: these may be the words of a peer."""
     if not message.detail:
         return ""
     quoted = one_line(message.detail, QUOTED).replace('"', "'")
@@ -179,6 +169,6 @@ def _reason(message: Message) -> str:
 
 
 def _ended(message: Message) -> bool:
-    """Whether nothing more becomes of it by itself; what is for the person has arrived when it is stored."""
+    """Return True if its state will not change by itself; for the user, "stored" is the end."""
     here = names.same(message.to, names.PERSON) and message.state is State.STORED
     return message.state.final or message.state is State.HELD or here

@@ -1,15 +1,15 @@
-"""What travels: JSON payloads with a version, and the check that a payload is what its topic says.
+"""The payloads on the wire: JSON with a version, checked against the topic.
 
 A message (`kind` "message") goes to the receiver's inbox, a receipt (`kind` "receipt") to its sender's.
-Anything else that arrives (another version, another sender than its topic's, not JSON) is foreign: `decode`
-says why, and the caller counts it and goes on.
+Anything else (another version, another sender than its topic's, not JSON) is foreign: `decode` raises, and
+its caller counts it and goes on.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from relay import names
@@ -19,11 +19,19 @@ from relay.transport import topics
 
 VERSION = 1
 MAX_PAYLOAD = 6 * MAX_BODY + 8192
-"""Bytes; JSON writes a control character as six (RFC 8259 section 7), and the rest is short."""
+"""Bytes; JSON writes a control character as six (RFC 8259 section 7), and the other fields are short."""
 
 _REPORTED = {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
 _ROUTES, _ROLES = frozenset({"typed", "native"}), frozenset({"user", "system"})
-_LATEST = 253402300799.0  # the last second of the year 9999, and a length of time that is longer than any
+_LATEST = 253402300799.0  # the last second of the year 9999; also longer than any sensible ttl
+
+_RECEIPT = ("id", "from", "to", "state", "detail", "route", "role")
+"""The fields of Receipt, in its order."""
+
+_MESSAGE = (
+    *("id", "seq", "base", "origin", "from", "to", "body", "time", "thread", "reply_to"),
+    *("priority", "channel", "depth", "ttl", "home"),
+)
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 MAX_SHORT = 1024
@@ -31,23 +39,24 @@ MAX_SHORT = 1024
 
 
 def is_id(text: str) -> bool:
-    """Whether `text` can be the id of a message."""
+    """Return True if `text` can be the id of a message."""
     return _ID.fullmatch(text) is not None
 
 
 class ForeignPayload(Exception):
-    """Not a payload of ours; str() says why, for the log."""
+    """The payload is not relay's; the message says why, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """A message on its way, with what the receiver needs to keep the order of its stream.
 
-    origin: the ledger that numbered it, with the priority where that is not normal: one stream of the pair.
-    sequence: its place in the stream, from 1. base: the lowest sequence that may not be stored yet; whatever
-    lies between base and sequence and has not arrived comes before this message.
-    ttl: seconds after which it is given up; None: never.
-    home: the ledger for which it is, where its receiver was when it was published; None: whichever it has.
+    origin:   its stream: the ledger that numbered it, and the priority unless that is normal.
+    sequence: its place in the stream, from 1.
+    base:     the lowest sequence that may not be stored yet; messages between base and sequence that have not
+              arrived come before this one.
+    ttl:      seconds after which it is given up; None: never.
+    home:     the ledger that the receiver had when it was published; None: any.
     """
 
     message: Message
@@ -60,9 +69,9 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of message `id` at its receiver. sender: the message's sender, to whom this goes.
+    """The state of message `id` at its receiver. sender: the message's sender, who gets the receipt.
 
-    route, role: as in Message; receivers with an older relay do not say.
+    route, role: as in Message; None from receivers with an older relay.
     """
 
     id: str
@@ -75,45 +84,19 @@ class Receipt:
 
 
 def encode(item: Envelope | Receipt) -> bytes:
+    """Return the payload of a message or receipt."""
     value: dict[str, Any]
     if isinstance(item, Receipt):
-        value = {
-            "v": VERSION,
-            "kind": "receipt",
-            "id": item.id,
-            "from": item.receiver,
-            "to": item.sender,
-            "state": item.state.value,
-            "detail": item.detail,
-            "route": item.route,
-            "role": item.role,
-        }
+        value = {"v": VERSION, "kind": "receipt", **dict(zip(_RECEIPT, astuple(item), strict=True))}
     else:
-        message = item.message
-        value = {
-            "v": VERSION,
-            "kind": "message",
-            "id": message.id,
-            "seq": item.sequence,
-            "base": item.base,
-            "origin": item.origin,
-            "from": message.sender,
-            "to": message.to,
-            "body": message.body,
-            "time": message.time,
-            "thread": message.thread,
-            "reply_to": message.reply_to,
-            "priority": message.priority.value,
-            "channel": message.channel,
-            "depth": message.depth,
-            "ttl": item.ttl,
-            "home": item.home,
-        }
+        fields = asdict(item)
+        fields |= fields["message"] | {"seq": item.sequence, "from": item.message.sender}
+        value = {"v": VERSION, "kind": "message", **{name: fields[name] for name in _MESSAGE}}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def decode(payload: bytes, topic: topics.InboxTopic) -> Envelope | Receipt:
-    """The message or receipt in `payload`, which came in at `topic`. Raises ForeignPayload."""
+    """Return the message or receipt in `payload`, which came in at `topic`. Raise ForeignPayload."""
     if len(payload) > MAX_PAYLOAD:
         raise ForeignPayload(f"{len(payload)} bytes")
     try:
@@ -144,7 +127,6 @@ def decode(payload: bytes, topic: topics.InboxTopic) -> Envelope | Receipt:
 
 
 def _message(fields: _Fields, sender: str, to: str) -> Envelope:
-    body = fields.text("body", MAX_BODY)
     try:
         priority = Priority(fields.optional("priority") or Priority.NORMAL)
     except ValueError:
@@ -153,7 +135,7 @@ def _message(fields: _Fields, sender: str, to: str) -> Envelope:
         id=fields.id("id"),
         sender=sender,
         to=to,
-        body=body,
+        body=fields.text("body", MAX_BODY),
         time=fields.number("time", _LATEST),
         state=State.STORED,
         thread=fields.optional("thread"),
@@ -170,7 +152,7 @@ def _message(fields: _Fields, sender: str, to: str) -> Envelope:
 
 
 class _Fields:
-    """Typed access to a decoded object."""
+    """Typed access to the fields of a decoded object. Every method raises ForeignPayload."""
 
     def __init__(self, value: dict[str, Any]) -> None:
         self._value = value
@@ -194,7 +176,7 @@ class _Fields:
         return None if self.absent(name) else self.text(name)
 
     def id(self, name: str) -> str:
-        """An id: it stands in commands, and is shown to people."""
+        """Return an id, which stands in commands, and is shown to the user."""
         value = self.text(name)
         if not is_id(value):
             raise ForeignPayload(f"{name} is no id")
@@ -208,7 +190,7 @@ class _Fields:
             raise ForeignPayload(f"{name} is no name") from None
 
     def one_of(self, name: str, allowed: frozenset[str]) -> str | None:
-        """One of `allowed`, or nothing: a later relay may know more."""
+        """Return one of `allowed`, or None: a later relay may know more."""
         value = self._value.get(name)
         return value if isinstance(value, str) and value in allowed else None
 
@@ -220,7 +202,6 @@ class _Fields:
             raise ForeignPayload("its channel is no name") from None
 
     def number(self, name: str, most: float) -> float:
-        """A number from 0 to `most`."""
         value = self._value.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise ForeignPayload(f"{name} is not a number from 0 to {most:g}")

@@ -1,4 +1,4 @@
-"""What happens to messages, and to the session's place on the message bus."""
+"""Events of messages, and of the session's connection to the message bus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OutcomeReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class StatusReported(Event):
-    """One line for the user: where the client is connected to, or why it is not."""
+    """The client has another status: one line for the user."""
 
     text: str
 
@@ -53,7 +53,7 @@ class MessageExchanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessagesHeld(Event):
-    """Messages that the agent sent are held for the user. reason: for them, with what they can do."""
+    """Messages that the agent sent are held. reason: for the user, with what they can do."""
 
     reason: str
 
@@ -64,13 +64,6 @@ class InHand(Question[frozenset[str]]):
 
 
 def journal_fields(message: Message) -> dict[str, Any]:
-    """Return what the journal says of a message."""
-    return {
-        "id": message.id,
-        "sender": message.sender,
-        "to": message.to,
-        "state": str(message.state),
-        "route": message.route,
-        "role": message.role,
-        "body": preview(message.body),
-    }
+    """Return the fields of a journal entry about a message."""
+    fields = {name: getattr(message, name) for name in ("id", "sender", "to", "state", "route", "role")}
+    return {**fields, "body": preview(message.body)}

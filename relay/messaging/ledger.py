@@ -4,7 +4,7 @@ One SQLite file per home, shared by all its processes.  Two tables hold the two 
 what agents of this home sent, `inbox` what arrived for them; a message between two agents of one home is
 in both.  All calls are synchronous, take well under a millisecond, and each is one transaction.
 
-Raises LedgerError, with advice, when the file cannot be used.
+Every call raises LedgerError, with advice, if the file cannot be used.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from relay import names
 from relay.errors import LedgerError
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging.channels import Channels
+from relay.messaging.channels import ChannelRegistry
 from relay.messaging.envelope import is_id
 from relay.messaging.inbox import KEEP_DAYS, Inbox
-from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, message_of
-from relay.messaging.name_registry import NameRegistry
+from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, keys, message_of
 from relay.messaging.outbox import Outbox, advance, unblock
 from relay.messaging.runaway import Limits
 
-_KEEP = KEEP_DAYS * 86400.0  # seconds
+RECENT = 60.0
+"""Seconds: the ledger need not know more exactly when somebody was there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,43 @@ class LedgerEntry:
     team: str
 
 
+class NameRegistry:
+    """Every name that was ever in a team."""
+
+    def __init__(self, db: LedgerDatabase) -> None:
+        self._db = db
+
+    def register(self, team: str, name: str, seen: float | None = None) -> None:
+        """Note that `name` was in `team` at `seen` (default: now); its latest spelling is kept."""
+        now = self._db.now()
+        row = (*keys(team, name), name, now if seen is None else min(seen, now))
+        # All sessions of a home hear of everybody, and one of them writes.
+        recent = "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND seen >= ? - ?"
+        if not self._db.rows(recent, *row, RECENT):
+            self._db.write(
+                "INSERT INTO registry VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET name = excluded.name, "
+                "seen = max(seen, excluded.seen)",
+                *row,
+            )
+
+    def known(self, team: str, within: float | None = None) -> list[str]:
+        """Return the names seen in `team` within so many seconds (None: ever), sorted."""
+        since = float("-inf") if within is None else self._db.now() - within
+        query = "SELECT name FROM registry WHERE team = ? AND seen >= ? ORDER BY key"
+        return [name for (name,) in self._db.rows(query, *keys(team), since)]
+
+
 class Ledger(LedgerDatabase):
     """One connection to a home's ledger; use it from one thread.
 
-    registry: who was ever in a team. channels: who hears which. outbox, inbox: the two ends of a message.
-    The methods are the person's.
+    registry: the names in each team. channels: the members of each. outbox, inbox: the two ends of a message.
+    The methods serve the commands with which the user looks at messages and steers them.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
         super().__init__(path, clock)
         self.registry = NameRegistry(self)
-        self.channels = Channels(self)
+        self.channels = ChannelRegistry(self)
         self.outbox = Outbox(self)
         self.inbox = Inbox(self)
 
@@ -58,7 +84,7 @@ class Ledger(LedgerDatabase):
         between: str | None = None,
         limit: int | None = None,
     ) -> list[LedgerEntry]:
-        """The latest `limit` messages of this home, oldest first; one for each message.
+        """Return the latest `limit` messages of this home, oldest first; one entry for each message.
 
         between: only those that this agent sent or is sent.
         """
@@ -72,38 +98,31 @@ class Ledger(LedgerDatabase):
             conditions.append("(to_key = ? OR sender_key = ?)")
             values += [names.key(between)] * 2
         where = " AND ".join(conditions)
-        with self.reading() as db:
-            rows = db.execute(
-                f"SELECT * FROM (SELECT {COLUMNS}, team, place AS nr FROM outbox WHERE {where} UNION ALL "
-                f"SELECT {COLUMNS}, team, arrival FROM inbox WHERE {where} "
-                "AND id NOT IN (SELECT id FROM outbox)) ORDER BY time DESC, nr DESC LIMIT ?",
-                (*values, *values, -1 if limit is None else limit),
-            ).fetchall()
+        rows = self.rows(
+            f"SELECT * FROM (SELECT {COLUMNS}, team, place AS nr FROM outbox WHERE {where} UNION ALL "
+            f"SELECT {COLUMNS}, team, arrival FROM inbox WHERE {where} "
+            "AND id NOT IN (SELECT id FROM outbox)) ORDER BY time DESC, nr DESC LIMIT ?",
+            *(*values, *values, -1 if limit is None else limit),
+        )
         return [LedgerEntry(message_of(message), team) for *message, team, _ in reversed(rows)]
 
     def lookup(self, ids: Iterable[str]) -> list[LedgerEntry]:
-        """The messages with these ids that this home sent."""
-        with self.reading() as db:
-            rows = [
-                row
-                for id in ids
-                for row in db.execute(f"SELECT {COLUMNS}, team FROM outbox WHERE id = ?", (id,))
-            ]
-        return [LedgerEntry(message_of(message), team) for *message, team in rows]
+        """Return the messages with these ids that this home sent."""
+        query = f"SELECT {COLUMNS}, team FROM outbox WHERE id = ?"
+        return [LedgerEntry(message_of(row), team) for id in ids for *row, team in self.rows(query, id)]
 
     def find(self, prefix: str) -> LedgerEntry:
-        """The message whose id begins with `prefix`; LedgerError if it is none or several."""
+        """Return the message whose id begins with `prefix`. Raise LedgerError if it is none or several."""
         if not is_id(prefix):
             raise LedgerError(f"{prefix[:40]!a} is not the beginning of an id. `relay messages` shows them.")
         # A range, and not LIKE, which would read every row. Nothing in an id is greater than "z".
         begins = "id >= ?1 AND id < ?1 || '{'"
-        with self.reading() as db:
-            rows = db.execute(
-                f"SELECT {COLUMNS}, team FROM outbox WHERE {begins} UNION ALL "
-                f"SELECT {COLUMNS}, team FROM inbox WHERE {begins} "
-                "AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = inbox.id) LIMIT 2",
-                (prefix,),
-            ).fetchall()
+        rows = self.rows(
+            f"SELECT {COLUMNS}, team FROM outbox WHERE {begins} UNION ALL "
+            f"SELECT {COLUMNS}, team FROM inbox WHERE {begins} "
+            "AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = inbox.id) LIMIT 2",
+            prefix,
+        )
         if len(rows) != 1:
             what = "several messages have ids that begin" if rows else "no message has an id that begins"
             raise LedgerError(f"{what} with {prefix!a}. `relay messages` lists them.")
@@ -114,41 +133,30 @@ class Ledger(LedgerDatabase):
         """Send message `id` again: what is on its way at once, what is settled anew, in a new place.
 
         to:     send it to another agent instead, and give up the first.
-        limits: those of the agent that asks; None for the person, with whom a new chain of replies begins.
+        limits: those of the agent that asks; None for the user, with whom a new chain of replies begins.
 
         A settled message keeps its id and its honest state; the new one has an id of its own, since a
-        receiver ignores an id that it has seen. LedgerError when it waits at its receiver, or is held.
+        receiver ignores an id that it has seen. Raise LedgerError if it waits at its receiver, or is held.
         """
         entry = self.find(id)
         message = entry.message
-        with self.reading() as db:
-            ours = db.execute("SELECT 1 FROM outbox WHERE id = ?", (message.id,)).fetchone()
-        if ours is None:
+        if not self.lookup([message.id]):
             raise LedgerError(
                 f"message {message.id} was sent from another home; ask {message.sender} to send it again."
             )
         if message.state is State.HELD:
             raise LedgerError(f"message {message.id} is held; `relay release` lets it go.")
-        if to is not None and not message.state.final:
-            pass  # given up below, once the other is written down
-        elif message.state is State.STORED:
+        if to is None and message.state is State.STORED:
             raise LedgerError(
                 f"message {message.id} has arrived and waits until {message.to} is ready. "
                 "If it never will be, `relay drop` gives it up, and then it can be sent again."
             )
-        elif not message.state.final:
-            with self.transaction() as db:
-                db.execute("UPDATE outbox SET due = ? WHERE id = ?", (self.now(), message.id))
+        if to is None and not message.state.final:
+            self.write("UPDATE outbox SET due = ? WHERE id = ?", self.now(), message.id)
             return message
         receiver = to or message.to
-        outgoing = OutgoingMessage(
-            receiver,
-            message.body,
-            message.thread,
-            message.reply_to,
-            message.priority,
-            depth=message.depth if limits else 0,
-        )
+        same = (message.body, message.thread, message.reply_to, message.priority)
+        outgoing = OutgoingMessage(receiver, *same, depth=message.depth if limits else 0)
         (again,) = self.outbox.send(
             entry.team, message.sender, [receiver], outgoing, channel=message.channel, limits=limits
         )
@@ -159,22 +167,24 @@ class Ledger(LedgerDatabase):
                 self.drop(again.id)
                 raise
         detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
-        with self.transaction() as db:
-            db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (detail, message.id))
+        self.write("UPDATE outbox SET detail = ? WHERE id = ?", detail, message.id)
         return again
 
     def drop(self, id: str, *, by: str = "the person") -> Message:
-        """Give up message `id`: what waits will not be typed, what is settled is no longer listed.
+        """Give up message `id`, and return it as it was.
 
-        by: who does, for whoever reads of it.
+        If it waits, it will not be typed; if it is settled, it is no longer listed.  If the broker or another
+        home has it, it may still be typed there, and its state then says so.
 
-        Returns it as it was. One that the broker or another home has may still be typed there, and its state
-        then says so. LedgerError, and nothing is changed, when it is being typed.
+        by: who gives it up, for whoever reads its detail.
+
+        Raise LedgerError, and change nothing, if it is being typed.
         """
         with self.transaction() as db:
             message = self.find(id).message
             detail = f"dropped by {by}"
-            if message.state.final or _read_here(message):
+            read_here = message.state is State.STORED and names.same(message.to, names.PERSON)
+            if message.state.final or read_here:
                 for table in ("outbox", "inbox"):
                     db.execute(f"UPDATE {table} SET hidden = 1 WHERE id = ?", (message.id,))
             elif db.execute(
@@ -183,9 +193,7 @@ class Ledger(LedgerDatabase):
                 (detail, message.id),
             ).rowcount:
                 advance(db, "id = ?", (message.id,), State.REJECTED, detail)
-            elif db.execute(
-                "SELECT 1 FROM inbox WHERE id = ? AND state = 'stored'", (message.id,)
-            ).fetchone():
+            elif self.rows("SELECT 1 FROM inbox WHERE id = ? AND state = 'stored'", message.id):
                 raise LedgerError(
                     f"message {message.id} cannot be dropped any more: it is being typed into {message.to}. "
                     "`relay messages` shows what becomes of it."
@@ -200,34 +208,29 @@ class Ledger(LedgerDatabase):
         return message
 
     def held(self, *, team: str | None = None, sender: str | None = None, to: str | None = None) -> list[str]:
-        """The ids of what the runaway guard holds, in the order in which it was sent."""
-        keys = [each and names.key(each) for each in (team, sender, to)]
-        with self.reading() as db:
-            rows = db.execute(
-                "SELECT id FROM outbox WHERE state = 'held' AND team = ifnull(?, team) "
-                "AND sender_key = ifnull(?, sender_key) AND to_key = ifnull(?, to_key) ORDER BY place",
-                keys,
-            ).fetchall()
-        return [id for (id,) in rows]
+        """Return the ids of what the runaway guard holds, in the order in which it was sent."""
+        query = (
+            "SELECT id FROM outbox WHERE state = 'held' AND team = ifnull(?, team) "
+            "AND sender_key = ifnull(?, sender_key) AND to_key = ifnull(?, to_key) ORDER BY place"
+        )
+        values = [each and names.key(each) for each in (team, sender, to)]
+        return [id for (id,) in self.rows(query, *values)]
 
     def prune(self) -> None:
-        """Forget what an earlier call found settled more than KEEP_DAYS ago.
+        """Forget what an earlier call found settled, if that was more than KEEP_DAYS ago.
 
-        Not what was accepted so long ago: its end may be news, even if that came with a jump of the clock.
-        And nothing whose end its sender was not told.
+        The age of a message does not count: its end may be news, even if that came with a jump of the clock.
+        Nothing is forgotten whose end its sender was not told.
         """
         now = self.now()
         states = ", ".join(f"'{state}'" for state in State if state.final)
         final = f"(state IN ({states}) OR (state = 'stored' AND to_key = '{names.key(names.PERSON)}'))"
         with self.transaction() as db:
             for table, known in (("outbox", ""), ("inbox", "AND receipted IS state")):
-                db.execute(f"DELETE FROM {table} WHERE {final} AND settled < ? {known}", (now - _KEEP,))
+                db.execute(
+                    f"DELETE FROM {table} WHERE {final} AND settled < ? {known}", (now - KEEP_DAYS * 86400.0,)
+                )
                 db.execute(
                     f"UPDATE {table} SET settled = iif({final}, ?, NULL) WHERE (settled IS NULL) = {final}",
                     (now,),
                 )
-
-
-def _read_here(message: Message) -> bool:
-    """Whether it has arrived where it was to go, the ledger, in which the person reads it."""
-    return message.state is State.STORED and names.same(message.to, names.PERSON)

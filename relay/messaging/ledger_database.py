@@ -1,14 +1,23 @@
-"""The file behind the ledger: its tables, its errors, its clock, and how a message is kept in a row."""
+"""The file behind the ledger: its tables, its errors, its clock, and how a message is kept in a row.
+
+The clock counts seconds since the epoch and never jumps while the machine runs.  Deadlines in the ledger are
+compared with it, so that a wall clock that is set an hour forward expires nothing, and one that is set back
+delays nothing.  It is the time since the machine was started (which goes on while it sleeps), plus an offset
+that the ledger keeps: all processes of a home read the same clock.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from relay import names
 from relay.errors import LedgerError
 from relay.message import Message, Priority, State
-from relay.messaging import ledger_clock
 from relay.messaging.schema import SCHEMA, explain
 from relay.storage.sqlite import Database
 
@@ -16,7 +25,15 @@ COLUMNS = (
     "id, sender, recipient, body, time, state, thread, detail, route, role, "
     "reply_to, priority, channel, depth, expires"
 )
-"""The columns of `outbox` and `inbox` that `message_of` takes, in its order."""
+"""The columns of `outbox` and `inbox` that hold the fields of Message, in its order."""
+
+LATEST_EVERY = 3600.0
+"""Seconds between two notes of the time; not at each opening, which would fail on a full disk."""
+
+# Linux counts what it slept through (clock_gettime(2)); macOS does so under the other name.
+_SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # random(4)
 
 
 class LedgerGone(LedgerError):
@@ -24,11 +41,10 @@ class LedgerGone(LedgerError):
 
 
 class LedgerDatabase(Database):
-    """A home's ledger file; every method raises LedgerError, with advice.
+    """A home's ledger file. Every method raises LedgerError, with advice.
 
     origin: the id of this file, made with it.
-    now:    seconds since the epoch, by a clock that does not jump (relay.messaging.ledger_clock), unless
-            another one is given.
+    now:    returns seconds since the epoch, by the clock described above unless another is given.
     """
 
     schema = SCHEMA
@@ -38,10 +54,12 @@ class LedgerDatabase(Database):
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
         super().__init__(path)
         try:
-            with self.reading() as db:
-                (origin,) = db.execute("SELECT origin FROM meta").fetchone()
+            ((origin,),) = self.rows("SELECT origin FROM meta")
             self.origin = str(origin)
-            self.now = self._open_clock() if clock is None else clock
+            if clock is None:
+                with self.transaction() as db:
+                    clock = open_clock(db)
+            self.now = clock
         except BaseException:
             self.close()
             raise
@@ -54,30 +72,51 @@ class LedgerDatabase(Database):
                 "What waited is in that file, if it still exists; sessions go on with a new one."
             )
 
-    def _open_clock(self) -> Callable[[], float]:
-        with self.transaction() as db:
-            offset = ledger_clock.open_clock(db)
-        return lambda: ledger_clock.since_boot() + offset
+
+def keys(*texts: str) -> tuple[str, ...]:
+    """Return the names in the form in which the tables compare them."""
+    return tuple(map(names.key, texts))
 
 
 def message_of(row: Iterable[Any]) -> Message:
     """Return the message in a row of COLUMNS."""
-    id, sender, to, body, time, state, thread, detail, route, role, reply_to, rank, *rest = row
-    channel, depth, expires = rest
-    return Message(
-        id=id,
-        sender=sender,
-        to=to,
-        body=body,
-        time=time,
-        state=State(state),
-        thread=thread,
-        detail=detail,
-        route=route,
-        role=role,
-        reply_to=reply_to,
-        priority=list(Priority)[rank],
-        channel=channel,
-        depth=depth,
-        expires=expires,
+    id, sender, to, body, when, state, *more, rank, channel, depth, expires = row
+    values = [id, sender, to, body, when, State(state), *more, list(Priority)[rank], channel, depth, expires]
+    return Message(*values)
+
+
+def insert(db: sqlite3.Connection, table: str, team: str, message: Message, **more: Any) -> None:
+    """Write `message` into `outbox` or `inbox`. more: the columns that are no fields of a message."""
+    row = dict(zip(COLUMNS.split(", "), astuple(message), strict=True)) | more
+    row["team"], row["sender_key"], row["to_key"] = keys(team, message.sender, message.to)
+    row["priority"] = message.priority.rank
+    db.execute(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()]
     )
+
+
+def open_clock(db: sqlite3.Connection) -> Callable[[], float]:
+    """Return the clock of the ledger `db`, within the caller's transaction."""
+    boot, offset, latest = db.execute("SELECT boot, offset, latest FROM meta").fetchone()
+    here = boot_id()
+    if boot != here:  # the machine was started anew; a clock that has lost its time must not take us back
+        offset = max(time.time(), latest) - since_boot()
+        # `latest` may be old: what was due by then, or soon after, is.
+        db.execute("UPDATE outbox SET due = min(due, ?) WHERE due IS NOT NULL", (since_boot() + offset,))
+    now = since_boot() + offset
+    if boot != here or now - latest > LATEST_EVERY:
+        db.execute("UPDATE meta SET boot = ?, offset = ?, latest = ?", (here, offset, now))
+    return lambda: since_boot() + float(offset)
+
+
+def since_boot() -> float:
+    """Return the seconds since the machine was started."""
+    return time.clock_gettime(_SINCE_BOOT)
+
+
+def boot_id() -> str:
+    """Return an id of the machine's present start."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:  # not Linux: to the hour, so that the wall clock's small corrections change nothing
+        return str(round((time.time() - since_boot()) / 3600))

@@ -1,92 +1,148 @@
-"""What goes out for one agent: its messages, those of senders without a session, and its receipts.
+"""Everything that goes out for one agent: its messages, those of senders without a session, its receipts.
 
-Whoever wakes these has handed jobs to the ledger's writer before: jobs run in their order of arrival, so that
-what wakes somebody is seen by them.
+Senders without a session are the user, and agents that have ended.  Each gets a connection with its own
+credentials, so that the broker still vouches for the sender, as long as there are messages to publish or
+receipts to expect.
+
+A caller of `wake` has handed its jobs to the ledger's writer before: jobs run in their order of arrival, so
+that the woken task sees their effect.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import logging
+import random
+from dataclasses import dataclass, field
 
-from relay.eventbus import Event
-from relay.message import Message
-from relay.messaging.envelope import Receipt, encode
-from relay.messaging.events import OutcomeReported
+from relay import names
+from relay.errors import BrokerError, HomeError, RelayError
+from relay.home import Home
+from relay.messaging.envelope import ForeignPayload, Receipt, decode, encode
 from relay.messaging.ledger import Ledger
-from relay.messaging.proxy_publishers import ProxyPublishers
 from relay.messaging.publisher import Publisher
 from relay.storage.sqlite import Writer
 from relay.transport import topics
+from relay.transport.connector import Connector
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport
+from relay.transport.name_claims import is_present
+from relay.transport.presence import PresenceRoster
+
+LINGER = 30.0
+"""Seconds for which a connection waits for receipts and for further messages."""
+
+LOOK = 15.0
+"""Seconds, more or less, between two looks into the ledger without a call of `wake`: every session of the
+home looks, and the first takes everything."""
+
+_log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, slots=True)
 class ReceiptSender:
     """Publishes the receipts of `name` that the broker has not taken yet."""
 
-    def __init__(self, ledger: Writer[Ledger], team: str, name: str) -> None:
-        self._ledger = ledger
-        self._team = team
-        self._name = name
-        self._wake = asyncio.Event()
+    ledger: Writer[Ledger]
+    team: str
+    name: str
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def wake(self) -> None:
         """Look for receipts."""
         self._wake.set()
 
     async def run(self, transport: MqttTransport) -> None:
-        """Publish over `transport` for ever. Raise ConnectionLost and LedgerError."""
+        """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
         while True:
             self._wake.clear()
-            receipts = await self._ledger.run(
-                lambda ledger: ledger.inbox.receipts(self._team, self._name, IN_FLIGHT)
+            receipts = await self.ledger.run(
+                lambda ledger: ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
             )
-            if not receipts:
+            if receipts:
+                await self._publish(transport, receipts)
+            else:
                 await self._wake.wait()
-                continue
-            await self._publish(transport, receipts)
 
     async def _publish(self, transport: MqttTransport, receipts: list[Receipt]) -> None:
-        await asyncio.gather(
-            *(
-                transport.publish(topics.inbox(self._team, each.sender, self._name), encode(each))
-                for each in receipts
-            )
-        )
-        await self._ledger.run(lambda ledger: ledger.inbox.receipted(self._team, receipts))
+        to = [topics.inbox(self.team, each.sender, self.name) for each in receipts]
+        await asyncio.gather(*map(transport.publish, to, map(encode, receipts)))
+        await self.ledger.run(lambda ledger: ledger.inbox.receipted(self.team, receipts))
 
 
-class OutcomeReporter:
-    """Reports what became of the messages of `name`, each state once."""
+@dataclass(eq=False, slots=True)
+class ProxyPublishers:
+    """The publishers for the senders in `team` that have no session. roster: as for Publisher."""
 
-    def __init__(
-        self, ledger: Writer[Ledger], team: str, name: str, publish: Callable[[Event], None]
-    ) -> None:
-        self._ledger = ledger
-        self._team = team
-        self._name = name
-        self._publish = publish
+    home: Home
+    ledger: Writer[Ledger]
+    team: str
+    connector: Connector
+    roster: PresenceRoster
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _active: dict[str, Publisher] = field(default_factory=dict, init=False)
 
-    def report(
-        self, after: Callable[[Ledger], object] = lambda ledger: None
-    ) -> asyncio.Future[list[Message]]:
-        """Do `after` in the ledger, then report every message whose state has changed. Raise LedgerError."""
+    def wake(self) -> None:
+        """Look for messages that are due."""
+        self._wake.set()
+        for publisher in self._active.values():
+            publisher.wake()
 
-        def changed(ledger: Ledger) -> list[Message]:
-            after(ledger)
-            return ledger.outbox.outcomes(self._team, self._name)
+    async def run(self) -> None:
+        """Work until cancelled. Raise LedgerError."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                for sender in await self.ledger.run(self._without_session):
+                    if names.key(sender) not in self._active:
+                        publisher = self._active[names.key(sender)] = Publisher(
+                            self.ledger, self.team, sender, self.roster, mailbox=self.connector.external
+                        )
+                        tasks.create_task(self._publish_for(sender, publisher))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK * random.uniform(0.5, 1.5)):
+                        await self._wake.wait()
+                self._wake.clear()
 
-        return self._ledger.run(changed, self._tell)
+    def _without_session(self, ledger: Ledger) -> list[str]:
+        senders = ledger.outbox.senders_with_mail(self.team)
+        return [sender for sender in senders if not is_present(self.home, self.team, sender)]
 
-    def _tell(self, messages: list[Message]) -> None:
-        for message in messages:
-            self._publish(OutcomeReported(message))
+    async def _publish_for(self, sender: str, publisher: Publisher) -> None:
+        try:
+            with contextlib.closing(await self.connector.connect(self.team, sender)) as transport:
+                await transport.subscribe(topics.inbox_filter(self.team, sender), 1)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LINGER), asyncio.TaskGroup() as tasks:
+                        tasks.create_task(publisher.run(transport))
+                        tasks.create_task(self._receive(transport, publisher))
+        except* (BrokerError, HomeError) as group:
+            # A sender without a session can read this only in its messages.
+            _log.warning("could not publish for %s: %s", sender, group.exceptions)
+            why = str(group.exceptions[0])
+            await self.ledger.run(lambda ledger: ledger.outbox.hindered(self.team, sender, why))
+        except* RelayError as group:
+            _log.warning("could not publish for %s: %s", sender, group.exceptions)
+        finally:
+            del self._active[names.key(sender)]
+
+    async def _receive(self, transport: MqttTransport, publisher: Publisher) -> None:
+        async for inbound in transport.arriving():
+            topic = topics.parse(inbound.topic)
+            if isinstance(topic, topics.InboxTopic):
+                with contextlib.suppress(ForeignPayload, ArithmeticError, TypeError, ValueError):
+                    item = decode(inbound.payload, topic)
+                    # Messages wait in the sender's own mailbox.
+                    if isinstance(item, Receipt):
+                        await self._note(item)
+                        publisher.wake()
+
+    async def _note(self, receipt: Receipt) -> None:
+        await self.ledger.run(lambda ledger: ledger.outbox.receipt(self.team, receipt))
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """All that publishes for one agent."""
+    """Everything that publishes for one agent."""
 
     own: Publisher
     proxies: ProxyPublishers

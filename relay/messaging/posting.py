@@ -1,4 +1,4 @@
-"""Accepting a message: the checks that come before it is committed to the ledger."""
+"""Accepts a message: checks it, and commits it to the ledger."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from relay.messaging.runaway import Limits
 EVERYBODY = "*"
 
 MAX_TTL = 10 * 365 * 86400.0
-"""Seconds after which a message can be said to expire, at most."""
+"""The longest time to live of a message, in seconds."""
 
 LATELY = 24 * 3600.0
-"""Seconds within which somebody was seen whom a broadcast still reaches: names are known for ever."""
+"""Seconds: a broadcast goes to every agent that was seen within them."""
 
 
 def post(
@@ -26,10 +26,10 @@ def post(
 ) -> list[Message]:
     """Commit `outgoing` from `sender`, as one message for each receiver, and return these.
 
-    limits: what the runaway guard lets an agent send (default: Limits()); a person may send anything.
+    limits: what the runaway guard lets an agent send (default: Limits()); the user may send anything.
 
     Names are spelled as their owners spell them.  Raise UnknownRecipient (with a suggestion), InvalidName,
-    MessageRefused and LedgerError; nothing was committed then.
+    MessageRefused or LedgerError if nothing was committed.
     """
     limits = limits or Limits()
     outgoing = replace(
@@ -65,8 +65,7 @@ def post(
     for name in others:
         if names.same(name, to):
             return send([name])
-    suggestion = names.suggest(to, others)
-    if suggestion is not None:
+    if (suggestion := names.suggest(to, others)) is not None:
         advice = f"Did you mean {suggestion}?"
     elif others:
         shown = ", ".join(others[:10]) + (", ..." if len(others) > 10 else "")
@@ -77,7 +76,7 @@ def post(
 
 
 def _check(outgoing: OutgoingMessage) -> None:
-    """What no receiver would take is refused here, or it would be sent again and again."""
+    """Raise MessageRefused for a message that no receiver would take, or it would be sent again and again."""
     if not outgoing.body.strip():
         raise MessageRefused("the message is empty; write what should be said after the receiver's name.")
     try:

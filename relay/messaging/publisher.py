@@ -1,24 +1,25 @@
-"""Publishes what one sender has in the outbox, in order, until its receivers have it.
+"""Publishes the messages of one sender from the outbox, in order, until its receivers have them.
 
     outbox.claim → a batch on its way → the broker's acknowledgement → outbox.sent
          ▲                                                                 │
          └────────── due again: no receipt in time, the receiver appeared ─┘
 
 Messages of a pair are not sent one by one: a batch is in flight at a time, and the sequence numbers in the
-envelopes keep the order at the receiver, whatever is lost or repeated.
+envelopes keep the order at the receiver, even if some are lost or repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import dataclass, field
 
 from relay.messaging.envelope import Envelope, encode
 from relay.messaging.ledger import Ledger
 from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport
-from relay.transport.presence import Roster
+from relay.transport.presence import PresenceRoster
 
 FIRST_RETRY = 5.0
 LAST_RETRY = 60.0
@@ -26,7 +27,7 @@ LAST_RETRY = 60.0
 
 BATCH_BYTES = 1 << 18
 """Characters of bodies that are on their way to the broker at one time: on a slow link more would take longer
-than an answer may."""
+than the time limit of an answer."""
 
 _LOOK_AGAIN = 15.0  # seconds; another process of the home may have changed the ledger
 
@@ -37,79 +38,69 @@ def retry_delay(attempt: int) -> float:
     return delay * random.uniform(0.8, 1.2)
 
 
+@dataclass(eq=False, slots=True)
 class Publisher:
     """Publishes for one sender.
 
-    roster:  who is there; what went out to a receiver that is not waits until it appears.
-    mailbox: whether the broker keeps messages for receivers that are away; else they stay in the outbox.
+    roster:  the presences; a message for a receiver that is away waits until it appears.
+    mailbox: the broker keeps messages for receivers that are away; else they stay in the outbox.
     """
 
-    def __init__(
-        self, ledger: Writer[Ledger], team: str, sender: str, roster: Roster, *, mailbox: bool
-    ) -> None:
-        self._ledger = ledger
-        self._team = team
-        self._sender = sender
-        self._roster = roster
-        self._mailbox = mailbox
-        self._wake = asyncio.Event()
+    ledger: Writer[Ledger]
+    team: str
+    sender: str
+    roster: PresenceRoster
+    mailbox: bool
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def wake(self) -> None:
-        """Look for what is due; jobs that were handed to the ledger before count."""
+        """Look for messages that are due, with the effect of all jobs handed to the ledger so far."""
         self._wake.set()
 
     async def run(self, transport: MqttTransport) -> None:
-        """Publish over `transport` for ever. Raise ConnectionLost and LedgerError."""
-        await self._ledger.run(lambda ledger: ledger.outbox.resume(self._team, self._sender))
+        """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
+        await self.ledger.run(lambda ledger: ledger.outbox.resume(self.team, self.sender))
         while True:
             self._wake.clear()
             if not await self.publish_due(transport):
                 await self._until_due()
 
     async def publish_due(self, transport: MqttTransport) -> bool:
-        """Publish one batch; True if there was anything."""
+        """Publish one batch; return True if there was anything."""
         envelopes = await self._claim()
-        ends = await asyncio.gather(
-            *(
-                transport.publish(
-                    topics.inbox(self._team, envelope.message.to, self._sender), encode(envelope)
-                )
-                for envelope in envelopes
-            ),
-            return_exceptions=True,
-        )
-        # Also where the connection was lost on the way: what was taken need not go out again at once.
+        to = [topics.inbox(self.team, each.message.to, self.sender) for each in envelopes]
+        publishing = map(transport.publish, to, map(encode, envelopes))
+        ends = await asyncio.gather(*publishing, return_exceptions=True)
+        # Also if the connection was lost on the way: what was taken need not go out again at once.
         taken = [envelope.message.id for envelope, end in zip(envelopes, ends, strict=True) if end is None]
         if taken:
-            await self._ledger.run(lambda ledger: ledger.outbox.sent(taken))
+            await self.ledger.run(lambda ledger: ledger.outbox.sent(taken))
         for end in ends:
             if end is not None:
                 raise end
         return bool(envelopes)
 
     def _claim(self) -> asyncio.Future[list[Envelope]]:
-        # Who is there as of now: a receiver that moves while the job waits must be noted in the ledger
-        # (Outbox.appeared) before anything is published to where it is then.
-        there = self._roster.now()
+        # The presences of now: a receiver that moves while the job waits must be noted in the ledger
+        # (Outbox.appeared) before anything is published to its new home.
+        there = self.roster.now()
 
         def delay(receiver: str, attempt: int) -> float | None:
             return retry_delay(attempt) if there.online(receiver) else None
 
         def claim(ledger: Ledger) -> list[Envelope]:
-            if not self._mailbox:
-                ledger.outbox.park(self._team, self._sender, there.online)
-            return ledger.outbox.claim(self._team, self._sender, delay, IN_FLIGHT, there.home, BATCH_BYTES)
+            if not self.mailbox:
+                ledger.outbox.park(self.team, self.sender, there.online)
+            return ledger.outbox.claim(self.team, self.sender, delay, IN_FLIGHT, there.home, BATCH_BYTES)
 
-        return self._ledger.run(claim)
+        return self.ledger.run(claim)
 
     async def _until_due(self) -> None:
-        due = await self._ledger.run(lambda ledger: ledger.outbox.next_due(self._team, self._sender))
+        due = await self.ledger.run(lambda ledger: ledger.outbox.next_due(self.team, self.sender))
         seconds = _LOOK_AGAIN if due is None else min(_LOOK_AGAIN, due)
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
-            there = self._roster.now()
-            await self._ledger.run(
-                lambda ledger: ledger.outbox.reopen(self._team, self._sender, there.online)
-            )
+            there = self.roster.now()
+            await self.ledger.run(lambda ledger: ledger.outbox.reopen(self.team, self.sender, there.online))

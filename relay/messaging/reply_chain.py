@@ -1,8 +1,8 @@
-"""The reply chain: which messages led to what this agent sends now, and which of them it answers.
+"""The reply chain: the messages that led to what this agent sends now, and the ones that it answers.
 
     the user ──→ Alice ── depth 1 ──→ Bob ── depth 2, in reply to it ──→ Alice ── depth 3 ──→ ...
 
-The depth is what tells two agents that answer each other for ever (relay.messaging.runaway).
+The depth reveals two agents that answer each other for ever (relay.messaging.runaway).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from relay.message import Message
 
 
 class ReplyChain:
-    """What one agent was given since it last sent something, or since its present turn began."""
+    """The texts that one agent was given since it last sent something, or since its present turn began."""
 
     def __init__(self) -> None:
         self._depth = 0  # of the deepest text that may have led to what is said next
@@ -21,18 +21,18 @@ class ReplyChain:
 
     @property
     def depth(self) -> int:
-        """How many messages led to what is sent now since a person last spoke."""
+        """Return the depth of the next message: 1 if the user's own words led to it, else more."""
         return self._depth + 1
 
     def user_spoke(self) -> None:
-        """Begin a new chain: the user has submitted something themselves."""
+        """Begin a new chain: the user has submitted something."""
         self._depth = 0
         self._last.clear()
 
     def given(self, depth: int, *, begins: bool) -> None:
-        """Note that a text of that depth is given to the agent; begins: with a turn of its own.
+        """Note that a text of that depth is given to the agent. begins: it begins a turn.
 
-        What came before in the same turn, and was not answered yet, may still lead to the next message.
+        Earlier texts of the same turn that were not answered yet may still lead to the next message.
         """
         fresh = begins or self._answered or depth == 0
         self._depth = depth if fresh else max(self._depth, depth)
@@ -47,5 +47,5 @@ class ReplyChain:
         self._answered = True
 
     def answers(self, to: str) -> Message | None:
-        """Return what a message to `to` answers: the last one from there since the user spoke."""
+        """Return the message that one to `to` answers: the last from there since the user spoke, or None."""
         return self._last.get(names.key(to))

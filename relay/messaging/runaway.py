@@ -1,15 +1,15 @@
 """The runaway guard: agents that answer each other for ever, broadcast storms, a directive in a loop.
 
-What looks like a part of one is committed and held, not sent: the person lets it go (`relay release`) or
-drops it.  Three signs, each with a limit of its own: how many messages one agent sends another in a minute,
-how many led to this one since a person last spoke, and how many broadcasts an agent makes in a minute.  While
-a message of a pair is held, those behind it are held too, so that the order stays.
+A message that looks like a part of one is committed and held, not sent: the user lets it go (`relay release`)
+or drops it.  Three signs have a limit each: how many messages one agent sends another in a minute, how many
+led to this one since the user last spoke, and how many broadcasts an agent makes in a minute.  While a
+message of a pair is held, those behind it are held too, so that the order stays.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from relay.settings import Settings
 
@@ -21,10 +21,10 @@ WEEK = 7 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one agent may send before the person is asked; 0: no limit.
+    """What one agent may send before the user is asked; 0: no limit.
 
     rate:       messages from one agent to another in WINDOW.
-    depth:      messages that led to one another since a person last spoke.
+    depth:      messages that led to one another since the user last spoke.
     broadcasts: broadcasts of one agent in WINDOW.
     queue:      messages of one sender, or for one receiver, that wait; more are refused.
     ttl:        seconds after which a message that has not arrived is given up.
@@ -39,82 +39,55 @@ class Limits:
     @classmethod
     def of(cls, settings: Settings) -> Limits:
         """Return the limits that relay.toml sets."""
-        return cls(
-            rate=settings.runaway_rate,
-            depth=settings.runaway_depth,
-            broadcasts=settings.runaway_broadcasts,
-            queue=settings.queue_limit,
-            ttl=settings.expire_seconds,
-        )
+        runaway = (settings.runaway_rate, settings.runaway_depth, settings.runaway_broadcasts)
+        return cls(*runaway, queue=settings.queue_limit, ttl=settings.expire_seconds)
 
 
+@dataclass(eq=False, slots=True)
 class Guard:
-    """Judges what one sender sends at one time, within the transaction that commits it. Names are keys.
+    """Judges what `sender` (keys: team, name) sends at one time, within the transaction that commits it.
 
-    depth:  how many messages led to it since a person last spoke.
+    depth:  how many messages led to it since the user last spoke.
     fanout: it is one broadcast to many.
     """
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        team: str,
-        sender: str,
-        now: float,
-        limits: Limits,
-        *,
-        depth: int,
-        fanout: bool,
-    ) -> None:
-        self._db = db
-        self._sender = (team, sender)
-        self._since = now - WINDOW
-        self._limits = limits
-        self._depth = depth
-        # Where each broadcast of late ends in the outbox.
-        self._broadcasts: list[int] = []
-        if fanout and limits.broadcasts:
-            self._broadcasts = [
-                place
-                for (place,) in db.execute(
-                    "SELECT max(place) FROM outbox WHERE team = ? AND sender_key = ? AND accepted > ? "
-                    "AND fanout IS NOT NULL GROUP BY fanout",
-                    (*self._sender, self._since),
-                )
-            ]
+    db: sqlite3.Connection
+    sender: tuple[str, ...]
+    now: float
+    limits: Limits
+    depth: int
+    fanout: bool
+    _broadcasts: list[int] = field(default_factory=list, init=False)  # where each of late ends in the outbox
+
+    def __post_init__(self) -> None:
+        if self.fanout and self.limits.broadcasts:
+            rows = self.db.execute(
+                "SELECT max(place) FROM outbox WHERE team = ? AND sender_key = ? AND accepted > ? "
+                "AND fanout IS NOT NULL GROUP BY fanout",
+                (*self.sender, self.now - WINDOW),
+            )
+            self._broadcasts = [place for (place,) in rows]
 
     def suspicion(self, to: str) -> str | None:
-        """Why the message to `to` is to be held, for the person; None if it may go."""
-        db, limits, pair = self._db, self._limits, (*self._sender, to)
-        if db.execute(
-            "SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? AND to_key = ? AND state = 'held' "
-            "LIMIT 1",
-            pair,
-        ).fetchone():
+        """Return why the message to `to` (a key) must be held, for the user; None if it may go."""
+        limits = self.limits
+        if self._found("outbox WHERE {} AND state = 'held' LIMIT 1", to):
             return "earlier ones of this pair are held"
-        if limits.depth and self._depth > limits.depth:
-            return f"{self._depth} messages led to it since a person last spoke"
-        (found,) = db.execute(
-            "SELECT max(place) FROM releases WHERE team = ? AND sender_key = ? AND to_key = ?", pair
-        ).fetchone()
-        released = found or 0
+        if limits.depth and self.depth > limits.depth:
+            return f"{self.depth} messages led to it since a person last spoke"
+        released = max(self._found("releases WHERE {}", to), default=0)
         if limits.rate:
-            (lately,) = db.execute(
-                "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE team = ? AND sender_key = ? AND to_key = ? "
-                "AND accepted > ? AND place > ? LIMIT ?)",
-                (*pair, self._since, released, limits.rate),
-            ).fetchone()
-            if lately == limits.rate:
+            lately = self._found(
+                "outbox WHERE {} AND accepted > ? AND place > ? LIMIT ?",
+                *(to, self.now - WINDOW, released, limits.rate),
+            )
+            if len(lately) == limits.rate:
                 return f"{limits.rate} messages of this pair within {WINDOW:.0f} s"
         if limits.broadcasts and sum(place > released for place in self._broadcasts) >= limits.broadcasts:
             return f"{limits.broadcasts} broadcasts of this sender within {WINDOW:.0f} s"
         return None
 
-
-def note_release(db: sqlite3.Connection, team: str, sender: str, to: str) -> None:
-    """The person lets this pair go on: what it has sent so far counts no more. Names are keys."""
-    db.execute(
-        "INSERT OR REPLACE INTO releases "
-        "SELECT ?1, ?2, ?3, max(place) FROM outbox WHERE team = ?1 AND sender_key = ?2 AND to_key = ?3",
-        (team, sender, to),
-    )
+    def _found(self, where: str, to: str, *more: object) -> list[int]:
+        """Return the places of rows of the pair."""
+        query = "SELECT place FROM " + where.format("team = ? AND sender_key = ? AND to_key = ?")
+        return [place for (place,) in self.db.execute(query, (*self.sender, to, *more))]

@@ -1,4 +1,4 @@
-"""The ledger's tables, and what SQLite's errors about its file mean for a person."""
+"""The ledger's tables, and advice for SQLite's errors about its file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ CREATE TABLE pairs (
     team TEXT NOT NULL, to_key TEXT NOT NULL, sender_key TEXT NOT NULL, origin TEXT NOT NULL,
     next INTEGER NOT NULL,             -- every sequence below it has been released or will never come
     PRIMARY KEY (team, to_key, sender_key, origin)) WITHOUT ROWID;
-CREATE TABLE members (
+"""
+
+_ADDED = """CREATE TABLE members (
     team TEXT NOT NULL, channel_key TEXT NOT NULL, key TEXT NOT NULL,
     channel TEXT NOT NULL, name TEXT NOT NULL, joined INTEGER NOT NULL, time REAL NOT NULL,
     PRIMARY KEY (team, channel_key, key)) WITHOUT ROWID;
@@ -92,14 +94,9 @@ _STEPS = {
         for column in ("route", "role")
     ],
     2: [
-        *(
-            f"ALTER TABLE meta ADD COLUMN {column}"
-            for column in (
-                "boot TEXT NOT NULL DEFAULT ''",
-                "offset REAL NOT NULL DEFAULT 0",
-                "latest REAL NOT NULL DEFAULT 0",
-            )
-        ),
+        "ALTER TABLE meta ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE meta ADD COLUMN offset REAL NOT NULL DEFAULT 0",
+        "ALTER TABLE meta ADD COLUMN latest REAL NOT NULL DEFAULT 0",
         *(
             f"ALTER TABLE {table} ADD COLUMN {column}"
             for table in ("outbox", "inbox")
@@ -113,13 +110,11 @@ _STEPS = {
                 "settled REAL",
             )
         ),
-        *(f"ALTER TABLE outbox ADD COLUMN {column}" for column in ("fanout TEXT", "home TEXT")),
-        *(f"UPDATE {table} SET accepted = time" for table in ("outbox", "inbox")),
-        *(
-            statement
-            for statement in _TABLES.split(";\n")
-            if statement.split()[2:3] in (["members"], ["streams"], ["releases"])
-        ),
+        "ALTER TABLE outbox ADD COLUMN fanout TEXT",
+        "ALTER TABLE outbox ADD COLUMN home TEXT",
+        "UPDATE outbox SET accepted = time",
+        "UPDATE inbox SET accepted = time",
+        *_ADDED.split(";\n")[:-1],
         "INSERT INTO streams SELECT team, sender_key, to_key, 1, last FROM sequences",
         "DROP TABLE sequences",
     ],
@@ -127,15 +122,18 @@ _STEPS = {
 
 SCHEMA = Schema(
     version=3,
-    tables=[*_TABLES.split(";\n")[:-1], "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))"],
+    tables=[
+        *(_TABLES + _ADDED).split(";\n")[:-1],
+        "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))",
+    ],
     indexes=_INDEXES.split(";\n")[:-1],
     steps=_STEPS,
 )
-"""The ledger's tables. A later layout gets the next version, and a step that leads there."""
+"""The ledger's tables. A new layout gets the next version, and a step that leads to it."""
 
 
 def explain(path: Path, error: Exception) -> LedgerError:
-    """Return what `error` of the ledger at `path` means for the user, and what to do."""
+    """Return an error that tells the user what `error` of the ledger at `path` means, and what to do."""
     if isinstance(error, WrongVersion):
         return LedgerError(f"{path} was written by another version of relay. Upgrade relay, or move it away.")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

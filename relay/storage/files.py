@@ -13,17 +13,17 @@ from relay.storage.locks import locked
 
 
 def make_private(path: Path) -> None:
-    """Make the file, empty and 0600, if it is not there. Raise OSError."""
+    """Make the file, empty and 0600, if it does not exist. Raise OSError."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def write_private(path: Path, text: str, *, replace: bool = True) -> None:
-    """Write `text` to `path`, 0600; its directories are made (0700) where they are missing.
+    """Write `text` to `path`, 0600; make missing directories (0700). Raise OSError.
 
-    Raise OSError, FileExistsError among them where one that is there is not to be replaced.
+    replace: if False, raise FileExistsError if the file exists.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Not a file that somebody else has put there, in a directory that others may write to.
+    # A name that nobody can guess and occupy, in a directory to which others may write.
     new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -38,9 +38,9 @@ def write_private(path: Path, text: str, *, replace: bool = True) -> None:
 
 
 def rewrite(path: Path, text: Callable[[], str]) -> None:
-    """Write what `text` returns to `path`, while nobody else who uses this function changes the file.
+    """Write the result of `text`, which may read the file, to `path`. Raise HomeError if that fails.
 
-    `text` may read the file. Raise HomeError where it cannot be written.
+    Only one process at a time is in this function for the same file.
     """
     private_directory(path.parent)
     with locked(path.with_suffix(".lock")):

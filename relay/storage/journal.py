@@ -1,4 +1,4 @@
-"""The journal: what happened in the sessions of a home, one JSON object a line.
+"""The journal: the events of the sessions of a home, one JSON object a line.
 
 Every entry has `time` (seconds since the epoch), `event`, `session` and `name`; the rest depends on the
 event.  When the file exceeds MAX_BYTES it becomes `events.jsonl.1`, and so on for as many generations as are
@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,13 @@ from relay.storage.locks import wait_lock
 
 MAX_BYTES = 10 * 1024 * 1024
 PREVIEW = 500
-"""Characters of a text that an entry shows."""
+"""Characters of a longer text that an entry shows."""
 
 MAX_TEXT = 256 * 1024
-"""Characters of one string of an entry; of a longer one the middle is left out."""
+"""Characters of one string of an entry; the middle of a longer one is left out."""
 
 MARGIN = 4096
-"""Characters beside those shown in which a secret may begin or end."""
+"""Characters beyond the shown ones in which a secret may begin or end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,47 +46,38 @@ class WritingFailed(Event):
     text: str
 
 
+@dataclass(eq=False, slots=True)
 class Journal:
-    """Appends entries. A disk that takes none is no reason to stop.
+    """Appends entries. A full disk is reported once, and never stops the session.
 
     bus:         gets EntryWritten for each entry if `publishes`, and WritingFailed once each time.
     generations: full files that are kept beside the one that is written.
-    redactor:    finds the secrets; by their formats alone where none is given.
+    redactor:    finds the secrets (default: by their formats only).
     """
 
-    def __init__(
-        self,
-        path: Path,
-        session: str,
-        name: str,
-        bus: EventBus | None = None,
-        *,
-        publishes: bool = False,
-        generations: int = 1,
-        redactor: Redactor | None = None,
-    ) -> None:
-        self.path = path
-        self.session = session
-        self.name = name
-        self._bus = bus
-        self._publishes = publishes
-        self._generations = generations
-        self._redactor = redactor or Redactor()
-        self._failing = False
-        self._torn = False  # the last entry was written in part
+    path: Path
+    session: str
+    name: str
+    bus: EventBus | None = None
+    _: KW_ONLY
+    publishes: bool = False
+    generations: int = 1
+    redactor: Redactor = field(default_factory=Redactor)
+    _failing: bool = field(default=False, init=False)
+    _torn: bool = field(default=False, init=False)  # the last entry was written in part
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append an entry; never raises."""
+        """Append an entry; never raise."""
         entry = {"time": time.time(), "event": event, "session": self.session, "name": self.name, **fields}
         text = json.dumps(entry, ensure_ascii=False, default=str)
-        if len(text) > MAX_TEXT or self._redactor.suspects(text):
-            entry = _clean(json.loads(text), self._redactor)
+        if len(text) > MAX_TEXT or self.redactor.suspects(text):
+            entry = _clean(json.loads(text), self.redactor)
             text = json.dumps(entry, ensure_ascii=False)
         line = text.encode("utf-8", "backslashreplace") + b"\n"
         try:
             fd = self._open()
             try:
-                # One write to a file opened for appending: entries of several sessions do not mix.
+                # A single write to a file opened for appending: entries of several sessions do not mix.
                 self._torn = os.write(fd, b"\n" + line if self._torn else line) < len(line)
             finally:
                 os.close(fd)
@@ -99,15 +90,15 @@ class Journal:
                 self._publish(WritingFailed(why))
         else:
             self._failing = False
-        if self._publishes:
+        if self.publishes:
             self._publish(EntryWritten(entry))
 
     def _publish(self, event: Event) -> None:
-        if self._bus is not None:
-            self._bus.publish(event)
+        if self.bus is not None:
+            self.bus.publish(event)
 
     def _open(self) -> int:
-        """A descriptor of the file, which is rotated first where it has grown too large."""
+        """Return a descriptor of the file, which is rotated first if it has grown too large."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         fd = os.open(self.path, flags, 0o600)
         if os.fstat(fd).st_size <= MAX_BYTES:
@@ -116,20 +107,17 @@ class Journal:
             wait_lock(fd)
             with suppress(FileNotFoundError):  # another session is between the same two steps, or was first
                 if self.path.stat().st_ino == os.fstat(fd).st_ino:
-                    self._rotate()
+                    for number in range(self.generations - 1, 0, -1):
+                        with suppress(FileNotFoundError):
+                            rotated(self.path, number).replace(rotated(self.path, number + 1))
+                    self.path.replace(rotated(self.path))
         finally:
             os.close(fd)
         return os.open(self.path, flags, 0o600)
 
-    def _rotate(self) -> None:
-        for number in range(self._generations - 1, 0, -1):
-            with suppress(FileNotFoundError):
-                rotated(self.path, number).replace(rotated(self.path, number + 1))
-        self.path.replace(rotated(self.path))
-
 
 def _clean(value: Any, redactor: Redactor, name: str = "") -> Any:
-    """`value`, of JSON, without secrets. name: the key that it stands at, which may say that it is one."""
+    """Return `value`, of JSON, without secrets. name: its key, which may reveal a secret."""
     match value:
         case str():
             shown = value if len(value) <= MAX_TEXT else _shortened(value, MAX_TEXT, redactor)
@@ -147,9 +135,9 @@ def _clean(value: Any, redactor: Redactor, name: str = "") -> Any:
 
 
 def preview(text: str) -> str:
-    """`text`, its middle left out where it is longer than PREVIEW characters.
+    """Return `text`, without its middle if it is longer than PREVIEW characters.
 
-    Half a secret is not known for one, so they are taken out before it is cut.
+    Secrets are taken out before the cut, since half a secret cannot be recognised.
     """
     return text if len(text) <= PREVIEW else _shortened(text, PREVIEW, Redactor())
 
@@ -162,14 +150,14 @@ def _shortened(text: str, most: int, redactor: Redactor) -> str:
 
 
 def read(path: Path, generations: int = 1) -> Iterator[dict[str, Any]]:
-    """The entries, oldest first, the rotated files' before. A line cut off by a crash is passed over."""
+    """Yield the entries, oldest first, with those of rotated files. Skip lines that a crash cut off."""
     for number in range(generations, 0, -1):
         yield from read_file(rotated(path, number))
     yield from read_file(path)
 
 
 def read_file(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries of one file; none if it does not exist."""
+    """Yield the entries of one file; none if it does not exist."""
     try:
         with open(path, encoding="utf-8", errors="replace") as lines:
             yield from (entry for line in lines if (entry := parse(line)) is not None)
@@ -178,12 +166,12 @@ def read_file(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def rotated(path: Path, number: int = 1) -> Path:
-    """Where the entries before those of `path` are; `number` counts backwards."""
+    """Return the path of the entries before those of `path`; `number` counts backwards."""
     return path.with_suffix(f".jsonl.{number}")
 
 
 def parse(line: str) -> dict[str, Any] | None:
-    """One line as an entry, None if it is none."""
+    """Return one line as an entry, None if it is not one."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):

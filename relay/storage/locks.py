@@ -30,7 +30,7 @@ def open_lock(path: StrPath) -> int:
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Take the lock if nobody is in the way; return True if it was taken."""
+    """Take the lock if it is free; return True if it was taken."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -39,7 +39,7 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool:
 
 
 def wait_lock(descriptor: int, seconds: float | None = None, *, shared: bool = False) -> bool:
-    """Take the lock, blocking the thread for at most `seconds` (None: for ever); True if it was taken."""
+    """Take the lock within `seconds` (None: for ever), blocking the thread; return True if it was taken."""
     if seconds is None:
         fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         return True
@@ -52,7 +52,7 @@ def wait_lock(descriptor: int, seconds: float | None = None, *, shared: bool = F
 
 
 def is_held(path: StrPath) -> bool:
-    """Return True if some process holds `path` exclusively. A missing file is held by nobody."""
+    """Return True if some process holds `path` exclusively; False for a missing file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -64,7 +64,10 @@ def is_held(path: StrPath) -> bool:
 
 
 class locked:
-    """Hold the lock file `path` for a block; HomeError where it is not free within `seconds` (None: wait)."""
+    """Hold the lock file `path` for a block. Raise HomeError if it is not free within `seconds`.
+
+    None waits for ever.
+    """
 
     def __init__(self, path: StrPath, seconds: float | None = None, *, shared: bool = False) -> None:
         self._path = path

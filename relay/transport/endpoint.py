@@ -1,4 +1,4 @@
-"""Where a broker listens: the embedded one of a home, or the one that a URL names."""
+"""The address of a broker: the embedded one of a home, or the one that a URL names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SCHEMES = {"mqtt": 1883, "mqtts": 8883}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker listens. pid: the embedded one's. user, password: those of an external one's URL."""
+    """The address of a broker. pid: the embedded one's. user, password: those of an external one's URL."""
 
     kind: str  # "embedded" or "external"
     host: str
@@ -24,7 +24,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """The URL without credentials, fit to be shown."""
+        """Return the URL without credentials, fit to be shown."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'mqtts' if self.tls else 'mqtt'}://{host}:{self.port}"
 

@@ -1,7 +1,7 @@
 """A connection to the broker.
 
 MQTT 3.1.1 with QoS 1 (nothing of MQTT 5 is relied upon) through aiomqtt.  A transport is used once: it
-connects, works until the connection is lost, and is thrown away; the courier makes the next.
+connects, works until the connection is lost, and is thrown away; the messaging client makes the next.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
 
 from relay.errors import BrokerError
+from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint
 
 CONNECT_SECONDS = 5.0
 PUBLISH_SECONDS = 10.0
-"""How long a broker from which nothing comes may take for an answer."""
+"""Seconds that a silent broker may take for an answer."""
 
 LONGEST_SECONDS = 60.0
-"""How long one may take from which much else comes before the answer."""
+"""Seconds that a broker may take that sends much else before the answer."""
 KEEPALIVE_SECONDS = 20
 IN_FLIGHT = 64
 """Publishes that await the broker's acknowledgement at one time."""
 
-# aiomqtt writes each lost connection to its logger; the courier tells of it in its own words.  Disabled, it
-# does not even make the record of each packet, a tenth of what a packet costs.
+# aiomqtt writes each lost connection to its logger, which the messaging client reports in its own words.
+# Disabled, it does not even make the record of each packet, a tenth of what a packet costs.
 _quiet = logging.Logger("relay.transport.mqtt")
 _quiet.disabled = True
 
@@ -57,40 +58,25 @@ class Inbound:
     retained: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """How to log in. keep: whether the broker keeps mail for `client_id` while it is away.
-
-    farewell: (topic, payload) that the broker publishes, retained, when the connection breaks.
-    """
-
-    client_id: str
-    keep: bool
-    user: str | None = None
-    password: str | None = None
-    farewell: tuple[str, bytes] | None = None
-
-
 class MqttTransport:
     """One connection to a broker over aiomqtt. Every method but `close` may raise ConnectionLost."""
 
-    def __init__(self, endpoint: Endpoint, identity: Identity) -> None:
+    def __init__(self, endpoint: Endpoint, login: Login) -> None:
         self.endpoint = endpoint
-        self._user = identity.user
-        farewell = identity.farewell
+        self._user = login.user
         self._client = aiomqtt.Client(
             endpoint.host,
             endpoint.port,
-            username=identity.user,
-            password=identity.password,
-            identifier=identity.client_id,
+            username=login.user,
+            password=login.password,
+            identifier=login.client_id,
             # On 3.1.1 this alone decides whether the broker keeps the mailbox.
-            clean_session=not identity.keep,
+            clean_session=not login.keep,
             protocol=aiomqtt.ProtocolVersion.V311,
-            will=None if farewell is None else aiomqtt.Will(*farewell, qos=1, retain=True),
+            will=None if login.farewell is None else aiomqtt.Will(*login.farewell, qos=1, retain=True),
             keepalive=KEEPALIVE_SECONDS,
             timeout=CONNECT_SECONDS,
-            # The library warns on stderr, which is the person's terminal.
+            # The library warns on stderr, which is the user's terminal.
             logger=_quiet,
             max_inflight_messages=IN_FLIGHT,
             tls_context=ssl.create_default_context() if endpoint.tls else None,
@@ -105,23 +91,23 @@ class MqttTransport:
         self._client._client.on_socket_register_write = self._register_write
 
     async def connect(self) -> None:
-        """Connect and log in; raise LoginRefused where the broker does not know the login."""
+        """Connect and log in. Raise LoginRefused if the broker does not know the login."""
         # In a task of its own: a cancelled connect would go on in its thread and log in unattended.
         connecting = asyncio.create_task(self._client.__aenter__())
         try:
             await asyncio.shield(connecting)
         except MqttConnectError as error:
-            self._end()
+            self.close()
             raise LoginRefused(self._refusal(error)) from None
         except (aiomqtt.MqttError, OSError, ValueError) as error:
-            self._end()
+            self.close()
             raise ConnectionLost(self._explain(error)) from None
         except asyncio.CancelledError:
             connecting.add_done_callback(self._forget)
             raise
 
     async def subscribe(self, topic: str, qos: int) -> None:
-        """Subscribe; raise BrokerError where the broker does not allow it."""
+        """Subscribe. Raise BrokerError if the broker does not allow it."""
         async with self._bounded("subscribe"):
             granted = await self._client.subscribe(topic, qos, timeout=math.inf)
         if any((code if isinstance(code, int) else code.value) >= 0x80 for code in granted):
@@ -131,13 +117,13 @@ class MqttTransport:
             )
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Return when the broker has acknowledged it, which says nothing about any receiver."""
+        """Publish; return when the broker has acknowledged it, which says nothing about any receiver."""
         async with self._bounded("publish"):
             await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
         self._extend()
 
     async def arriving(self) -> AsyncIterator[Inbound]:
-        """Yield what arrives, for ever."""
+        """Yield what arrives, until the connection is lost."""
         try:
             async for message in self._client.messages:
                 self._extend()
@@ -146,16 +132,27 @@ class MqttTransport:
             raise ConnectionLost(self._explain(error)) from None
 
     def close(self) -> None:
-        """Disconnect politely, at once; never raise."""
+        """Disconnect politely, at once; never raise. May be called twice, and after a failed login."""
         # Not by the library's __aexit__: it waits, and may swallow the cancellation that led here.
-        self._end()
+        raw = self._client._client
+        sock = raw.socket()
+        if isinstance(sock, socket.socket):  # aiomqtt leaves it open after a login that failed, too
+            raw.on_socket_register_write = None  # it writes at once, then
+            with contextlib.suppress(OSError):
+                raw.disconnect()
+                sock.shutdown(socket.SHUT_RDWR)
+            while raw.socket() is not None:  # what had arrived, then the end, which closes it
+                raw.loop_read()
+        for lost in (self._lost_at_once, self._client._disconnected):
+            if lost.done() and not lost.cancelled():
+                lost.exception()  # or asyncio complains on stderr that nobody looked
 
     @contextlib.asynccontextmanager
     async def _bounded(self, what: str) -> AsyncIterator[None]:
-        """Wait no longer than a broker that works may take: what a dying one cuts off would never end.
+        """Raise ConnectionLost if the block takes longer than with a working broker.
 
-        Not by the library's own time limit: asyncio.wait_for swallows a cancellation now and then (before
-        Python 3.12).
+        The library's own time limit is not used: asyncio.wait_for swallows a cancellation now and then
+        (before Python 3.12).
         """
         try:
             async with asyncio.timeout(PUBLISH_SECONDS) as limit:
@@ -172,7 +169,7 @@ class MqttTransport:
             raise ConnectionLost(self._explain(error)) from None
 
     def _extend(self) -> None:
-        """Something came: the broker works."""
+        """Extend the time limits: something came, so the broker works."""
         now = self._loop.time()
         if now - self._extended > PUBLISH_SECONDS / 10:
             self._extended = now
@@ -181,12 +178,12 @@ class MqttTransport:
                     limit.reschedule(min(now + PUBLISH_SECONDS, latest))
 
     def _forget(self, connecting: asyncio.Task[aiomqtt.Client]) -> None:
-        """Nobody waits for this login any more."""
+        """Close a connection for whose login nobody waits any more."""
         if not connecting.cancelled():
             connecting.exception()
         # aiomqtt's own asks how the login came out, which raises when that was cancelled.
         self._client._client.on_disconnect = None
-        self._end()
+        self.close()
 
     def _register_write(self, _client: object, _userdata: object, sock: Any) -> None:
         """Write when the socket is ready.
@@ -201,21 +198,6 @@ class MqttTransport:
     def _watch(self, sock: socket.socket) -> None:
         if sock.fileno() != -1:
             self._loop.add_writer(sock.fileno(), self._client._client.loop_write)
-
-    def _end(self) -> None:
-        """Disconnect and close the socket; also after a login that failed, where aiomqtt leaves it open."""
-        raw = self._client._client
-        sock = raw.socket()
-        if isinstance(sock, socket.socket):
-            raw.on_socket_register_write = None  # it writes at once, then
-            with contextlib.suppress(OSError):
-                raw.disconnect()
-                sock.shutdown(socket.SHUT_RDWR)
-            while raw.socket() is not None:  # what had arrived, then the end, which closes it
-                raw.loop_read()
-        for lost in (self._lost_at_once, self._client._disconnected):
-            if lost.done() and not lost.cancelled():
-                lost.exception()  # or asyncio complains on stderr that nobody looked
 
     def _refusal(self, error: MqttConnectError) -> str:
         url = self.endpoint.url
@@ -240,8 +222,6 @@ class MqttTransport:
                 f"the certificate of the broker at {url} is not accepted ({refused[0]}). It has to be valid "
                 "for that host; for a private authority, name its certificate in SSL_CERT_FILE."
             )
-        if (
-            "during message iteration" in text
-        ):  # aiomqtt's words for a connection that was lost while it listened
+        if "during message iteration" in text:  # aiomqtt's words for a connection lost while it listened
             text = "it closed the connection"
         return f"no connection to the broker at {url} ({text})."

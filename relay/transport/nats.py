@@ -21,9 +21,9 @@ _USERS = '"users": ['
 
 
 def render(agents: Iterable[Credentials], directory: Path, port: int) -> str:
-    """The configuration of a broker that keeps its store in `directory` and listens at `port`.
+    """Return the configuration of a broker that keeps its store in `directory` and listens at `port`.
 
-    One line of JSON, which ends with the users.
+    It is one line of JSON, which ends with the users.
     """
     # With no users at all nats-server would let everybody in and allow everything.
     nothing = {"deny": [">"]}
@@ -51,19 +51,19 @@ def render(agents: Iterable[Credentials], directory: Path, port: int) -> str:
 
 
 def admits(configuration: str, agent: Credentials, directory: Path, port: int) -> bool:
-    """Whether `configuration` is a current one and has `agent`; found out without a look at the others."""
+    """Return True if `configuration` is a current one and has `agent`; look at none of the other users."""
     settings, _, user = render([agent], directory, port).removesuffix("]}}").partition(_USERS)
     return configuration.startswith(settings) and user in configuration
 
 
 def native_port(printed: str) -> int | None:
-    """Where a server that has `printed` this listens for NATS clients, if it says so."""
+    """Return the port for NATS clients that a server has `printed`, None if it has not."""
     found = re.search(rf"client connections on {re.escape(HOST)}:(\d+)", printed)
     return None if found is None else int(found[1])
 
 
 def free_port(configuration: Path) -> int:
-    """The port of the last broker, where sessions look for the next one, if it is free; else another."""
+    """Return the port of the last broker, where sessions look for the next one; another if it is taken."""
     try:
         last = int(json.loads(configuration.read_bytes())["mqtt"]["port"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -76,6 +76,7 @@ def free_port(configuration: Path) -> int:
 
 
 def is_free(port: int) -> bool:
+    """Return True if a broker could listen at `port`."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as nats-server does: TIME_WAIT is free
         try:

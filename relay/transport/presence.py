@@ -1,8 +1,8 @@
-"""Who is in a team and who of them is there: retained presence, made honest by boot ids and time.
+"""Presence: the agents of a team, and which of them are online.
 
-An agent announces itself (retained) when it connects, says so again every `interval` seconds, and leaves a
-will.  A retained "online" survives an agent whose host died, so one that has been silent for three times
-what it calls its interval counts as offline; a will or goodbye of an earlier connection, which may arrive
+An agent announces itself (retained) when it connects, repeats that every `interval` seconds, and leaves a
+will.  A retained "online" survives an agent whose host died, so an agent that was silent for MISSED of the
+intervals that it announces counts as offline.  A will or goodbye of an earlier connection, which may arrive
 late, has another boot id and is ignored.
 """
 
@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from relay import names
 from relay.errors import InvalidName
@@ -23,7 +24,7 @@ LONGEST_HEARTBEAT = 3600.0
 """Seconds between two announcements of one agent: at least, and at most."""
 
 MISSED = 3
-"""Announcements that must be missing until an agent counts as offline."""
+"""Announcements that an agent misses before it counts as offline."""
 
 MAX_PAYLOAD = 16 * 1024
 """Bytes of an announcement: names are short, and there are few of them."""
@@ -32,22 +33,24 @@ MAX_SHORT = 128
 """Characters of an id or a host's name in an announcement."""
 
 MAX_CHANNELS = 128
-"""Channels that one agent may hear; 64 characters each fit into MAX_PAYLOAD."""
+"""Channels that one agent may be in; 64 characters each fit into MAX_PAYLOAD."""
 
 _PER_SECOND = 4.0  # announcements that each agent of a large team hears; one costs it some 0.1 ms
-_VERSION = 1
+VERSION = 1
+FOREIGN = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidName)
+_FIELDS = ("name", "boot", "session", "home", "host", "time", "online", "every", "channels")
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """What is known of an agent.
+    """An announcement of an agent, or what is known of it.
 
-    seen:     seconds since the epoch, 0 if it was never heard of on this run.
-    boot:     the connection that it is of; later ones of one session are greater.
-    session:  the run of its courier, which may connect many times.
-    home:     the origin of the ledger of its home; host: what its machine calls itself.
-    every:    seconds after which it says so again, at the latest.
-    channels: those it has joined.
+    seen:     seconds since the epoch, 0 if it was not heard of in this run.
+    boot:     the id of its connection; of one session, later ones are greater.
+    session:  the id of the run of its messaging client, which may connect many times.
+    home:     the origin of its home's ledger; host: the name of its machine.
+    every:    seconds after which it announces itself again, at the latest.
+    channels: the channels that it is in.
     """
 
     name: str
@@ -62,56 +65,39 @@ class Presence:
 
 
 def interval(online: int) -> float:
-    """Seconds between two announcements of an agent in a team of which `online` are there.
+    """Return the seconds between two announcements of an agent in a team of which `online` are there.
 
-    Each hears all the others, so that the pace of a large team falls with its size.
+    Every agent hears all the others, so the pace of a large team falls with its size.
     """
     return min(LONGEST_HEARTBEAT, max(HEARTBEAT, online / _PER_SECOND))
 
 
-def encode(
-    name: str,
-    boot: str,
-    now: float,
-    *,
-    online: bool,
-    session: str = "",
-    home: str = "",
-    host: str = "",
-    every: float = HEARTBEAT,
-    channels: Sequence[str] = (),
-) -> bytes:
-    """The payload of an announcement, of fields as in Presence; a will's `now` is that of the connection."""
-    value = {
-        "v": _VERSION,
-        "name": name,
-        "boot": boot,
-        "session": session,
-        "home": home,
-        "host": host,
-        "time": now,
-        "online": online,
-        "every": every,
-        "channels": list(channels),
-    }
+def encode(announced: Presence) -> bytes:
+    """Return the payload of an announcement."""
+    said = asdict(announced) | {"time": announced.seen}
+    value = {"v": VERSION} | {field: said[field] for field in _FIELDS}
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def short(value: object) -> str:
-    """`value`, if it is a short printable text; ValueError if not."""
+    """Return `value` if it is a short printable text. Raise ValueError if not."""
     if isinstance(value, str) and len(value) <= MAX_SHORT and value.isprintable():
         return value
     raise ValueError(value)
 
 
+def fields(payload: bytes, topic_level: str) -> Any:
+    """Return the JSON object in `payload`. Raise one of FOREIGN for another version or name."""
+    value = json.loads(payload if len(payload) <= MAX_PAYLOAD else b"")
+    if value["v"] != VERSION or level(value["name"]) != topic_level:
+        raise ValueError(value)
+    return value
+
+
 def decode(payload: bytes, topic_level: str) -> Presence | None:
-    """The announcement in `payload`, or None if it is foreign (another version, another name's topic)."""
-    if len(payload) > MAX_PAYLOAD:
-        return None
+    """Return the announcement in `payload`; None if it is foreign (another version or name)."""
     try:
-        value = json.loads(payload)
-        if value["v"] != _VERSION or level(value["name"]) != topic_level:
-            return None
+        value = fields(payload, topic_level)
         seen, every = float(value["time"]), float(value["every"])
         if not (math.isfinite(seen) and 0 < every <= LONGEST_HEARTBEAT):
             return None
@@ -126,60 +112,51 @@ def decode(payload: bytes, topic_level: str) -> Presence | None:
             every,
             tuple(names.validate(channel, "channel") for channel in value["channels"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidName):
+    except FOREIGN:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Heard:
-    """An announcement, and when it was said, on the roster's steady clock."""
-
-    presence: Presence
-    at: float
-
-
-def _follows(presence: Presence, before: Presence) -> bool:
-    """Whether `presence` is of a later connection of the same run, whose own announcement was never made."""
-    return presence.session == before.session != "" and presence.boot > before.boot
+_Heard = tuple[Presence, float]
+"""An announcement, and its time on the roster's steady clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """Who was there at one moment, for any thread. at: that moment, on the roster's steady clock."""
+    """The presences at one moment, for any thread. at: that moment, on the roster's steady clock."""
 
     heard: Mapping[str, _Heard]
     at: float
 
     def online(self, name: str) -> bool:
-        """Return True if `name` was there."""
+        """Return True if `name` was online."""
         heard = self.heard.get(names.key(name))
         return heard is not None and self._is_online(heard)
 
     def home(self, name: str) -> str | None:
-        """Return the ledger that `name` had; None if it was not online, or did not say."""
-        heard = self.heard.get(names.key(name))
-        return heard.presence.home or None if heard is not None and self._is_online(heard) else None
+        """Return the ledger that `name` had; None if it was not online, or did not announce one."""
+        return self.heard[names.key(name)][0].home or None if self.online(name) else None
 
     def count(self) -> int:
         """Return how many were online."""
         return sum(map(self._is_online, self.heard.values()))
 
     def list(self, known: Iterable[str]) -> list[Presence]:
-        """Return everybody, by name: those heard of and those who are only `known`."""
+        """Return everybody, by name: the agents that were heard, and those that are only `known`."""
         everybody = {names.key(name): Presence(name, False, 0.0) for name in known} | {
-            key: replace(heard.presence, online=self._is_online(heard)) for key, heard in self.heard.items()
+            key: replace(heard[0], online=self._is_online(heard)) for key, heard in self.heard.items()
         }
         return [everybody[key] for key in sorted(everybody)]
 
     def _is_online(self, heard: _Heard) -> bool:
-        return heard.presence.online and self.at - heard.at < MISSED * heard.presence.every
+        presence, at = heard
+        return presence.online and self.at - at < MISSED * presence.every
 
 
-class Roster:
+class PresenceRoster:
     """The presences of one team, as one agent hears them.
 
-    steady: a clock (seconds) that nobody sets, by which silence is measured; wall: seconds since the epoch,
-    by which only the age of what the broker had kept is told.
+    steady: a monotonic clock (seconds), which measures silence; wall: seconds since the epoch, which give the
+    age of what the broker had kept.
     """
 
     def __init__(
@@ -190,35 +167,38 @@ class Roster:
         self._heard: Mapping[str, _Heard] = {}  # replaced, never changed
 
     def now(self) -> Attendance:
-        """Return who is there now; later announcements do not change it."""
+        """Return the presences now; later announcements do not change them."""
         return Attendance(self._heard, self._steady())
 
     def hear(self, presence: Presence, *, retained: bool) -> bool:
-        """Take an announcement; True if its agent has just appeared (come online, or started anew).
+        """Take an announcement; return True if its agent has just appeared (come online, or started anew).
 
-        retained: the broker had kept it, so its own time says how old it is (none, if that lies ahead);
-        otherwise it is of now, whatever the clock of its host says.
+        retained: the broker had kept it, so its own time gives its age (0 if that lies ahead); else it counts
+        as made now, whatever the clock of its host says.
         """
         key = names.key(presence.name)
-        before = self._heard.get(key)
-        known = before is not None and before.presence.boot == presence.boot
-        if not presence.online and before is not None and not (known or _follows(presence, before.presence)):
-            return False
+        before, heard_at = self._heard.get(key, (None, 0.0))
+        known = before is not None and before.boot == presence.boot
+        if not presence.online and before is not None and not known:
+            # Only a later connection of the same run, which never announced itself, may say goodbye.
+            same_run = presence.session == before.session != ""
+            if not (same_run and presence.boot > before.boot):
+                return False
         was_online = known and self.online(presence.name)
         at = self._steady()
         if retained:
             at -= max(0.0, self._wall() - presence.seen)
-            if before is not None and known and presence.online:
-                at = max(at, before.at)  # its host's clock may be late; it was heard since
+            if known and presence.online:
+                at = max(at, heard_at)  # its host's clock may be late; it was heard since
         else:
             presence = replace(presence, seen=self._wall())
-        self._heard = {**self._heard, key: _Heard(presence, at)}
+        self._heard = {**self._heard, key: (presence, at)}
         return self.online(presence.name) and not was_online
 
     def forget(self, name: str) -> None:
-        """Take back what was heard of `name`: its next announcement is its first."""
+        """Forget what was heard of `name`: its next announcement counts as its first."""
         self._heard = {key: heard for key, heard in self._heard.items() if key != names.key(name)}
 
     def online(self, name: str) -> bool:
-        """Return True if `name` is there."""
+        """Return True if `name` is online."""
         return self.now().online(name)

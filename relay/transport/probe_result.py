@@ -1,4 +1,4 @@
-"""The rows of `relay doctor --broker`: what must be true of a broker, and what to do where it is not."""
+"""The rows of `relay doctor --broker`: claims about a broker, and advice if they do not hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """A sentence about the broker and whether it is true. detail: how that is known, or what to do."""
+    """A claim about the broker, and what was found. detail: the evidence, or what to do."""
 
     key: str
     status: Finding
@@ -39,7 +39,7 @@ CLAIMS = {
     "internals": "nobody reads the broker's own topics",
     "native": "the credentials open no port for NATS clients",
 }
-"""The rows by their keys, in the order in which they are told."""
+"""The claims by their keys, in the order of the rows."""
 
 ADVICE = {
     "own": "Grant what `relay broker acl` writes for that user.",

@@ -1,6 +1,6 @@
-"""A login at an MQTT broker by hand: what no client library offers, for those who test a broker.
+"""A login at an MQTT broker by hand, for tests of a broker that no client library allows.
 
-A will that is not retained, a connection that breaks at once, somebody else's client id, no user at all.
+A will that is not retained, a connection that breaks at once, another agent's client id, no user at all.
 MQTT 3.1.1 sections 3.1 (CONNECT) and 3.2 (CONNACK).
 """
 
@@ -11,6 +11,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 
+from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import CONNECT_SECONDS, ConnectionLost
 
@@ -21,16 +22,11 @@ _KEEPALIVE = 60  # seconds
 
 @contextlib.asynccontextmanager
 async def raw_login(
-    endpoint: Endpoint,
-    client_id: str,
-    *,
-    user: str | None = None,
-    password: str | None = None,
-    will: tuple[str, bytes] | None = None,
+    endpoint: Endpoint, login: Login, will: tuple[str, bytes] | None = None
 ) -> AsyncIterator[bool]:
-    """Log in with a clean session, for a block; whether the broker let us in. Raises ConnectionLost.
+    """Log in with a clean session, for a block; yield True if the broker accepts. Raise ConnectionLost.
 
-    will: (topic, payload), QoS 1, not retained. With one the connection breaks at the end of the block, so
+    will: (topic, payload), QoS 1, not retained. With a will the connection breaks at the end of the block, so
     that the broker publishes it; without, it ends politely.
     """
     context = ssl.create_default_context() if endpoint.tls else None
@@ -40,7 +36,7 @@ async def raw_login(
     except (OSError, TimeoutError) as error:
         raise ConnectionLost(f"no connection to the broker at {endpoint.url} ({error}).") from None
     try:
-        writer.write(_connect(client_id, user, password, will))
+        writer.write(_connect(login, will))
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 answer = await reader.readexactly(4)
@@ -59,30 +55,24 @@ async def raw_login(
             await writer.wait_closed()
 
 
-def _connect(client_id: str, user: str | None, password: str | None, will: tuple[str, bytes] | None) -> bytes:
-    flags, payload = 0x02, _field(client_id.encode())  # clean session
+def _connect(login: Login, will: tuple[str, bytes] | None) -> bytes:
+    flags, fields = 0x02, [login.client_id.encode()]  # clean session
     if will is not None:
         flags |= 0x04 | 0x08  # a will of QoS 1
-        payload += _field(will[0].encode()) + _field(will[1])
-    if user is not None:
-        flags |= 0x80
-        payload += _field(user.encode())
-    if password is not None:
-        flags |= 0x40
-        payload += _field(password.encode())
+        fields += [will[0].encode(), will[1]]
+    for text, flag in ((login.user, 0x80), (login.password, 0x40)):
+        if text is not None:
+            flags |= flag
+            fields.append(text.encode())
+    payload = b"".join(len(each).to_bytes(2) + each for each in fields)
     body = b"\x00\x04MQTT\x04" + bytes([flags]) + _KEEPALIVE.to_bytes(2) + payload
     return b"\x10" + _length(len(body)) + body
 
 
-def _field(data: bytes) -> bytes:
-    return len(data).to_bytes(2) + data
-
-
 def _length(size: int) -> bytes:
-    """MQTT 3.1.1 section 2.2.3."""
-    encoded = bytearray()
-    while True:
-        size, digit = divmod(size, 128)
-        encoded.append(digit | (0x80 if size else 0))
-        if not size:
-            return bytes(encoded)
+    """Return `size` as MQTT 3.1.1 section 2.2.3 encodes it."""
+    encoded = []
+    while size >= 128:
+        encoded.append(size % 128 | 0x80)
+        size //= 128
+    return bytes([*encoded, size])

@@ -1,4 +1,4 @@
-"""The topics of the bus, and what they say about who publishes.
+"""The topics of the bus.
 
     relay/v1/<team>/agents/<to>/inbox/<from>      messages and receipts for one agent
     relay/v1/<team>/presence/<name>               retained
@@ -11,6 +11,7 @@ because nats-server reads a dot as a level separator of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from relay import names
 
@@ -19,7 +20,7 @@ ROOT = "relay/v1"
 
 @dataclass(frozen=True, slots=True)
 class InboxTopic:
-    """Where a message or receipt came in; team, to and sender are levels (see `level`)."""
+    """The topic of a message or receipt. team, to and sender are levels (see `level`)."""
 
     team: str
     to: str
@@ -28,29 +29,31 @@ class InboxTopic:
 
 @dataclass(frozen=True, slots=True)
 class PresenceTopic:
+    """The topic of an announcement or claim. team and name are levels."""
+
     team: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Grants:
-    """What an access list allows: topic filters to publish to, and to receive from."""
+class Grants(NamedTuple):
+    """The topic filters to which an agent may publish and subscribe."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
 
 
 def level(name: str) -> str:
-    """The topic level that stands for `name`."""
+    """Return the topic level that stands for `name`."""
     return names.key(name).replace(".", "~")
 
 
 def inbox(team: str, to: str, sender: str) -> str:
+    """Return the topic on which `sender` publishes for `to`."""
     return f"{ROOT}/{level(team)}/agents/{level(to)}/inbox/{level(sender)}"
 
 
 def inbox_filter(team: str, name: str) -> str:
-    """Matches all that is sent to `name`. (`inbox/#` is refused by nats-server under our grants.)"""
+    """Return a filter for all that is sent to `name`; nats-server would refuse `inbox/#` under our grants."""
     return f"{ROOT}/{level(team)}/agents/{level(name)}/inbox/+"
 
 
@@ -63,7 +66,7 @@ def presence_filter(team: str) -> str:
 
 
 def parse(topic: str) -> InboxTopic | PresenceTopic | None:
-    """What `topic` is, or None if it is none of ours."""
+    """Return the parts of `topic`, None if it is none of ours."""
     match topic.split("/"):
         case ["relay", "v1", team, "agents", to, "inbox", sender] if team and to and sender:
             return InboxTopic(team, to, sender)
@@ -73,7 +76,7 @@ def parse(topic: str) -> InboxTopic | PresenceTopic | None:
 
 
 def grants(team: str, name: str) -> Grants:
-    """All that the agent `name` of `team` may do on a broker."""
+    """Return the rights of the agent `name` of `team` on a broker."""
     return Grants(
         publish=(inbox(team, "+", name), presence(team, name)),
         subscribe=(inbox_filter(team, name), presence_filter(team)),

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from relay.errors import MemoryStoreError
-from relay.memory import MemoryStore
+from relay.memory.store import MemoryStore
 
 # Saves until it is killed, and says so after each memory.
 WRITER = """
 import itertools, sys
 from pathlib import Path
-from relay.memory import MemoryStore
+from relay.memory.store import MemoryStore
 store = MemoryStore(Path(sys.argv[1]), "home", sys.argv[2])
 for number in itertools.count():
     saved = store.save(f"{sys.argv[2]} fact {number} " + "padding " * 200, shared=True)
@@ -32,7 +32,7 @@ for number in itertools.count():
 RACER = """
 import sys
 from pathlib import Path
-from relay.memory import MemoryStore
+from relay.memory.store import MemoryStore
 for line in sys.stdin:
     store = MemoryStore(Path(line.strip()), "home", sys.argv[1])
     print(store.save(f"by {sys.argv[1]}", shared=True).id, flush=True)
@@ -44,7 +44,7 @@ READER = """
 import os, sys
 from pathlib import Path
 from relay.errors import MemoryStoreError
-from relay.memory import MemoryStore
+from relay.memory.store import MemoryStore
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:

@@ -30,7 +30,7 @@ from relay.errors import MessageRefused
 from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging import proxy_publishers, publisher
+from relay.messaging import outgoing, publisher
 from relay.messaging.client import MessagingClient
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
@@ -97,8 +97,8 @@ class Failpoint:
 _OUTBOX = "relay.messaging.outbox:Outbox."
 _INBOX = "relay.messaging.inbox:Inbox."
 _LEDGER = "relay.messaging.ledger:Ledger."
-_CHANNELS = "relay.messaging.channels:Channels."
-_REGISTRY = "relay.messaging.name_registry:NameRegistry."
+_CHANNELS = "relay.messaging.channels:ChannelRegistry."
+_REGISTRY = "relay.messaging.ledger:NameRegistry."
 _MQTT = "relay.transport.mqtt:MqttTransport."
 _BROKER = "relay.transport.broker:"
 
@@ -344,7 +344,7 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> No
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
     Inbox.receipts = ends  # type: ignore[method-assign]
-    publisher.FIRST_RETRY = publisher._LOOK_AGAIN = proxy_publishers.LOOK = 0.2
+    publisher.FIRST_RETRY = publisher._LOOK_AGAIN = outgoing.LOOK = 0.2
     name_claims.OBJECTION_SECONDS = 0.5
     if failpoint is not None:
         arm(failpoint)

@@ -13,13 +13,13 @@ from clients import Agent, eventually, running
 from ledgers import in_ledger, post, states
 from relay.home import Home
 from relay.message import State
-from relay.messaging import client, proxy_publishers, publisher
+from relay.messaging import client, outgoing, publisher
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.ledger import Ledger
 from relay.messaging.presence_tracker import PresenceTracker
 from relay.storage.sqlite import Writer
 from relay.transport import broker
-from relay.transport.presence import Presence, Roster
+from relay.transport.presence import Presence, PresenceRoster
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_will_says_nothing_new_to_who_listened_and_all_that_is_known_to_who_di
 
     async def scenario() -> None:
         ledger = Writer(Ledger, home.ledger)
-        tracker = PresenceTracker(home, ledger, "default", "Alice", "here", Roster())
+        tracker = PresenceTracker(home, ledger, "default", "Alice", "here", PresenceRoster())
 
         async def hear(online: bool, channels: list[str], *, retained: bool = False) -> list[str]:
             heard = Presence("Bob", online, time.time(), "1", home="far", channels=tuple(channels))
@@ -126,7 +126,7 @@ def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The person has no session: others of the home publish, and hear that the member is back."""
-    monkeypatch.setattr(proxy_publishers, "LOOK", 3600.0)
+    monkeypatch.setattr(outgoing, "LOOK", 3600.0)
     monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
 
     async def scenario() -> None:

@@ -282,10 +282,10 @@ def test_what_is_killed_alone_is_done_or_not(tmp_path: Path, point: Point, when:
         "Outbox.park": partial(call, path, "outbox.park", TEAM, names.PERSON, present),
         "Outbox.reopen": partial(call, path, "outbox.reopen", TEAM, "Alice", away),
         "Outbox.hindered": partial(call, path, "outbox.hindered", TEAM, names.PERSON, "the broker is away"),
-        "Channels.join": partial(call, path, "channels.join", TEAM, "some", "Carol"),
-        "Channels.leave": partial(call, path, "channels.leave", TEAM, "all", "Carol"),
-        "Channels.heard": partial(call, path, "channels.heard", TEAM, "Carol", ["some"]),
-        "Channels.limit": partial(call, path, "channels.limit", TEAM, away),
+        "ChannelRegistry.join": partial(call, path, "channels.join", TEAM, "some", "Carol"),
+        "ChannelRegistry.leave": partial(call, path, "channels.leave", TEAM, "all", "Carol"),
+        "ChannelRegistry.heard": partial(call, path, "channels.heard", TEAM, "Carol", ["some"]),
+        "ChannelRegistry.limit": partial(call, path, "channels.limit", TEAM, away),
     }[point.name]
     before = contents(path)
     dies_in(Failpoint(point, when), action)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from relay.errors import NameInUse
 from relay.home import Home
 from relay.transport import broker, name_claims, presence, topics
-from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
+from relay.transport.credentials import Login
+from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.name_claims import NameClaim, contend
 from relay.transport.presence import Presence
 
@@ -34,7 +35,7 @@ async def connected(home: Home, *, will: bytes | None = None) -> AsyncIterator[M
     """A connection of Bob's, as any of his homes could have it."""
     endpoint, credentials = await asyncio.to_thread(broker.admit, home, "default", "Bob")
     farewell = None if will is None else (TOPIC, will)
-    identity = Identity(
+    identity = Login(
         f"relay-{secrets.token_hex(16)}", False, credentials.user, credentials.password, farewell
     )
     transport = MqttTransport(endpoint, identity)
@@ -46,9 +47,7 @@ async def connected(home: Home, *, will: bytes | None = None) -> AsyncIterator[M
 
 
 def announcement(session: str, *, online: bool = True) -> bytes:
-    return presence.encode(
-        "Bob", f"boot-{session}", 1.0, online=online, session=session, host=f"at-{session}"
-    )
+    return presence.encode(Presence("Bob", online, 1.0, f"boot-{session}", session, host=f"at-{session}"))
 
 
 def claim(session: str, *, held: bool = False) -> NameClaim:

@@ -10,7 +10,7 @@ import pytest
 
 from ledgers import send
 from relay.message import State
-from relay.messaging import ledger_clock
+from relay.messaging import ledger_database
 from relay.messaging.ledger import Ledger
 
 TEAM = "default"
@@ -43,8 +43,8 @@ def test_another_start_of_the_machine_never_takes_it_back(
         before = ledger.now()
         send(ledger, TEAM, "Alice", ["Bob"], "hello", ttl=600)
     monkeypatch.setattr(time, "time", lambda: 60.0)
-    monkeypatch.setattr(ledger_clock, "since_boot", lambda: 60.0)
-    monkeypatch.setattr(ledger_clock, "boot_id", lambda: "another")
+    monkeypatch.setattr(ledger_database, "since_boot", lambda: 60.0)
+    monkeypatch.setattr(ledger_database, "boot_id", lambda: "another")
     with Ledger(path) as ledger:
         assert ledger.now() > before - 1
         assert ledger.outbox.expire() == 0
@@ -57,8 +57,8 @@ def test_a_day_without_the_machine_counts(tmp_path: Path, monkeypatch: pytest.Mo
         send(ledger, TEAM, "Alice", ["Bob"], "hello", ttl=600)
     tomorrow = time.time() + 86400
     monkeypatch.setattr(time, "time", lambda: tomorrow)
-    monkeypatch.setattr(ledger_clock, "since_boot", lambda: 60.0)
-    monkeypatch.setattr(ledger_clock, "boot_id", lambda: "another")
+    monkeypatch.setattr(ledger_database, "since_boot", lambda: 60.0)
+    monkeypatch.setattr(ledger_database, "boot_id", lambda: "another")
     with Ledger(path) as ledger:
         assert ledger.outbox.expire() == 1
 

@@ -92,7 +92,7 @@ async def heard_of(agent: Agent, name: str) -> str:
 
 
 def announced(name: str, boot: str, *, online: bool) -> bytes:
-    return presence.encode(name, boot, 1e12, online=online)
+    return presence.encode(presence.Presence(name, online, 1e12, boot))
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

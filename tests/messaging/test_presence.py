@@ -17,7 +17,7 @@ from relay.transport.presence import (
     MAX_PAYLOAD,
     MISSED,
     Presence,
-    Roster,
+    PresenceRoster,
     interval,
 )
 
@@ -32,13 +32,13 @@ class Clock:
 
 
 def hear(
-    roster: Roster, name: str, boot: str, *, online: bool, time: float = 1000.0, kept: bool = False
+    roster: PresenceRoster, name: str, boot: str, *, online: bool, time: float = 1000.0, kept: bool = False
 ) -> bool:
     return roster.hear(Presence(name, online, time, boot), retained=kept)
 
 
 def test_an_announcement_makes_an_agent_appear_once() -> None:
-    roster = Roster(Clock(), Clock())
+    roster = PresenceRoster(Clock(), Clock())
     assert not roster.online("Bob")
     assert hear(roster, "Bob", "1", online=True)
     assert not hear(roster, "Bob", "1", online=True)
@@ -47,13 +47,13 @@ def test_an_announcement_makes_an_agent_appear_once() -> None:
 
 
 def test_a_new_boot_is_a_new_appearance() -> None:
-    roster = Roster(Clock(), Clock())
+    roster = PresenceRoster(Clock(), Clock())
     hear(roster, "Bob", "1", online=True)
     assert hear(roster, "Bob", "2", online=True)
 
 
 def test_a_late_will_of_an_earlier_boot_is_ignored() -> None:
-    roster = Roster(Clock(), Clock())
+    roster = PresenceRoster(Clock(), Clock())
     hear(roster, "Bob", "2", online=True)
     assert not hear(roster, "Bob", "1", online=False)
     assert roster.online("Bob")
@@ -64,10 +64,10 @@ def test_a_late_will_of_an_earlier_boot_is_ignored() -> None:
 
 def test_an_announcement_that_is_too_large_is_foreign() -> None:
     """And one with all the channels that an agent may hear is not."""
-    most = [f"{number:064}" for number in range(MAX_CHANNELS)]
-    payload = presence.encode("Bob", "boot", 1.0, online=True, host="h" * 64, channels=most)
+    most = tuple(f"{number:064}" for number in range(MAX_CHANNELS))
+    payload = presence.encode(Presence("Bob", True, 1.0, "boot", host="h" * 64, channels=most))
     assert presence.decode(payload, "bob") is not None
-    payload = presence.encode("Bob", "b" * MAX_PAYLOAD, 1.0, online=True)
+    payload = presence.encode(Presence("Bob", True, 1.0, "b" * MAX_PAYLOAD))
     assert presence.decode(payload, "bob") is None
 
 
@@ -75,14 +75,14 @@ def test_an_announcement_that_is_too_large_is_foreign() -> None:
 @pytest.mark.parametrize("field", ["boot", "session", "home", "host"])
 def test_what_a_peer_calls_itself_is_a_short_word_or_foreign(field: str, wrong: object) -> None:
     """It stands in the ledger, and is shown to people."""
-    payload = json.loads(presence.encode("Bob", "boot", 1.0, online=True))
+    payload = json.loads(presence.encode(Presence("Bob", True, 1.0, "boot")))
     assert presence.decode(json.dumps(payload).encode(), "bob") is not None
     assert presence.decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None
 
 
 def test_a_will_of_a_later_connection_of_the_same_run_counts() -> None:
     """It died before it could say that it is there on that one."""
-    roster = Roster()
+    roster = PresenceRoster()
     first = Presence("Bob", True, 0.0, boot="000001-f", session="run")
     roster.hear(first, retained=False)
     roster.hear(replace(first, online=False, boot="000002-a", session="another run"), retained=False)
@@ -96,7 +96,7 @@ def test_a_will_of_a_later_connection_of_the_same_run_counts() -> None:
 
 def test_a_presence_without_heartbeats_becomes_stale() -> None:
     steady = Clock()
-    roster = Roster(steady, Clock())
+    roster = PresenceRoster(steady, Clock())
     hear(roster, "Bob", "1", online=True)
     steady.now += SILENCE - 1
     assert roster.online("Bob")
@@ -107,7 +107,7 @@ def test_a_presence_without_heartbeats_becomes_stale() -> None:
 
 def test_silence_is_measured_by_what_the_agent_calls_its_interval() -> None:
     steady = Clock()
-    roster = Roster(steady, Clock())
+    roster = PresenceRoster(steady, Clock())
     roster.hear(Presence("Bob", True, 0.0, "1", every=100.0), retained=False)
     steady.now += 299
     assert roster.online("Bob")
@@ -118,7 +118,7 @@ def test_silence_is_measured_by_what_the_agent_calls_its_interval() -> None:
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
 def test_setting_the_clock_makes_nobody_come_or_go(jump: float) -> None:
     steady, wall = Clock(), Clock()
-    roster = Roster(steady, wall)
+    roster = PresenceRoster(steady, wall)
     hear(roster, "Bob", "1", online=True)
     wall.now += jump
     assert roster.online("Bob")
@@ -127,7 +127,7 @@ def test_setting_the_clock_makes_nobody_come_or_go(jump: float) -> None:
 
 
 def test_a_kept_presence_is_as_old_as_it_says_and_a_live_one_is_new() -> None:
-    roster = Roster(Clock(), Clock())
+    roster = PresenceRoster(Clock(), Clock())
     assert not hear(roster, "Bob", "1", online=True, time=1000.0 - SILENCE, kept=True)
     assert hear(roster, "Carol", "1", online=True, time=0.0), "its host's clock may be wrong"
     assert hear(roster, "Dave", "1", online=True, time=5000.0, kept=True), "its host's clock is ahead"
@@ -140,7 +140,7 @@ def test_a_kept_presence_is_as_old_as_it_says_and_a_live_one_is_new() -> None:
 
 
 def test_a_kept_presence_from_a_late_clock_does_not_end_what_was_heard_live() -> None:
-    roster = Roster(Clock(), Clock())
+    roster = PresenceRoster(Clock(), Clock())
     hear(roster, "Bob", "1", online=True)
     hear(roster, "Bob", "1", online=True, time=0.0, kept=True)
     assert roster.online("Bob")
@@ -157,13 +157,9 @@ def test_the_pace_of_a_large_team_does_not_grow_with_it() -> None:
 
 
 def test_announcements_come_out_as_they_went_in() -> None:
-    payload = presence.encode(
-        "Bob", "boot", 7.0,
-        online=True, session="s", home="h", host="box", every=40.0, channels=["dev", "ops"],
-    )  # fmt: skip
-    assert presence.decode(payload, "bob") == Presence(
-        "Bob", True, 7.0, "boot", "s", "h", "box", 40.0, ("dev", "ops")
-    )
+    said = Presence("Bob", True, 7.0, "boot", "s", "h", "box", 40.0, ("dev", "ops"))
+    payload = presence.encode(said)
+    assert presence.decode(payload, "bob") == said
     assert presence.decode(payload, "alice") is None
 
 
@@ -176,7 +172,7 @@ def test_announcements_come_out_as_they_went_in() -> None:
     ],
 )  # fmt: skip
 def test_an_announcement_with_a_senseless_field_is_foreign(field: str, value: object) -> None:
-    fields = json.loads(presence.encode("Bob", "boot", 7.0, online=True))
+    fields = json.loads(presence.encode(Presence("Bob", True, 7.0, "boot")))
     assert presence.decode(json.dumps(fields).encode(), "bob") is not None
     assert presence.decode(json.dumps(fields | {field: value}).encode(), "bob") is None
 

@@ -12,9 +12,9 @@ import pytest
 
 from guarded import GuardedMosquitto, make_certificate
 from relay.transport import acl
-from relay.transport.credentials import Credentials
+from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
+from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.probe import probe
 from relay.transport.probe_result import CLAIMS, Finding
 
@@ -35,7 +35,7 @@ def connect(url: str) -> None:
     async def scenario() -> None:
         alice = AGENTS[0]
         transport = MqttTransport(
-            Endpoint.of(url), Identity("test", keep=False, user=alice.user, password=alice.password)
+            Endpoint.of(url), Login("test", keep=False, user=alice.user, password=alice.password)
         )
         await transport.connect()
         transport.close()

@@ -14,12 +14,13 @@ from clients import Agent, known, running
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.transport import broker, mqtt
+from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import ConnectionLost, Identity, MqttTransport
+from relay.transport.mqtt import ConnectionLost, MqttTransport
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-NOBODY = Identity("test", keep=False)
+NOBODY = Login("test", keep=False)
 
 
 async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -220,7 +221,7 @@ def test_a_subscription_that_is_not_allowed_is_said(home: Home) -> None:
     endpoint, credentials = broker.admit(home, "default", "Alice")
 
     async def scenario() -> None:
-        identity = Identity("test", keep=False, user=credentials.user, password=credentials.password)
+        identity = Login("test", keep=False, user=credentials.user, password=credentials.password)
         connection = MqttTransport(endpoint, identity)
         await connection.connect()
         with pytest.raises(BrokerError, match="does not allow"):
