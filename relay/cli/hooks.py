@@ -38,6 +38,7 @@ from relay.control.guard import person_only
 from relay.control.sessions import SessionInfo, find, live
 from relay.errors import RelayError, UsageError
 from relay.home import Home
+from relay.hooks.trust import Trust
 from relay.injection.layout import MAX_HOOK_BYTES
 from relay.names import did_you_mean
 from relay.redaction import redact
@@ -46,6 +47,8 @@ from relay.rules.engine import Engine
 from relay.rules.event import EVENTS, RuleEvent, from_native
 from relay.rules.rule import Rule
 from relay.rules.rule_book import FILE, RuleBook, disabled, public, switch
+from relay.rules.turn_end import Ending, stop_outcome
+from relay.settings import load as load_settings
 from relay.storage.journal import preview
 from relay.text import count, visible
 
@@ -225,7 +228,7 @@ def _test(home: Home, args: argparse.Namespace) -> int:
     found = aggregate(fired)
     report = {
         "event": fired.event.name,
-        "outcome": outcome(fired),
+        "outcome": _outcome(home, fired),
         "warnings": warnings,
         "attachments": found.pop("messages"),
         **found,
@@ -244,6 +247,14 @@ def _test(home: Home, args: argparse.Namespace) -> int:
     }
     print_json(report)
     return 0
+
+
+def _outcome(home: Home, fired: Fired) -> str:
+    """Return the outcome of the rules in a session with these settings."""
+    if fired.event.name != "Stop":
+        return outcome(fired)
+    settings, _ = load_settings(home, Path.cwd(), Trust(home).covers_file)
+    return stop_outcome(fired, Ending.from_payload(fired.event.data, settings.continuations))
 
 
 def _book(home: Home, named: Sequence[Path]) -> RuleBook:

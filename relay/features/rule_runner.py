@@ -28,7 +28,7 @@ from relay.rules.event import RuleEvent
 from relay.rules.events import Consult, HasRules, Observe, Results, RuleEnded
 from relay.rules.rule import Rule
 from relay.rules.rule_book import RuleBook
-from relay.rules.turn_end import Ending, journal_fields, rule_outcome
+from relay.rules.turn_end import Ending, journal_fields, stop_outcome
 from relay.storage.journal import Journal, preview
 from relay.tasks import Tasks
 from relay.terminal.events import Notify, WithdrawNotice
@@ -133,7 +133,7 @@ class RuleRunner:
         self._journal.write(
             "hook_fired",
             hook_name=fired.event.name,
-            outcome=aggregate.outcome(fired) if ending is None else rule_outcome(fired, ending),
+            outcome=aggregate.outcome(fired) if ending is None else stop_outcome(fired, ending),
             matched_rule_count=fired.matched_rule_count,
             **journal_fields(fired, ending),
             rules=[self._shown(ran, quiet=quiet) for ran in fired.ran],

@@ -13,9 +13,6 @@ from relay.hooks.result import HookResult, decide, injected, joined
 from relay.rules.answer import STOPPED, AttachmentType, RuleRun
 from relay.rules.event import EVENTS, RuleEvent
 
-RuleOutcome = Literal["allow", "block", "continue"]
-"""The end of an event. "continue": a rule has the agent go on with its turn, unless a cap is reached."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fired:
@@ -87,12 +84,13 @@ def aggregate(fired: Fired) -> dict[str, Any]:
             return found | own | prevents
 
 
-def outcome(fired: Fired) -> RuleOutcome:
-    """Return the outcome of the event. A tool call that needs the user's approval counts as blocked."""
+def outcome(fired: Fired) -> Literal["allow", "block"]:
+    """Return the outcome of the event. A tool call that needs the user's approval counts as blocked.
+
+    relay.rules.turn_end.stop_outcome has that of a Stop with which the agent goes on.
+    """
     if fired.event.name not in EVENTS or not EVENTS[fired.event.name].decides:
         return "allow"
-    if fired.event.name == "Stop" and fired.going_on:
-        return "continue"
     if fired.event.name == "SessionStart":
         return "allow"  # a session that has started has started
     blocked = decide(fired.results).refused or fired.attached("hook_blocking_error")

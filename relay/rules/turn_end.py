@@ -7,7 +7,7 @@ The decision is the same wherever the end was seen: by the agent's own hook, or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -48,6 +48,15 @@ class Ending:
     def of(cls, turn: Turn, most: int) -> Ending:
         """Return how `turn` ends now."""
         return cls(turn.continuations, most, turn.runaway, bool(turn.halted))
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any], most: int) -> Ending:
+        """Return the ending that the payload of a Stop describes (`facts`)."""
+        if payload.get("turn_end_reason") == "doom_loop":
+            return cls(0, most, runaway=True)
+        if payload.get("at_max_iter") is True and most:
+            return cls(max(most - 1, 1), max(most, 2))
+        return cls(int(payload.get("stop_hook_active") is True and most > 2), most)
 
     @property
     def capped(self) -> bool:
@@ -113,13 +122,15 @@ def decide_stop(results: Sequence[HookResult], ending: Ending) -> StopDecision:
     return StopDecision("refuse" if ending.capped else "go_on", None, tuple(texts or [GO_ON]), named)
 
 
-def rule_outcome(fired: Fired, ending: Ending) -> str:
+def stop_outcome(fired: Fired, ending: Ending) -> str:
     """Return the outcome of the rules of a Stop, and whether the agent goes on for the last time."""
-    if (came_to := outcome(fired)) != "continue":
-        return came_to
-    if ending.capped:
-        return "reentry_capped"
-    return "continue_at_max_iter" if ending.at_max_iter else "continue"
+    match decide_stop(fired.results, ending).outcome:
+        case "go_on":
+            return "continue_at_max_iter" if ending.at_max_iter else "continue"
+        case "refuse":
+            return "reentry_capped"
+        case _:
+            return "reentry_capped" if fired.going_on else outcome(fired)
 
 
 def journal_fields(fired: Fired, ending: Ending | None) -> dict[str, Any]:

@@ -306,6 +306,27 @@ def test_what_is_no_event_is_a_mistake_of_the_command_line(
     assert "Traceback" not in run.stderr.decode()
 
 
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        ({}, "continue"),
+        ({"stop_hook_active": True}, "continue"),
+        ({"at_max_iter": True}, "continue_at_max_iter"),
+        ({"at_max_iter": True, "turn_end_reason": "max_iterations"}, "continue_at_max_iter"),
+        ({"turn_end_reason": "doom_loop"}, "reentry_capped"),
+    ],
+)
+def test_a_stop_ends_as_it_would_in_a_session(
+    relay: Relay, tmp_path: Path, payload: dict[str, Any], expected: str
+) -> None:
+    """R31: a continuation that a rule forces is the last one where the payload says so."""
+    forces = {"type": "command", "command": """echo '{"force_continue": true}'"""}
+    path = rules(tmp_path / "h" / "hooks.json", "Stop", forces)
+    assert tried(relay, "Stop", payload, "--rules", path)["outcome"] == expected
+    allows = rules(tmp_path / "a" / "hooks.json", "Stop", {"type": "command", "command": "true"})
+    assert tried(relay, "Stop", payload, "--rules", allows)["outcome"] == "allow"
+
+
 def test_on_a_terminal_it_says_what_is_wanted(relay: Relay) -> None:
     ours, theirs = pty.openpty()
     try:

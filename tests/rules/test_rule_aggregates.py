@@ -12,6 +12,7 @@ from relay.hooks.result import decide, refused_prompt
 from relay.rules.aggregate import Fired, aggregate, outcome
 from relay.rules.answer import STOPPED, RuleRun, judge
 from relay.rules.event import EVENTS
+from relay.rules.turn_end import Ending, stop_outcome
 
 BLOCKS = {"decision": "block", "reason": "no"}
 ENDS = {"continue": False, "stopReason": "enough"}
@@ -132,7 +133,11 @@ def test_a_stop_that_goes_on(answer: object, follow_up: str | None, error: str |
     assert (result["force_continue"], result["follow_up_message"]) == (True, follow_up)
     assert (result["blocking_error"], result["matched_rule_count"]) == (error, 2)
     assert result["additional_contexts"] == ()
-    assert outcome(fired("Stop", answer)) == "continue"
+    assert stop_outcome(fired("Stop", answer), Ending(0, 3)) == "continue"
+    assert stop_outcome(fired("Stop", answer), Ending(2, 3)) == "continue_at_max_iter"
+    assert stop_outcome(fired("Stop", answer), Ending(3, 3)) == "reentry_capped"
+    assert stop_outcome(fired("Stop", answer), Ending(0, 3, runaway=True)) == "reentry_capped"
+    assert stop_outcome(fired("Stop", answer), Ending(0, 3, halted=True)) == "reentry_capped"
 
 
 def test_follow_ups_and_contexts_are_told_apart() -> None:
@@ -159,7 +164,7 @@ def test_to_end_the_turn_outranks_to_go_on(answers: tuple[object, ...]) -> None:
         "enough",
     )
     assert result["blocking_error"] == ("no" if BLOCKS in answers else None)
-    assert outcome(fired("Stop", *answers)) == "block"
+    assert stop_outcome(fired("Stop", *answers), Ending(0, 3)) == "block"
 
 
 def test_a_stop_with_an_error_alone_ends() -> None:
@@ -169,7 +174,7 @@ def test_a_stop_with_an_error_alone_ends() -> None:
         "the disk is full",
         False,
     )
-    assert outcome(told) == "block"
+    assert stop_outcome(told, Ending(0, 3)) == "block"
 
 
 def test_what_a_stop_tells_the_person() -> None:
