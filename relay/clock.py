@@ -1,4 +1,4 @@
-"""The clock of an event loop, as those use it whose time a test moves."""
+"""A clock and timers that a test can replace."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Clock:
     """The monotonic clock, in seconds, and timers on the running loop."""
 
     def now(self) -> float:
-        """Return the time."""
+        """Return the time in seconds."""
         return time.monotonic()
 
     def later(self, seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
-        """Have `call` called after so many seconds, unless the timer is cancelled."""
+        """Call `call` after `seconds`, unless the timer is cancelled."""
         return asyncio.get_running_loop().call_later(seconds, call)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so many seconds."""
+        """Wait for `seconds`."""
         await asyncio.sleep(seconds)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -29,20 +29,21 @@ _HANDLES, _ANSWERS = "_handled_events", "_answered_questions"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that has happened, or a command to the features that can carry it out."""
+    """A fact, or a command to the features that can carry it out."""
 
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
-    """Something that features are asked; each may give one answer of type T."""
+class Question(Generic[T_co]):
+    """A question to the features; each may give one answer of type T_co."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerFailed(Event):
-    """A handler raised. `error` is one line; the traceback is in the session's log."""
+    """A handler has raised an exception. `error` is one line; the traceback is in the session's log."""
 
     error: str
 
@@ -53,7 +54,7 @@ Q = TypeVar("Q", bound=Question[Any])
 
 
 def handles(*kinds: type[E]) -> Callable[[Callable[[S, E], None]], Callable[[S, E], None]]:
-    """Mark a method as a handler of these kinds of events."""
+    """Mark a method as a handler for these kinds of events."""
 
     def mark(method: Callable[[S, E], None]) -> Callable[[S, E], None]:
         setattr(method, _HANDLES, kinds)
@@ -66,10 +67,7 @@ Answer = Callable[[S, Q, Sequence[Any]], Awaitable[Any]]
 
 
 def answers(kind: type[Q]) -> Callable[[Answer[S, Q]], Answer[S, Q]]:
-    """Mark a coroutine method `(question, earlier answers)` as one that answers a kind of question.
-
-    None is no answer.
-    """
+    """Mark a coroutine method `(question, earlier answers)` as answering a question; None is no answer."""
 
     def mark(method: Answer[S, Q]) -> Answer[S, Q]:
         setattr(method, _ANSWERS, kind)
@@ -79,9 +77,9 @@ def answers(kind: type[Q]) -> Callable[[Answer[S, Q]], Answer[S, Q]]:
 
 
 class EventBus:
-    """Belongs to one event loop, and to its thread; only `post` may be called from others.
+    """Delivers events and questions on one event loop. Only `post` may be called from other threads.
 
-    loop: the one that it belongs to; by default the one that runs.
+    loop: the event loop; by default the running one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -92,7 +90,7 @@ class EventBus:
         self._delivering = False
 
     def add(self, feature: object) -> None:
-        """Have the marked methods of `feature` handle events and answer questions, after those added before."""
+        """Register the marked methods of `feature`, behind those of features added earlier."""
         for name in dir(type(feature)):
             method = getattr(type(feature), name, None)
             for kind in getattr(method, _HANDLES, ()):
@@ -100,14 +98,10 @@ class EventBus:
             if (kind := getattr(method, _ANSWERS, None)) is not None:
                 self._answerers.setdefault(kind, []).append(getattr(feature, name))
 
-    def handled(self, kind: type[Event]) -> bool:
-        """Return True if a feature handles events of this kind."""
-        return kind in self._handlers
-
     def publish(self, event: Event) -> None:
-        """Deliver `event` to its handlers; at once, or after the event that is being delivered.
+        """Deliver `event` to its handlers: now, or after the event that is being delivered.
 
-        A handler that raises is logged and published as HandlerFailed; the others get the event all the same.
+        An exception in a handler is logged and published as HandlerFailed; the others get the event anyway.
         """
         self._waiting.append(event)
         if self._delivering:
@@ -120,16 +114,20 @@ class EventBus:
             self._delivering = False
 
     def post(self, event: Event) -> None:
-        """Publish `event` from any thread, as soon as the loop has time."""
+        """Publish `event` on the event loop's thread. May be called from any thread."""
         self.loop.call_soon_threadsafe(self.publish, event)
 
     async def ask(self, question: Question[T]) -> list[T]:
-        """Return the answers to `question`, in the order of the features; raise what one of them raises."""
+        """Return the answers to `question` in the order of the features; pass on an exception of theirs."""
         found: list[T] = []
         for answerer in self._answerers.get(type(question), ()):
             if (answer := await answerer(question, tuple(found))) is not None:
                 found.append(answer)
         return found
+
+    async def gather(self, question: Question[Collection[T]]) -> list[T]:
+        """Return the elements of all answers to `question`, in the order of `ask`."""
+        return [each for answer in await self.ask(question) for each in answer]
 
     def _deliver(self, event: Event) -> None:
         for handler in self._handlers.get(type(event), ()):

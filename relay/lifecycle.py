@@ -1,4 +1,4 @@
-"""The phases of a session, as every feature sees them.
+"""The phases of a session.
 
 SessionBegan ─ SessionReady ─ ... ─ AgentExited ─ LastWords ─ SessionEnding ─ Goodbye ─ SessionClosed
 """
@@ -14,7 +14,7 @@ from relay.eventbus import Event, Question
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which session this is. id: of this run; directory: the one in which the agent runs."""
+    """The identity of a session. id: unique to this run; directory: the agent's working directory."""
 
     id: str
     name: str
@@ -24,36 +24,36 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SessionBegan(Event):
-    """All features are there, and the agent is running. No feature publishes anything before this."""
+    """The agent is running, and all features are registered. No feature publishes anything earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionReady(Event):
-    """The handlers of session_start have been called: directives are acted upon, and mail is delivered."""
+    """The handlers of session_start have run: from now on directives are obeyed and messages delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastWords(Question[None]):
-    """The agent has ended: read and act upon what is left of its output. Answer when that is done."""
+    """The agent has ended: process the rest of its output, and answer when that is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnding(Event):
-    """Nothing reaches the agent any more. code: its exit code, for a shell."""
+    """Nothing can reach the agent any more. code: its exit code, as a shell has it."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Goodbye(Question[None]):
-    """Give the user's terminal back."""
+    """Give the user's terminal back. code: the agent's exit code."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed(Question[None]):
-    """The session is over: close what is open."""
+    """The session is over: release all resources."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,8 @@ class OutgoingMessage:
     """A message to send to `to`: an agent, the user, `#channel`, or `*` (everybody seen lately).
 
     thread, reply_to, depth: as in Message.
-    ttl: seconds after which it is given up if it has not arrived; 0: never; None: as the settings say.
-    place: of the directive that asked for it; None if none did.
+    ttl:   seconds after which it is given up if it has not arrived; 0: never; None: as the settings say.
+    place: the place of the directive that asked for it; None if none did.
     """
 
     to: str

@@ -1,4 +1,4 @@
-"""The place in an agent's words from which something came, so that it is told apart after a crash."""
+"""The place in an agent's output where something was said: it identifies a directive even after a crash."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ TERMINAL, TRANSCRIPT = "terminal", "transcript"
 
 
 class Place(NamedTuple):
-    """The end of a line in one source; it increases strictly from line to line.
+    """The end of a line in one source. Each line has a greater place than the one before.
 
-    source:  TERMINAL; TRANSCRIPT, the agent's own record; "transcript/ID" for that of a subagent.
+    source:  TERMINAL; TRANSCRIPT, the agent's own record; or "transcript/ID", that of a subagent.
     offset:  bytes of the source, lost ones included, that had been read when the line was complete.
-    ordinal: of the line among those with the same offset, from 0 on.
+    ordinal: counts the lines with the same offset, from 0.
     """
 
     source: str
@@ -24,13 +24,13 @@ class Place(NamedTuple):
 
 
 class PlaceCounter:
-    """Gives the places in one source, which may be asked for by several readers."""
+    """Numbers the lines of one source. Several readers of the source may share it."""
 
     def __init__(self, source: str = TERMINAL) -> None:
         self._last = Place(source, -1)
 
     def at(self, offset: int) -> Place:
-        """Return the place of the next line that was complete after `offset` bytes."""
+        """Return the place of the next line, which was complete after `offset` bytes."""
         source, last, ordinal = self._last
         self._last = Place(source, last, ordinal + 1) if offset <= last else Place(source, offset)
         return self._last

@@ -1,7 +1,4 @@
-"""Work of a session that goes on beside everything else, each kind in its own order.
-
-A fault in one piece is published once and leaves the rest, the agent above all, running.
-"""
+"""The background work of a session. A failure is published, and stops neither other work nor the agent."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from typing import Any
 from relay.errors import RelayError
 from relay.eventbus import Event, EventBus
 
-Work = Coroutine[Any, Any, None]
+Work = Coroutine[Any, Any, object]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed(Event):
-    """A piece of background work ended with an error. `text` is one line for the user."""
+    """Background work has failed. `text` is one line for the user."""
 
     text: str
 
@@ -36,26 +33,26 @@ class Tasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Work, what: str) -> asyncio.Task[None]:
-        """Run `work` now, beside the rest; `what` names it where it fails."""
+        """Run `work` now, concurrently; `what` names it in the message if it fails."""
         task = self._group.create_task(self._contained(work, what))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
     def queue(self, kind: str, work: Work) -> None:
-        """Run `work` after all earlier work of its kind; kinds do not wait for each other."""
+        """Run `work` after all earlier work of its kind. Kinds do not wait for each other."""
         if kind not in self._queues:
             self._queues[kind] = asyncio.Queue()
             self.spawn(self._serve(kind), kind)
         self._queues[kind].put_nowait(work)
 
     async def idle(self) -> None:
-        """Wait until every queue is empty."""
+        """Wait until all queued work is done."""
         for queue in list(self._queues.values()):
             await queue.join()
 
     def cancel(self) -> None:
-        """End all of it."""
+        """Cancel all work, running and queued."""
         for task in self._running:
             task.cancel()
         for queue in self._queues.values():
@@ -64,7 +61,7 @@ class Tasks:
 
     @property
     def waiting(self) -> int:
-        """The number of queued pieces of work that have not begun."""
+        """The number of queued pieces of work that have not started."""
         return sum(queue.qsize() for queue in self._queues.values())
 
     async def _serve(self, kind: str) -> None:
@@ -75,7 +72,7 @@ class Tasks:
                 await self._contained(work, kind)
             finally:
                 queue.task_done()
-            await asyncio.sleep(0)  # work that never waits must not keep the loop from everything else
+            await asyncio.sleep(0)  # work that never waits must not block the loop
 
     async def _contained(self, work: Work, what: str) -> None:
         try:
@@ -83,6 +80,6 @@ class Tasks:
         except RelayError as error:
             self._bus.publish(TaskFailed(f"{what}: {error}"))
         except Exception as error:  # noqa: BLE001 (logged with its traceback, published, contained)
-            _log.exception(what)  # unlike printing it, that cannot fail on a full disk
+            _log.exception(what)  # unlike printing, logging cannot fail on a full disk
             why = f"{type(error).__name__}: {error}"
             self._bus.publish(TaskFailed(f"{what} failed ({why}); the agent runs on without it."))

@@ -1,5 +1,5 @@
-"""The features of a session: each module is one, and none knows of another.
+"""The features of a session, one per module. No feature knows another.
 
-A feature handles events, answers questions, and publishes events (relay.eventbus). What it needs besides, it
-gets as arguments; what it knows, it keeps to itself.  relay.session.features lists them.
+A feature handles events, answers questions and publishes events (relay.eventbus). It receives everything else
+as constructor arguments, and keeps its state private. relay.session.features lists them.
 """

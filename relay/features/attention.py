@@ -1,6 +1,6 @@
-"""Notices that the agent asks something, and writes its states down.
+"""Publishes the agent's prompts, and writes its states to the journal.
 
-A dialog is published once it has stood for a moment: an agent that is only passing one by asks nobody.
+A prompt is published only after it has stood for a moment: many dialogs go away by themselves.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from relay.storage.journal import Journal
 from relay.terminal.events import AgentExited
 
 STANDS = 0.8
-"""Seconds that a prompt must stand: agents draw their dialog while a hook may still answer it."""
+"""Seconds that a prompt must stand: agents draw a dialog while a hook may still answer it."""
 
 
 class Attention:
-    """Publishes `prompting`, and PromptOver after it."""
+    """Publishes `prompting` when the agent asks something, and PromptOver afterwards."""
 
     def __init__(self, bus: EventBus, journal: Journal, terminal: AgentTerminal, state: AgentState) -> None:
         self._bus = bus
@@ -62,11 +62,10 @@ class Attention:
             self._timer = None
 
     def _confirm(self) -> None:
-        """Publish the prompt if it is still there."""
         before = self._prompt
         self._state.look()
         if before is None or self._prompt is not before:
-            return  # it has gone, or another has come, which has a timer of its own
+            return  # it has gone, or another one, with a timer of its own, has replaced it
         self._published = True
         kind = "other" if before.kind is None else str(before.kind)
         lines = question.drawn(self._terminal) or before.lines or (before.reason,)

@@ -1,8 +1,8 @@
-"""The session's place on the bus: a client as long as it can be had, and what the user hears of it.
+"""The session's connection to the message bus.
 
-Whatever ends a client (a ledger that cannot be used, a session on another host that has the name, a broker
-that does not start, a fault of relay's own) leaves the agent running without messages, is shown once, and
-another client is tried until there is one again.
+If a client fails (the ledger cannot be used, a session on another host has the name, the broker does not
+start, relay itself has a fault), the agent runs on without messages, the user sees the reason once, and
+relay retries until a client works again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from relay.storage.journal import Journal
 from relay.terminal.events import Notify
 
 LEDGER_RETRY = 3.0
-"""Seconds between two tries to open a ledger that could not be used."""
+"""Seconds between two attempts to open a ledger that could not be used."""
 
 NAME_RETRY = 30.0
-"""Seconds between two tries to have a name that a session on another host has."""
+"""Seconds between two attempts to claim a name that a session on another host has."""
 
 FIRST_RETRY, LAST_RETRY = 3.0, 60.0
-"""Seconds between two tries after anything else: doubling, until the bus has held for LAST_RETRY."""
+"""Seconds between two attempts after other failures. They double until a connection lasts for LAST_RETRY."""
 
 PATIENCE = 1.0
-"""Seconds without the broker after which the user hears of it."""
+"""Seconds without the broker after which the user gets a notice."""
 
-_CONNECTED = "connected to "  # how the one status of a client begins that tells of no trouble
+_CONNECTED = "connected to "  # the beginning of the only status that reports no trouble
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ Open = Callable[[frozenset[str]], Awaitable[MessagingClient]]
 class BusConnection:
     """Keeps the session on the bus.
 
-    open:     makes a client that publishes its events; given the messages in hand (InHand). Raises RelayError.
-    channels: those that the agent joins, as the settings say.
+    open:     opens a client, given the ids of the messages in hand (InHand). Raises RelayError if it cannot.
+    channels: the channels to join.
     """
 
     def __init__(
@@ -65,52 +65,46 @@ class BusConnection:
         self._channels = channels
         self._clock = clock or Clock()
         self._client: MessagingClient | None = None
-        self._problem: RelayError | None = None  # why there is none
-        self._tried = asyncio.Event()  # to open one, with either end
-        self._shown: set[str] = set()  # the troubles that the user was shown, until they are over
-        self._status = CONNECTING  # why there is no connection, or where there is one
+        self._problem: RelayError | None = None  # why there is no client
+        self._tried = asyncio.Event()  # set after the first attempt to open one
+        self._shown: set[str] = set()  # the troubles shown to the user that are not over
+        self._status = CONNECTING  # why there is no connection, or where it leads
         self._retry = FIRST_RETRY
 
     async def run(self) -> None:
-        """Be on the bus until cancelled."""
+        """Stay on the bus until cancelled."""
         while True:
             try:
-                client = await self._opened()
+                await self._connect()
             except RelayError as error:
                 self._leave(error)
             except Exception as error:  # noqa: BLE001 (logged with its traceback, shown, tried again)
                 self._leave(_fault(error))
-            else:
-                self._client, self._problem = client, None
-                self._tried.set()
-                self._bus.publish(ClientOpened())
-                await self._run_client(client)
             await self._clock.sleep(self._pause())
 
-    async def _opened(self) -> MessagingClient:
-        in_hand = [id for ids in await self._bus.ask(InHand()) for id in ids]
-        client = await self._open(frozenset(in_hand))
-        for channel in self._channels:
-            try:
-                await client.join(channel)
-            except MessageRefused as error:  # too many; the session needs the bus all the same
-                self._bus.publish(Notify(f"{self._name} is not in #{channel}, as the settings say: {error}"))
-        return client
-
-    async def _run_client(self, client: MessagingClient) -> None:
-        """Use the client until it ends, whyever that is."""
+    async def _connect(self) -> None:
+        """Open a client and run it until it ends. Raise whatever keeps it from opening or ends it."""
+        client = await self._opened()
+        self._client, self._problem = client, None
+        self._tried.set()
+        self._bus.publish(ClientOpened())
         started = self._clock.now()
         try:
             await client.run()
-        except RelayError as error:
-            self._leave(error)
-        except Exception as error:  # noqa: BLE001 (logged with its traceback, shown, tried again)
-            self._leave(_fault(error))
-        if self._clock.now() - started > LAST_RETRY:
-            self._retry = FIRST_RETRY
+        finally:
+            if self._clock.now() - started > LAST_RETRY:
+                self._retry = FIRST_RETRY
+
+    async def _opened(self) -> MessagingClient:
+        client = await self._open(frozenset(await self._bus.gather(InHand())))
+        for channel in self._channels:
+            try:
+                await client.join(channel)
+            except MessageRefused as error:  # too many; the session needs the bus anyway
+                self._bus.publish(Notify(f"{self._name} is not in #{channel}, as the settings say: {error}"))
+        return client
 
     def _pause(self) -> float:
-        """Return the seconds until the next try."""
         match self._problem:
             case LedgerError():
                 return LEDGER_RETRY
@@ -121,7 +115,7 @@ class BusConnection:
                 return pause
 
     def _leave(self, error: RelayError) -> None:
-        """Be off the bus, and show why and with what effect, once until it is over."""
+        """Give up the client, and show the user the reason and the effect, once until it is over."""
         match error:
             case _ if self._client is None and self._problem is None:
                 effect = "The agent runs on without messages."
@@ -141,11 +135,6 @@ class BusConnection:
     def _connected(self) -> bool:
         return self._client is not None and self._client.connected
 
-    @property
-    def status(self) -> str:
-        """One line: where it is connected to, or why it is not; CONNECTING before either is known."""
-        return self._status if self._connected == self._status.startswith(_CONNECTED) else CONNECTING
-
     @answers(CurrentClient)
     async def client(self, question: CurrentClient, _: object) -> MessagingClient:
         if question.wait:
@@ -156,17 +145,19 @@ class BusConnection:
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any]:
-        return {"bus": "connected" if question.brief and self._connected else self.status}
+        known = self._connected == self._status.startswith(_CONNECTED)
+        status = self._status if known else CONNECTING
+        return {"bus": "connected" if question.brief and self._connected else status}
 
     @handles(StatusReported)
     def reported(self, event: StatusReported) -> None:
-        """The user hears of trouble that lasts, of each kind once, and of its end."""
+        """Tell the user about each kind of trouble that lasts, once, and about its end."""
         text = event.text
         self._journal.write("bus", status=text)
         if not self._connected:
             self._status = text
             self._bus.loop.call_later(PATIENCE, self._show_status)
-        elif not text.startswith(_CONNECTED):  # the ledger does not take what comes: that ends by itself
+        elif not text.startswith(_CONNECTED):  # the ledger refuses messages: that ends by itself
             self._show_once(text)
         else:
             self._status = text
@@ -175,7 +166,6 @@ class BusConnection:
                 self._bus.publish(Notify(f"{text}; messages travel again.", keep=False))
 
     def _show_status(self) -> None:
-        """Show why there is no connection now; what was so before is the past."""
         if not self._connected and not self._status.startswith(_CONNECTED):
             self._show_once(self._status)
 
@@ -186,7 +176,7 @@ class BusConnection:
 
 
 def _fault(error: Exception) -> RelayError:
-    """Return a fault of relay's own as the user may hear of it; its traceback goes into the log."""
+    """Return the message for the user about a fault of relay's own, and log its traceback."""
     _log.error("the bus", exc_info=error)
     first: BaseException = error
     while isinstance(first, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""Notices that relay.config.py is no longer what runs in this session."""
+"""Tells the user when relay.config.py has changed since the session loaded it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from relay.lifecycle import SessionBegan
 from relay.terminal.events import Notify
 
 LOOK = 2.0
-"""Seconds between two looks at the file."""
+"""Seconds between two checks of the file."""
 
 
 class ConfigWatch:
-    """Shows the user, once, that `config` has changed since it was loaded; None: there is none."""
+    """Tells the user once that the file has changed. config: the file as loaded; None without one."""
 
     def __init__(self, bus: EventBus, config: config_file.ConfigFile | None) -> None:
         self._bus = bus

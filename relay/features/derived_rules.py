@@ -1,10 +1,10 @@
-"""Runs rules at what the session sees by itself, where the agent's own hooks do not tell of it.
+"""Runs rules for events that the session derives itself, where the agent's own hooks do not report them.
 
-    SessionBegan, or the first turn that is drawn ─→ SessionStart
+    SessionBegan, or the first turn on the screen ─→ SessionStart
     Compose: relay is about to type a prompt      ─→ UserPromptSubmit
     the agent has ended                           ─→ SessionEnd
 
-Stop, too, is derived from a screen: relay.features.turn_tracker decides about turns.
+Stop is derived from the screen, too, by relay.features.turn_tracker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from relay.agents.events import HookReported
 from relay.agents.hook_event import NativeName
 from relay.errors import MessageRefused
-from relay.eventbus import EventBus, answers, handles
+from relay.eventbus import Event, EventBus, answers, handles
 from relay.hooks.apply import apply, injections
 from relay.hooks.result import HookResult, refused_prompt
 from relay.injection.events import Compose
@@ -27,13 +27,13 @@ from relay.tasks import Tasks
 from relay.terminal.events import Notify
 
 DERIVED = frozenset({"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop"})
-"""The events of rules that a session derives (docs/RULES.md says how well)."""
+"""The rule events that a session can derive (docs/RULES.md says how reliably)."""
 
 _BOUNDS = frozenset({NativeName.SESSION_START, NativeName.SESSION_END})
 
 
 class DerivedRules:
-    """Consults rules about one session. hooked: the agent's own hooks were set up, and tell of its start."""
+    """Runs the derived rules of one session. hooked: the agent's own hooks were set up."""
 
     def __init__(self, bus: EventBus, tasks: Tasks, session: Identity, *, hooked: bool) -> None:
         self._bus = bus
@@ -41,16 +41,12 @@ class DerivedRules:
         self._session = session
         self._hooked = hooked
         self._started = False
-        self._ended = False  # the agent's hooks have told of its end, and of no new beginning since
+        self._ended = False  # the agent's hooks have reported its end, and no new start since
 
-    @handles(SessionBegan)
-    def begin(self, _: SessionBegan) -> None:
-        if not self._hooked:
-            self._tasks.queue("rules of SessionStart", self._start())
-
-    @handles(TurnDrawn)
-    def drawn(self, _: TurnDrawn) -> None:
-        if not self._started:  # hooks were set up, and have not spoken in a whole turn
+    @handles(SessionBegan, TurnDrawn)
+    def begin(self, event: Event) -> None:
+        # Hooks report the start themselves, unless they are silent for a whole turn.
+        if not self._started and (not self._hooked or isinstance(event, TurnDrawn)):
             self._tasks.queue("rules of SessionStart", self._start())
 
     async def _start(self) -> None:
@@ -69,7 +65,7 @@ class DerivedRules:
 
     @answers(Compose)
     async def compose(self, question: Compose, _: object) -> tuple[Injection, ...] | None:
-        """Consult rules of UserPromptSubmit; the agent's own hooks tell of what the user types."""
+        """Run the rules of UserPromptSubmit for relay's prompts; the agent's hooks report the user's."""
         known = await self._bus.ask(HasRules("UserPromptSubmit"))
         if not any(known):
             return None
@@ -77,7 +73,7 @@ class DerivedRules:
         try:
             results = await self._consult("UserPromptSubmit", prompt=prompt)
         except Exception:
-            # Whoever types logs it, and types the prompt all the same: nothing waits for ever.
+            # The injector logs the error, and types the prompt anyway: nothing waits for ever.
             unchecked = "rules of UserPromptSubmit could not be asked, and what was typed is unchecked."
             self._bus.publish(Notify(unchecked))
             raise
@@ -86,5 +82,4 @@ class DerivedRules:
         return tuple(injections(results))
 
     async def _consult(self, name: str, **data: Any) -> list[HookResult]:
-        answers = await self._bus.ask(Consult(rules=derived(self._session, name, **data)))
-        return [result for results in answers for result in results]
+        return await self._bus.gather(Consult(rules=derived(self._session, name, **data)))

@@ -1,8 +1,8 @@
-"""Answering what an agent asks: deliberately, never blindly, and noted in the journal.
+"""Answers the agent's questions: never blindly, and recorded in the journal.
 
-A menu is answered as a person would: the mark is moved with the arrow keys until it is seen at the option
-that was chosen, and Enter follows only if the very same question is still drawn then.  Digits would be
-shorter, but select at once in some dialogs and not in others.
+A menu is answered with the arrow keys: the mark is moved until the screen shows it at the chosen option, and
+Enter follows only if the same question is still drawn. Digits would be shorter, but they select at once in
+some dialogs and not in others.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from relay.storage.journal import Journal
 from relay.text import visible
 
 STANDS = 0.2
-"""Seconds for which a question must be drawn as it is: some agents draw a dialog piece by piece."""
+"""Seconds for which a question must stay unchanged: some agents draw a dialog piece by piece."""
 
 LOOK = 0.02
 """Seconds between two looks at the screen."""
 
 FOLLOWS = 1.5
-"""Seconds in which a menu's mark follows an arrow key, and an input shows what was typed."""
+"""Seconds allowed for a menu's mark to follow an arrow key, and for an input to show what was typed."""
 
 SETTLES = 0.3
-"""Seconds between a text and Enter: at once after it, some agents take it for a newline of the text."""
+"""Seconds between a text and Enter: some agents take an immediate Enter for a newline in the text."""
 
 TAKEN = 3.0
-"""Seconds in which a question that was answered disappears."""
+"""Seconds allowed for an answered question to disappear."""
 
 MAX_TEXT = 1000
 """Characters of a free answer; a terminal in canonical mode takes a line of 4,095 bytes."""
@@ -44,7 +44,7 @@ UP, DOWN, ENTER = b"\x1b[A", b"\x1b[B", b"\r"
 
 
 class DialogAnswers:
-    """Shows what one agent asks, and answers it."""
+    """Shows the question of one agent, and answers it."""
 
     def __init__(self, journal: Journal, terminal: AgentTerminal, state: AgentState) -> None:
         self._journal = journal
@@ -54,7 +54,7 @@ class DialogAnswers:
 
     @operation("question")
     async def question(self, _: Request) -> Answer:
-        asked = await self.asked()
+        asked = await self._settled()
         return {
             "id": asked.token,
             "kind": self._state.prompt or PromptKind.OTHER,
@@ -65,13 +65,27 @@ class DialogAnswers:
 
     @operation("answer")
     async def answer(self, request: Request) -> Answer:
+        """Answer the question with this id by an option or a text.
+
+        result: "answered", or "unconfirmed" if the question is still drawn afterwards. Raise RelayError, with
+        nothing chosen, if the agent asks something else by now.
+        """
         id, choice, text = (request.fields.get(name) for name in ("id", "choice", "text"))
         if not isinstance(id, str) or not isinstance(choice, str) or not isinstance(text, str | None):
             raise UsageError("an answer has the id of its question, and a choice or a text.")
-        return {"result": await self.give(id, choice=choice, text=text, by=f"pid {request.pid}")}
+        async with self._answering:
+            asked = await self._settled()
+            note = {"by": f"pid {request.pid}", "asked": list(asked.lines), "choice": choice, "text": text}
+            try:
+                result = await self._give(asked, id, choice, text)
+            except RelayError as error:
+                self._journal.write("answer", **note, result="refused", detail=str(error))
+                raise
+            self._journal.write("answer", **note, result=result)
+            return {"result": result}
 
-    async def asked(self) -> Question:
-        """Return what is asked now, once it stands still; raise RelayError if nothing is, or a secret."""
+    async def _settled(self) -> Question:
+        """Return the question once it stands still. Raise RelayError if there is none, or a secret's."""
         asked, stood = self._asked(), 0
         for _ in range(round(FOLLOWS / LOOK)):
             await asyncio.sleep(LOOK)
@@ -89,23 +103,6 @@ class DialogAnswers:
             raise RelayError("it asks for a secret, which belongs into its own terminal: `relay attach`.")
         return self._drawn()
 
-    async def give(self, token: str, *, choice: str = "", text: str | None = None, by: str) -> str:
-        """Answer the question that `token` names, by an option or with a text of one's own.
-
-        Return "answered", or "unconfirmed" if the question is still drawn afterwards. Raise RelayError, having
-        chosen nothing, if it is not the same question any more. by: who answers, for the journal.
-        """
-        async with self._answering:
-            asked = await self.asked()
-            note = {"by": by, "asked": list(asked.lines), "choice": choice, "text": text}
-            try:
-                result = await self._give(asked, token, choice, text)
-            except RelayError as error:
-                self._journal.write("answer", **note, result="refused", detail=str(error))
-                raise
-            self._journal.write("answer", **note, result=result)
-            return result
-
     async def _give(self, asked: Question, token: str, choice: str, text: str | None) -> str:
         if asked.token != token:
             raise NotAllowed("it asks something else by now. Look at that first.")
@@ -118,12 +115,14 @@ class DialogAnswers:
             if asked.selected:
                 await self._select(asked, option)
             else:
-                await self._type(
-                    option.key, lambda: self._terminal.unfinished().rstrip().endswith(option.key)
-                )
+                line = self._terminal.unfinished
+                await self._type(option.key, lambda: line().rstrip().endswith(option.key))
         self._terminal.write(ENTER)
-        gone = await self._seen(self._is_over(asked), TAKEN)
-        return "answered" if gone else "unconfirmed"
+
+        def gone() -> bool:
+            return self._state.look() != Readiness.PROMPTING or self._drawn().token != asked.token
+
+        return "answered" if await self._seen(gone, TAKEN) else "unconfirmed"
 
     async def _give_text(self, asked: Question, text: str) -> None:
         if visible(text) != text or "\n" in text or "\t" in text or not 0 < len(text) <= MAX_TEXT:
@@ -137,7 +136,8 @@ class DialogAnswers:
         def typed() -> bool:
             now = self._drawn()
             same = now.lines == asked.lines and now.selected == asked.free.number if asked.free else True
-            return same and any(end in row for row in self._shown())
+            rows = self._terminal.screen_text() or [self._terminal.unfinished()]
+            return same and any(end in row for row in rows)
 
         await self._type(text, typed)
 
@@ -149,7 +149,6 @@ class DialogAnswers:
             raise RelayError("what was typed did not appear, and was not submitted. Look at its terminal.")
 
     async def _select(self, asked: Question, option: Option) -> None:
-        """Move the mark to `option`, one key at a time."""
         at = asked.selected
         for _ in asked.options:
             if at == option.number:
@@ -169,14 +168,8 @@ class DialogAnswers:
         if at != option.number:
             raise RelayError("its menu does not follow the arrow keys. Nothing was chosen: `relay attach`.")
 
-    def _is_over(self, asked: Question) -> Callable[[], bool]:
-        return lambda: self._state.look() != Readiness.PROMPTING or self._drawn().token != asked.token
-
     def _drawn(self) -> Question:
         return question.find(self._terminal.screen_text(), self._terminal.unfinished())
-
-    def _shown(self) -> list[str]:
-        return self._terminal.screen_text() or [self._terminal.unfinished()]
 
     async def _seen(self, condition: Callable[[], bool], seconds: float = FOLLOWS) -> bool:
         """Return True once `condition` holds, False after `seconds`."""

@@ -2,7 +2,7 @@
 
     the terminal    bell, and a title until the question is over
     the desktop     a notification
-    the bus         a message to whom the settings name (escalate_to)
+    the bus         a message to the receiver in the settings (escalate_to)
 
 Everything the agent has drawn is untrusted: it is shown in visible characters, and quoted to other agents.
 """
@@ -28,11 +28,11 @@ from relay.terminal.forward import Forwarder
 from relay.text import one_line, visible
 
 REPEAT = 60.0
-"""Seconds in which the same question, drawn anew, is not published again."""
+"""Seconds in which the same question, drawn again, is not escalated again."""
 
 MOMENT = 1.0
-"""Seconds in which all that is asked is one question, which its hooks told before it was drawn, and in which
-a user who sees it may answer before it is shown beyond the terminal."""
+"""Seconds that a question must stand before it leaves the terminal: hooks may report it before it is drawn,
+and a user who sees it may answer at once."""
 
 COOLDOWN = 10.0
 """Seconds between two notifications, and two messages; a message to an agent costs a turn of its model."""
@@ -44,11 +44,11 @@ BELL = b"\a"
 _SAVE_TITLE, _RESTORE_TITLE = b"\x1b[22;0t", b"\x1b[23;0t"  # xterm ctlseqs, XTWINOPS
 
 _Asked = tuple[str, tuple[str, ...]]
-"""The kind of a question, and its rows."""
+"""The kind of a question and its rows."""
 
 
 class Escalation:
-    """Escalates the prompts of the agent `name`. to: a name on the bus that is told, too, or ""."""
+    """Escalates the prompts of the agent `name`. to: the receiver of messages about them; "" for none."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Escalation:
         self._name = name
         self._to = to
         self._clock = clock or Clock()
-        self._asked: _Asked | None = None  # what stands now
-        self._shown: tuple[_Asked, float] | None = None  # the last that was shown in the terminal, and when
-        self._told: tuple[_Asked, float] | None = None  # the last that was passed on beyond it
+        self._asked: _Asked | None = None  # the question now
+        self._shown: tuple[_Asked, float] | None = None  # the last one shown in the terminal, and when
+        self._told: tuple[_Asked, float] | None = None  # the last one passed on beyond it, and when
         self._timer: asyncio.TimerHandle | None = None
 
     @handles(Prompting)
@@ -100,7 +100,6 @@ class Escalation:
             self._title.over()
 
     def _pass_on(self) -> None:
-        """Pass on to the desktop and the bus what is asked now."""
         self._timer = None
         if self._asked is None:
             return
@@ -120,14 +119,14 @@ class Escalation:
             self._bus.publish(Notify(f"{self._to} was not told that {self._name} asks: {error}"))
 
     def _is_recent(self, told: tuple[_Asked, float] | None, now: float) -> bool:
-        """Return True if what is asked now is what was `told`, not long ago."""
+        """Return True if the question now was `told` less than REPEAT ago."""
         return told is not None and told[0] == self._asked and now < told[1] + REPEAT
 
 
 class PromptTitle:
-    """The bell and the title of the user's terminal; of the agent's own title it knows from `terminal`.
+    """The bell and the title of the user's terminal. terminal: knows the agent's own title.
 
-    enabled: the terminal of a plain program gets no byte but its own.
+    enabled: False for a plain program, whose terminal gets its output only.
     """
 
     def __init__(self, forwarder: Forwarder, terminal: AgentTerminal, *, enabled: bool) -> None:
@@ -138,7 +137,7 @@ class PromptTitle:
         self._rang = float("-inf")
 
     def asks(self, title: str, now: float, *, ring: bool) -> None:
-        """Show `title` instead of the agent's own; `ring` the bell, unless it has just rung."""
+        """Show `title` in place of the agent's own; `ring` the bell unless it has just rung."""
         if not self._enabled:
             return
         if not self._asking:
@@ -158,14 +157,8 @@ class PromptTitle:
                 self._forwarder.aside(_set_title(own))
 
 
-_KINDS = {
-    "permission": "permission",
-    "plan_approval": "approval of a plan",
-    "question": "a question",
-    "other": "a decision",
-}
+_KINDS = {"plan_approval": "approval of a plan", "question": "a question", "other": "a decision"}
 
 
 def _set_title(title: str) -> bytes:
-    """OSC 2, with nothing in it that could end it early."""
-    return b"\x1b]2;" + visible(title).encode() + b"\x1b\\"
+    return b"\x1b]2;" + visible(title).encode() + b"\x1b\\"  # OSC 2, xterm ctlseqs

@@ -2,7 +2,7 @@
 
 DirectiveRead ─→ a queue for each kind ─→ Runner ─→ results ─→ Inject, Notify
 an event      ─→ a queue for each name ─→ Runner ─┘
-Consult       ─────────────────────────→ Runner ─→ results, for whoever asks
+Consult       ─────────────────────────→ Runner ─→ results, the answer to Consult
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from relay.tasks import Tasks
 from relay.terminal.events import Notify
 
 ORDERED_WITH = {"broadcast": "relay"}
-"""Namespaces whose directives keep one order: both send messages to the same receivers."""
+"""Namespaces whose directives share a queue: both send messages to the same receivers."""
 
 PUBLISHED = (events.Prompting, events.MessageReceived, events.MessageSent, events.Idle, events.SessionEnd)
-"""Events that features publish; the others they ask about (Consult)."""
+"""Events that features publish; features consult handlers about the others (Consult)."""
 
 
 class HandlerRunner:
-    """Runs handlers with `runner`; `context` is their view of the session, and `history` a part of it.
+    """Runs handlers with `runner`. context: their view of the session; history: a part of it.
 
-    hooked: the agent has hooks of its own, which carry what session_start's handlers inject.
+    hooked: the agent's own hooks were set up, and deliver what the handlers of session_start inject.
     """
 
     def __init__(
@@ -65,16 +65,14 @@ class HandlerRunner:
         self._ready = asyncio.Event()
         self._unsaid: deque[str] = deque(maxlen=MAX_OUTPUT)
 
-    # Events.
-
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
         self._tasks.queue(events.SessionStart.name, self._start())
 
     async def _start(self) -> None:
-        """Let session_start's handlers have their say before the agent gets answers and mail."""
+        """Run the handlers of session_start before the agent gets answers and messages."""
         try:
-            # What it is told at first is context; hooks carry it with the first prompt.
+            # Their texts are context for the agent; hooks deliver them with the first prompt.
             results = await self._fire(events.SessionStart())
             apply(self._bus, results, event=events.SessionStart.name, wakes=False if self._hooked else None)
         finally:
@@ -83,7 +81,7 @@ class HandlerRunner:
 
     @handles(*PUBLISHED)
     def event(self, event: HandlerEvent) -> None:
-        """Call the handlers of `event`, after those of earlier events of its kind."""
+        """Queue the handlers of `event` behind earlier events of its kind."""
         if self._runner.registry.for_event(event):
             self._tasks.queue(event.name, self._apply(event))
 
@@ -91,7 +89,7 @@ class HandlerRunner:
     def said(self, event: AgentSaid) -> None:
         self._history.output.extend(event.lines)
         if self._runner.registry.for_event(events.Output):
-            # A handler that is slower than the agent gets more lines at once, not a longer queue.
+            # A slow handler gets more lines at once, not a longer queue.
             if not self._unsaid:
                 self._tasks.queue(events.Output.name, self._output())
             self._unsaid.extend(event.lines)
@@ -112,7 +110,7 @@ class HandlerRunner:
             return None
         ruled = decide(result for results in earlier for result in results)
         if isinstance(event, events.ToolPre | events.PromptSubmit) and ruled.action in {"deny", "halt"}:
-            # While a slow handler thought, the agent would give up waiting, and do what was refused.
+            # The agent might give up waiting for a slow handler, and do what was refused.
             return None
         if isinstance(event, events.ToolPre) and ruled.updated_input is not None:
             event = replace(event, tool_input=ruled.updated_input)
@@ -122,12 +120,10 @@ class HandlerRunner:
         apply(self._bus, await self._fire(event), event=event.name)
 
     async def _fire(self, event: HandlerEvent) -> list[HookResult]:
-        """Call the handlers of `event`; show the user what these have for them."""
+        """Call the handlers of `event`, and show the user their messages."""
         results = await self._runner.fire(event, self._context)
         notify(self._bus, results)
         return results
-
-    # Directives.
 
     @handles(DirectiveRead)
     def directive(self, event: DirectiveRead) -> None:
@@ -149,8 +145,6 @@ class HandlerRunner:
         for error in outcome.errors:
             self._journal.write("directive_failed", namespace=directive.namespace, error=error)
             self._bus.publish(Inject(notice(error)))
-
-    # What is wrong with handlers.
 
     @handles(HandlerProblem)
     def problem(self, event: HandlerProblem) -> None:

@@ -1,4 +1,4 @@
-"""Answers the agent's own hooks: rules and handlers have their say, and what waits rides along.
+"""Answers the agent's own hooks: with the decision of rules and handlers, and with texts that wait.
 
 NativeEvent ─→ Consult: rules, then handlers ─→ Decision ─┐
                                                           ├→ Reply ─→ Answered
@@ -26,24 +26,22 @@ from relay.rules.event import RuleEvent, from_native
 from relay.rules.events import Consult, Observe
 from relay.rules.turn_end import Ending, agent_end, decide_stop
 from relay.state.continuations import Continuations
-from relay.state.turn import Turn
+from relay.state.turn import TOOL_EVENTS, Turn
 from relay.storage.journal import Journal, preview
 
 ROOM = 9_000
 """Bytes of one reply: Claude Code puts strings of more than 10,000 characters into a file."""
 
 _FORGETTING = frozenset({"claude"})
-"""Kinds of agents that forget a prompt, and what rode on the reply to its hook, when their user takes it
-back: Esc before the answer begins (Claude Code 2.1.197)."""
-
-_TOOLS = frozenset({NativeName.TOOL_PRE, NativeName.PERMISSION, NativeName.TOOL_POST, NativeName.TOOL_FAILED})
+"""Kinds of agents that forget a prompt, and the context in the reply to its hook, if the user takes it back
+with Esc before the answer begins (Claude Code 2.1.197)."""
 
 _BESIDE = frozenset({NativeName.SESSION_START, NativeName.SESSION_END, NativeName.NOTIFICATION})
-"""What an agent tells that has read nothing of what it was to go on with."""
+"""Events that do not prove that the agent has read the text of a continuation."""
 
 
 class HookResponder:
-    """Answers the hooks of one agent. policy: the tool calls that the user has allowed in advance."""
+    """Answers the hooks of one agent. policy: the tool calls that the user allows in advance."""
 
     def __init__(
         self, bus: EventBus, journal: Journal, turn: Turn, continuations: Continuations, policy: Policy
@@ -59,10 +57,8 @@ class HookResponder:
         event = question.event
         if question.nested:
             return await self._guard(event)
-        if event.agent_id and event.name not in _TOOLS:
-            return Answered(
-                ""
-            )  # a subagent's prompt and end are its own; its tools are guarded as the agent's
+        if event.agent_id and event.name not in TOOL_EVENTS:
+            return Answered("")  # of a subagent only the tools matter
         match event.name:
             case NativeName.SESSION_START:
                 return await self._session_start(event)
@@ -84,11 +80,11 @@ class HookResponder:
                 await self._consult(rules, events.Compact(trigger=event.trigger))
             case NativeName.SESSION_END | NativeName.NOTIFICATION:
                 if (observed := from_native(event)) is not None:
-                    self._bus.publish(Observe(observed))  # the agent gives it little time
+                    self._bus.publish(Observe(observed))  # the agent does not wait long for these
         return Answered("")
 
     async def _guard(self, event: NativeEvent) -> Answered:
-        """Answer an agent that ours has started: rules guard its tools, no more is said."""
+        """Answer an agent that this one has started: rules guard its tools, and it gets nothing else."""
         if event.name is not NativeName.TOOL_PRE:
             return Answered("")
         decision = decide(await self._consult(from_native(event)))
@@ -97,15 +93,13 @@ class HookResponder:
     async def _session_start(self, event: NativeEvent) -> Answered:
         results = await self._consult(from_native(event))
         apply(self._bus, results, event=event.event, wakes=False)
-        return await self._with_context(
-            event, messages=False
-        )  # it begins no turn, in which one would be read
+        return await self._with_context(event, messages=False)  # no turn begins that would read them
 
     async def _prompt_submit(self, event: NativeEvent) -> Answered:
         messages = event.agent not in _FORGETTING
         if not event.prompt:
             return await self._with_context(event, messages=messages)
-        ours = await self._bus.ask(Recognize(event.prompt))  # rules were asked before it was typed
+        ours = await self._bus.ask(Recognize(event.prompt))  # then rules were asked before it was typed
         rules = None if any(ours) else from_native(event)
         results = await self._consult(rules, events.PromptSubmit(prompt=event.prompt))
         decision = decide(results)
@@ -122,7 +116,7 @@ class HookResponder:
         call = events.ToolPre(event.tool_name, event.tool_input, event.tool_use_id or None)
         results = await self._consult(from_native(event), call)
         decision = decide(results)
-        stopped = self._stopped(event)  # by what was said meanwhile of another call
+        stopped = self._stopped(event)  # meanwhile, because of another call
         if decision.action == "halt" and stopped is None:
             self._turn.halt(decision.reason)
         apply(self._bus, results, event=event.event, wakes=False if self._turn.halted else None)
@@ -140,13 +134,15 @@ class HookResponder:
         return await self._with_context(event, reply=_reply_of(decision))
 
     def _stopped(self, event: NativeEvent) -> Answered | None:
-        """Return the denial of a call in a turn that was stopped; None if it was not."""
+        """Return the denial of a call if the turn was stopped; None if it was not."""
         why = self._turn.halted
         return Answered(render(event, Reply(deny=why))) if why else None
 
     def _permission(self, event: NativeEvent) -> Answered:
-        """Spare the user what they, or a rule, have allowed: never a plan, a question, or what a rule has
-        asked them about."""
+        """Allow the call if the user or a rule has allowed it in advance.
+
+        Plans, questions, and calls that a rule has reserved for the user are left to the user.
+        """
         if prompt_kind(event.tool_name) is not None or self._turn.tools.reserves(event):
             return Answered("")
         if (stopped := self._stopped(event)) is not None:
@@ -159,7 +155,7 @@ class HookResponder:
         return Answered(render(event, Reply(allow=True)))
 
     def _allow(self, event: NativeEvent, rule: str | None = None) -> None:
-        """Ask nobody about this call. rule: of the user's settings, which said so."""
+        """Let the call through without asking the user. rule: the setting that allows it, if it was one."""
         self._journal.write("allowed", tool=event.tool_name, input=preview(str(event.tool_input)), rule=rule)
         self._turn.allow(event)
 
@@ -180,7 +176,7 @@ class HookResponder:
         halted = decision.action == "halt"
         if halted:
             self._turn.halt(decision.reason)
-        # What a turn is told that was stopped begins no other.
+        # A text for a stopped turn must not begin another.
         apply(self._bus, results, event=event.event, wakes=False if self._turn.halted else None)
         if halted and "halt" not in carries(event.agent, event.name):
             why = HookResult.inject(decision.reason, source="relay")
@@ -216,30 +212,27 @@ class HookResponder:
     async def end(self, _: LastWords, __: object) -> None:
         self._continuations.proved(False)
 
-    # What they share.
-
     async def _consult(
         self, rules: RuleEvent | None, handlers: HandlerEvent | None = None, ending: Ending | None = None
     ) -> list[HookResult]:
-        answers = await self._bus.ask(Consult(rules, handlers, ending))
-        return [result for results in answers for result in results]
+        return await self._bus.gather(Consult(rules, handlers, ending))
 
     async def _with_context(
         self, event: NativeEvent, *, messages: bool = True, reply: Reply | None = None
     ) -> Answered:
-        """Answer `reply` with what waits for the agent, its `messages` too, where the reply can carry it."""
+        """Answer with `reply` and, if it can carry them, the texts that wait, `messages` included."""
         reply = reply or Reply()
         carried = carries(event.agent, event.name)
         refuses = reply.deny is not None or (reply.halt is not None and "halt" in carried)
         if "context" not in carried or event.agent_id or refuses:
-            return Answered(render(event, reply))  # a subagent's reply would reach the subagent
+            return Answered(render(event, reply))  # context for a subagent would not reach the agent
         found = await self._bus.ask(Contribute(ROOM, messages=messages))
         context = "\n\n".join(each.text for each in found)
         return Answered(render(event, replace(reply, context=context)), _together(found))
 
 
 def _together(contributions: Sequence[Contribution]) -> Any:
-    """Return what settles all `contributions`."""
+    """Return a function that settles all `contributions` with the same fate."""
 
     def settle(fate: Fate) -> None:
         for contribution in contributions:
@@ -249,7 +242,6 @@ def _together(contributions: Sequence[Contribution]) -> Any:
 
 
 def _reply_of(decision: Decision) -> Reply:
-    """Return the reply that tells the agent of `decision`."""
     match decision.action:
         case "halt":
             return Reply(halt=decision.reason)

@@ -1,4 +1,4 @@
-"""Tells handlers that the agent has fallen quiet."""
+"""Publishes `idle` for handlers when the agent falls quiet."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from relay.state.agent_terminal import AgentTerminal
 
 
 class IdleWatch:
-    """Publishes `idle` once for each quiet period. seconds: of quiet that make one."""
+    """Publishes `idle` once for each quiet period. seconds: the length of quiet that makes one."""
 
     def __init__(self, bus: EventBus, terminal: AgentTerminal, seconds: float) -> None:
         self._bus = bus
         self._terminal = terminal
         self._seconds = seconds
-        self._published = 0.0  # the last output before the last quiet period that was published
+        self._published = 0.0  # the time of the last output before the last published quiet period
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:

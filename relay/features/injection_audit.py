@@ -1,9 +1,9 @@
-"""Writes down every injection of a session: in its journal, against the budget, in the audit.
+"""Records every injection of a session: in the journal, against the budget, and in the audit log.
 
-InjectionEnded ─┬→ journal   how it went
-                ├→ Budget    what hooks have injected in this turn
-                ├→ AuditLog  what it was, and what became of it
-                └→ Notify    why it could not be given
+InjectionEnded ─┬→ journal   the outcome
+                ├→ Budget    the tokens that hooks inject in this turn
+                ├→ AuditLog  the injection and its outcome
+                └→ Notify    the reason for a rejection
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from relay.eventbus import EventBus, handles
 from relay.injection.audit_log import AuditLog, Entry
 from relay.injection.budget import Budget, tokens
 from relay.injection.events import InjectionEnded
-from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.injection import Result
 from relay.state.events import TurnBegan
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify
 
 
 class InjectionAudit:
-    """The audit of one session."""
+    """Audits the injections of one session."""
 
     def __init__(self, bus: EventBus, journal: Journal, log: AuditLog, budget: Budget) -> None:
         self._bus = bus
         self._journal = journal
         self._log = log
         self._budget = budget
-        self._uncertain: set[str] = set()  # counted, and perhaps reported again
+        self._uncertain: set[str] = set()  # counted already, and perhaps reported again
 
     @handles(TurnBegan)
     def new_turn(self, _: TurnBegan) -> None:
@@ -53,39 +53,34 @@ class InjectionAudit:
         )
         counts = injection.kind == "hook" and outcome.result in {Result.INJECTED, Result.UNCERTAIN}
         if counts and injection.id not in self._uncertain:
-            self._spend(injection)
+            warning = self._budget.spend(injection.text, injection.source)
+            if warning is not None:
+                self._bus.publish(Notify(warning, "warning"))
         if outcome.result is Result.UNCERTAIN:
             self._uncertain.add(injection.id)
         else:
             self._uncertain.discard(injection.id)
-        self._log.write(_entry(injection, outcome, size, over_budget=counts and self._budget.exceeded))
+        entry = Entry(
+            id=injection.id,
+            kind=injection.kind,
+            source=injection.source,
+            asked=injection.time,
+            hook_event=injection.event,
+            place=injection.place,
+            channel=injection.channel or "",
+            injection_size=size,
+            tokens=tokens(injection.text),
+            injection_role=injection.role,
+            delivered_role=outcome.role,
+            route=outcome.route,
+            result=str(outcome.result),
+            detail=outcome.detail,
+            verified=outcome.verified,
+            over_budget=counts and self._budget.exceeded,
+            text=None if injection.quiet else injection.text,
+        )
+        self._log.write(entry)
         if outcome.result is Result.REJECTED and injection.kind != "message":
             source = f"{injection.source} ({injection.place})" if injection.place else injection.source
             said = injection.remark or "its text was not given to the agent"
             self._bus.publish(Notify(f"{said} (injection failed): {outcome.detail}", "error", source))
-
-    def _spend(self, injection: Injection) -> None:
-        if warning := self._budget.spend(injection.text, injection.source):
-            self._bus.publish(Notify(warning, "warning"))
-
-
-def _entry(injection: Injection, outcome: Outcome, size: int, *, over_budget: bool) -> Entry:
-    return Entry(
-        id=injection.id,
-        kind=injection.kind,
-        source=injection.source,
-        asked=injection.time,
-        hook_event=injection.event,
-        place=injection.place,
-        channel=injection.channel or "",
-        injection_size=size,
-        tokens=tokens(injection.text),
-        injection_role=injection.role,
-        delivered_role=outcome.role,
-        route=outcome.route,
-        result=str(outcome.result),
-        detail=outcome.detail,
-        verified=outcome.verified,
-        over_budget=over_budget,
-        text=None if injection.quiet else injection.text,
-    )

@@ -1,16 +1,15 @@
-"""Gives texts to the agent: one at a time, in the queue's order, each only when it is safe.
+"""Gives texts to the agent, one at a time, in the order of the queue, and only when it is safe.
 
                 ┌→ held? draft? ─→ judge ─→ typist ────────────┐
     Inject ─→ queue    ▲             ▲                         ├→ InjectionEnded
                 │  KeysTyped     OutputRead, the kernel        │
                 └→ Contribute ─→ a reply to the agent's own hook
 
-Texts of hooks that wait one behind the other are given as one, each with an outcome of its own: in a reply,
-and where they are pasted. A program that takes one line at a time gets each by itself.
+Consecutive texts from hooks are given as one, each with its own outcome, in a reply or when they are pasted.
+A program that takes one line at a time gets them one by one.
 
-Driven by events: with an empty queue nothing runs.  While something waits, timers run for quiet periods
-that are known, and otherwise look again ever more rarely, since a program that begins to read its
-terminal tells nobody.
+With an empty queue nothing runs. While a text waits, timers cover known quiet periods; otherwise the injector
+looks again, ever more rarely, because nothing announces that a program begins to read its terminal.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ from relay.state.view import AgentView
 from relay.terminal.events import KeysTyped, OutputRead
 
 LOOK_MIN, LOOK_MAX = 0.001, 0.25
-"""Seconds between two looks at a program that is not ready: a tenth of how long it has been, within these."""
+"""Limits for the seconds between two looks at a program that is not ready: a tenth of the wait so far."""
 
 RESERVE_TIMEOUT, _RESERVE_STEP = 0.25, 0.0005
-"""Seconds to wait until the user's keys are kept from the agent, and between two looks for it."""
+"""Seconds to wait until the user's keys are held back from the agent, and between two checks."""
 
 
 class _News:
-    """When something last happened that may let a text be typed, and waiting for the next."""
+    """The last event that may allow typing, and a way to wait for the next."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -60,36 +59,26 @@ class _News:
 
     @property
     def age(self) -> float:
-        """Seconds since something happened."""
+        """Seconds since the last event."""
         return self._clock() - self._at
 
     def notice(self) -> None:
-        """Something has happened."""
         self._at = self._clock()
         self._come.set()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until something happens, at most `seconds`."""
+        """Wait for the next event, at most `seconds`."""
         self._come.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._come.wait()
-
-    async def until(self, condition: Callable[[], bool], seconds: float, *, step: float) -> bool:
-        """Look every `step` seconds; return True once the condition holds, False after `seconds`."""
-        end = self._clock() + seconds
-        while not condition():
-            if self._clock() > end:
-                return False
-            await asyncio.sleep(step)
-        return True
 
 
 class Injector:
     """Gives injections to the agent behind `terminal`.
 
     directive: matches a line that begins a directive of this agent.
-    idle:      seconds of quiet after which an agent that is ready is given what is of low priority.
+    idle:      seconds of quiet after which a ready agent gets texts of low priority.
     """
 
     def __init__(
@@ -115,11 +104,9 @@ class Injector:
         self._news = _News(clock)
         self._typing: tuple[Injection, ...] = ()  # as one text
 
-    # What happens.
-
     @handles(Inject)
     def submit(self, event: Inject) -> None:
-        """Queue an injection; one that cannot be given is rejected now."""
+        """Queue an injection, or reject it at once if it can never be given."""
         if self._queue.submit(event.injection):
             self._news.notice()
 
@@ -147,7 +134,7 @@ class Injector:
 
     @handles(SessionEnding)
     def close(self, event: SessionEnding) -> None:
-        """What waits was not typed; what a hook's reply carries may have arrived."""
+        """End all injections: waiting ones were not typed, those in a hook's reply are uncertain."""
         self._queue.close()
         why = "the session ended before the agent's hook had passed it on"
         for injection in self._delivery.injections:
@@ -160,12 +147,12 @@ class Injector:
 
     @property
     def pending(self) -> int:
-        """The number of injections that wait or are being given to the agent."""
+        """The number of injections that wait or are being given."""
         return len(self._queue) + len(self._typing) + len(self._delivery)
 
     @property
     def obstacle(self) -> str | None:
-        """Why the next injection is not typed now; None when nothing waits or nothing is in the way."""
+        """The reason why the next injection is not typed now; None if nothing waits or prevents it."""
         if not self._queue:
             return None
         if self._composer.asking:
@@ -199,7 +186,7 @@ class Injector:
         return Contribution(self.render(taken), settle)
 
     async def take(self, room: int, *, messages: bool = True, extends: bool = False) -> list[Injection]:
-        """Take what fits in `room` bytes of a reply, as ReplyDelivery.take; nothing while it types."""
+        """Return the injections that fit in `room` bytes of a reply (ReplyDelivery.take); [] while typing."""
         async with self._queue.beginning:
             typing = self._typing and not self._typist.arrived
             if self._queue.closed or typing:
@@ -207,17 +194,17 @@ class Injector:
             return await self._delivery.take(room, extends=extends, messages=messages)
 
     def put_back(self, injections: Sequence[Injection]) -> None:
-        """Have injections that `take` returned wait again: they were certainly not passed on."""
+        """Queue again injections that `take` returned and that were certainly not passed on."""
         taken = [each for each in self._delivery.injections if each in injections]
         self._queue.defer([each for each in taken if self._delivery.end(each)])
         self._news.notice()
 
     def render(self, injections: Sequence[Injection]) -> str:
-        """Return the text in which the agent's hook passes on `injections`, which `take` returned."""
+        """Return the text of the reply for `injections`, which `take` returned."""
         return self._delivery.render(injections)
 
     def delivered(self, injection: Injection, outcome: Outcome) -> None:
-        """Publish what became of `injection`, which `take` returned."""
+        """Publish the outcome of `injection`, which `take` returned."""
         if self._delivery.end(injection):  # else it was reported when the session ended
             proof: Proof = "printed" if outcome.result is Result.INJECTED else ""
             self._queue.end(injection, replace(outcome, route="native", verified=proof))
@@ -225,7 +212,7 @@ class Injector:
 
     @answers(Recognize)
     async def recognize(self, question: Recognize, _: object) -> bool:
-        """Answer whether a prompt that the agent's hook tells of is ours; it proves what arrived."""
+        """Answer True if relay typed the prompt that a hook reports; it proves which texts arrived."""
         for injections in self._typist.prompted(question.prompt):
             for injection in injections:
                 self._queue.end(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
@@ -234,7 +221,7 @@ class Injector:
     # By typing.
 
     async def run(self) -> None:
-        """Type what is submitted until the session ends; a text that is cut off is uncertain."""
+        """Type injections until the session ends; one that the end cuts off is uncertain."""
         while not self._queue.closed:
             if not self._queue:
                 await self._news.wait()
@@ -242,7 +229,6 @@ class Injector:
                 await self._inject(injection)
 
     async def _inject(self, first: Injection) -> None:
-        """Type `first` now that the agent is ready, and report its outcome; or put it back."""
         prompt = await self._composer.compose(first)
         if prompt is None:
             return
@@ -255,7 +241,7 @@ class Injector:
             self._typing = ()
 
     async def _begin(self, injections: Sequence[Injection]) -> tuple[Injection, ...]:
-        """Begin with `injections` in their order; return those that are to be typed now."""
+        """Ask MayBegin for `injections` in order; return those to type now."""
         begun: list[Injection] = []
         async with self._queue.beginning:
             for each in injections:
@@ -275,7 +261,12 @@ class Injector:
                     prompt = replace(prompt, injections=prompt.injections[:1])
                     self._typing = prompt.injections
                 parts = prompt.lay_out(style_of(sight), mark, self._directive)
-                self._check_start(parts[0])
+                start, profile = parts[0][0], self._view.profile
+                if start in profile.submit.avoid:
+                    raise MessageRefused(
+                        f"every text begins with {start!r}, which the profile {profile.name!r} says to avoid "
+                        "(avoid under [submit]). Take it out there."
+                    )
                 why = "the session ended while it was being typed"
                 outcome = Outcome(Result.UNCERTAIN, why, "typed", "user")
                 self._bus.publish(PromptSubmitted(by_user=False))
@@ -295,29 +286,24 @@ class Injector:
                     self._queue.end(injection, outcome)
 
     async def _reserve(self) -> TerminalSnapshot | None:
-        """Keep the user's keys from the agent; return what it shows, None if it must not be typed into.
+        """Hold back the user's keys; return the terminal's snapshot, or None if nothing may be typed.
 
-        Both may have changed since the last look: the answers to MayBegin may have taken long.
+        The state may have changed since the last look, because the answers to MayBegin may take long.
         """
         self._terminal.reserve()
-        if not await self._news.until(self._terminal.reserved, RESERVE_TIMEOUT, step=_RESERVE_STEP):
-            return None
+        end = time.monotonic() + RESERVE_TIMEOUT
+        while not self._terminal.reserved():
+            if time.monotonic() > end:
+                return None
+            await asyncio.sleep(_RESERVE_STEP)
         sight = self._view.look()
         return sight if not self._gate.obstacle(typing=True) and self._gate.allows(sight) else None
-
-    def _check_start(self, text: str) -> None:
-        profile = self._view.profile
-        if text[0] in profile.submit.avoid:
-            raise MessageRefused(
-                f"every text begins with {text[0]!r}, which the profile {profile.name!r} says to avoid "
-                "(avoid under [submit]). Take it out there."
-            )
 
     async def _type(self, parts: list[str], sight: TerminalSnapshot, mark: str) -> Outcome:
         outcomes: list[Outcome] = []
         for number, part in enumerate(parts):
             if number:
-                # Each part is a line of its own to the program, which may answer the first with a question.
+                # To the program each part is a line of its own; it may answer one with a question.
                 self._terminal.release()
                 again = None
                 while again is None and await self._ready():
@@ -335,7 +321,7 @@ class Injector:
         return next((each for each in outcomes if each.result is Result.UNCERTAIN), outcomes[-1])
 
     async def _ready(self) -> bool:
-        """Wait until the agent is ready and nothing is in the way; False once closed or with nothing to do."""
+        """Return True once the agent may be typed into; False if closed or with nothing left to type."""
         while not self._queue.closed and (self._queue or self._typing):
             if blocked := self._gate.obstacle(typing=bool(self._typing)):
                 await self._news.wait(blocked.wait)

@@ -1,10 +1,10 @@
-"""The mailbox: what waits in the ledger is given to the agent, and what became of it goes back.
+"""The mailbox: gives the agent the messages that wait in the ledger, and records their outcomes there.
 
-MessagingClient ── message ──→ Inject ── typed, or in a hook's reply ──→ MessagingClient ── receipt ──→ the sender
+MessagingClient ─ message → Inject ─ typed, or in a hook's reply → MessagingClient ─ receipt → the sender
 
-The ledger is the truth: what it holds is taken up in its order, a window at a time, and what is urgent before
-the window is done with.  The mailbox looks into the ledger whenever the client reports something, and now and
-then without that, so that nothing in it is ever forgotten.  All that it does there, it does in one order.
+The ledger is authoritative. The mailbox takes messages from it in order, a window at a time; urgent ones do
+not wait for the window. It reads the ledger whenever the client reports something, and periodically, so that
+no message is forgotten. All its work on the ledger runs in one queue.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ STATES = {
     Result.UNCERTAIN: State.UNCERTAIN,
     Result.REJECTED: State.REJECTED,
 }
-"""The state in the receiver's ledger for each end of an injection; one that was never typed stays stored."""
+"""The state in the receiver's ledger for each result; a message that was never typed stays stored."""
 
 THE_USER = "the person"
-"""What agents know the user by: `you` would be themselves."""
+"""The name of the user for agents: `you` would mean the agent."""
 
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
-"""Seconds between two looks for what waits, where the ledger cannot be read: doubling."""
+"""Seconds between two attempts to read a ledger that cannot be read: they double."""
 
 WINDOW = 64
-"""Messages that the injector has at one time; of urgent ones more."""
+"""Messages that the injector has at one time; urgent ones may exceed it."""
 
 LOOK = 5.0
-"""Seconds between two looks at whether another process has written in the ledger."""
+"""Seconds between two checks for changes that another process made in the ledger."""
 
 SWEEP = 30.0
-"""Seconds after which the ledger is read although nobody has written in it."""
+"""Seconds after which the ledger is read even if nothing in it has changed."""
 
 T = TypeVar("T")
 
 
 class Mailbox:
-    """The messages for one agent, of which `view` tells whether it can be given any."""
+    """Delivers the messages for one agent. view: tells whether the agent can be given any."""
 
     def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, view: AgentView) -> None:
         self._bus = bus
@@ -72,20 +72,19 @@ class Mailbox:
         self._journal = journal
         self._view = view
         self._given: dict[str, Message] = {}  # the messages that the injector has
-        self._unsettled = _Unsettled()
+        self._unsettled: dict[str, tuple[Injection, Outcome]] = {}  # ends that the ledger has not recorded
+        self._put_back: set[str] = set()  # messages that wait again, which the ledger has not recorded
         self._collecting = False
-        self._behind = False  # there may be more in the ledger
+        self._behind = False  # the ledger may hold more
         self._version: int | None = None  # of the ledger, at the last look
         self._swept = time.monotonic()
         self._shown = _Shown(bus)
 
     async def run(self) -> None:
-        """Look into the ledger for ever."""
+        """Look into the ledger every LOOK seconds until cancelled."""
         while True:
             await asyncio.sleep(LOOK)
             await self._ordered(self._look())
-
-    # What happens.
 
     @handles(ClientOpened)
     def use(self, _: ClientOpened) -> None:
@@ -100,14 +99,14 @@ class Mailbox:
     def arrived(self, event: MessageStored) -> None:
         waits = self._behind and event.message.priority is not Priority.URGENT
         if self._collecting and event.message.id not in self._given and not waits:
-            self._queue(self._take_up())
+            self._queue(self._taken_up())
 
     @handles(InjectionDeferred)
     def deferred(self, event: InjectionDeferred) -> None:
-        """It was about to be given, and is not: it waits again."""
+        """Record that a message which was about to be given waits again."""
         if event.injection.kind == "message":
-            # Where that cannot be noted it is given later all the same; should we die first, it is uncertain.
-            self._unsettled.put_back.add(event.injection.id)
+            # If the ledger cannot record that, it is given later anyway, or uncertain if this session dies.
+            self._put_back.add(event.injection.id)
             self._queue(self._catch_up_or_say())
 
     @handles(InjectionEnded)
@@ -129,25 +128,23 @@ class Mailbox:
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any]:
         if not question.brief:
-            await self._ordered(self._look())  # so that nothing counts as waiting that is gone
+            await self._ordered(self._look())  # withdraw what no longer waits
         stored: int | None = None
         with suppress(RelayError):
             stored = len(await (await current_client(self._bus, wait=False)).stored())
         return {"waiting" if question.brief else "stored": stored}
 
-    # What is done about it, one after another.
-
-    def _queue(self, work: Coroutine[Any, Any, None]) -> None:
+    def _queue(self, work: Coroutine[Any, Any, object]) -> None:
         self._tasks.queue("the mailbox", work)
 
     async def _ordered(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` after all that is queued, and return or raise what it comes to."""
+        """Run `work` after everything queued; return its result, or raise its exception."""
         done: asyncio.Future[T] = self._bus.loop.create_future()
 
         async def do() -> None:
             try:
                 value = await work
-            except Exception as error:  # noqa: BLE001 (raised where the work comes from)
+            except Exception as error:  # noqa: BLE001 (raised in the caller)
                 if not done.done():
                     done.set_exception(error)
             else:
@@ -167,20 +164,21 @@ class Mailbox:
             await self._collect(FIRST_RETRY)
 
     async def _collect(self, retry: float) -> None:
-        """Have everything given that has come so far, and from now on what comes.
+        """Give the agent all stored messages, and from then on each new one.
 
-        The ledger may refuse that for now: then it is tried again in `retry` seconds.
+        If the ledger cannot be read, try again after `retry` seconds.
         """
         if not await self._taken_up():
             again = min(2 * retry, LAST_RETRY)
             self._bus.loop.call_later(retry, lambda: self._queue(self._collect(again)))
             return
-        # Not before: what comes meanwhile is among what waits, and must not overtake the rest.
-        self._collecting = True
+        self._collecting = True  # only now: a message that came meanwhile must not overtake the others
 
     async def _look(self) -> None:
-        """Take up what was stored by another process, or while the ledger was in trouble; and give up what is
-        no longer to be given: a message that was dropped, or has expired."""
+        """Take up messages that another process stored, or that came while the ledger was in trouble.
+
+        Withdraw those that were dropped or have expired.
+        """
         if not self._collecting:
             return
         try:
@@ -198,11 +196,8 @@ class Mailbox:
         if (due or self._behind) and await self._taken_up():
             self._version = version
 
-    async def _take_up(self) -> None:
-        await self._taken_up()
-
     async def _taken_up(self) -> bool:
-        """Give the injector, in the ledger's order, what there is room for; False if that cannot be read."""
+        """Give the injector the next messages of the ledger; return False if it cannot be read."""
         limit = WINDOW + len(self._given)
         try:
             waiting = await (await self._client()).waiting(limit)
@@ -211,11 +206,11 @@ class Mailbox:
             self._shown.trouble(error)
             return False
         except RelayError:
-            return True  # there is no bus, as the user knows; the next one is looked into
+            return True  # there is no bus, as the user knows; a new client is looked into anyway
         self._behind = len(waiting) >= limit
         first: Message | None = None
         for message in waiting:
-            if message.id in self._given or message.id in self._unsettled.ended:
+            if message.id in self._given or message.id in self._unsettled:
                 continue
             if message.priority is not Priority.URGENT and len(self._given) >= WINDOW:
                 self._behind = True
@@ -255,9 +250,9 @@ class Mailbox:
         self._bus.publish(Inject(injection))
 
     async def _begin(self, id: str, *, begins: bool) -> None:
-        """Note that the giving begins: should we die now, nobody may give it again by himself.
+        """Record that giving the message begins: if this session dies from here on, nobody gives it again.
 
-        Raise MessageRefused when it was dropped, and another RelayError when it must be tried again.
+        Raise MessageRefused if it was dropped, and another RelayError if it must be tried again.
         """
         try:
             await (await self._client()).injecting(id)
@@ -265,15 +260,15 @@ class Mailbox:
             self._shown.trouble(error)
             raise
         self._shown.well()
-        self._unsettled.put_back.discard(id)
+        self._put_back.discard(id)
         self._bus.publish(MessageGiven(self._given[id], begins))
 
     async def _end(self, injection: Injection, outcome: Outcome) -> None:
-        """It was given to the agent, or never will be, or has arrived after all: the sender learns it."""
+        """Record the outcome of a message, or remember to do so later."""
         try:
             await self._settle(injection, outcome)
         except RelayError as error:
-            self._unsettled.ended[injection.id] = injection, outcome
+            self._unsettled[injection.id] = injection, outcome
             why = f"{error} A message of {injection.source} is {outcome.result}, and nobody learns it before."
             self._bus.publish(Notify(why))
         self._given.pop(injection.id, None)
@@ -281,7 +276,7 @@ class Mailbox:
             await self._taken_up()
 
     async def _settle(self, injection: Injection, outcome: Outcome) -> None:
-        """Note the end of a message. Raise RelayError if that cannot be done now."""
+        """Record the outcome of a message. Raise RelayError if that is not possible now."""
         if state := STATES.get(outcome.result):
             await (await self._client()).settle(
                 injection.id,
@@ -290,7 +285,7 @@ class Mailbox:
                 route=outcome.route or None,
                 role=outcome.role or None,
             )
-        self._unsettled.ended.pop(injection.id, None)
+        self._unsettled.pop(injection.id, None)
 
     async def _catch_up_or_say(self) -> None:
         try:
@@ -301,24 +296,16 @@ class Mailbox:
             pass  # there is no bus, as the user knows
 
     async def _catch_up(self) -> None:
-        """Note in the ledger what it did not take when it happened. Raise RelayError if it still does not."""
-        for injection, outcome in list(self._unsettled.ended.values()):
+        """Record in the ledger what it refused earlier. Raise RelayError if it still refuses."""
+        for injection, outcome in list(self._unsettled.values()):
             await self._settle(injection, outcome)
-        for id in list(self._unsettled.put_back):
+        for id in list(self._put_back):
             await (await self._client()).settle(id, State.STORED)
-            self._unsettled.put_back.discard(id)
-
-
-class _Unsettled:
-    """What the ledger is still to be told: how messages ended, and which wait again."""
-
-    def __init__(self) -> None:
-        self.ended: dict[str, tuple[Injection, Outcome]] = {}
-        self.put_back: set[str] = set()
+            self._put_back.discard(id)
 
 
 class _Shown:
-    """What the user has been shown of messages that wait, so that they see it once."""
+    """Tells the user, once each, why messages wait."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
@@ -326,17 +313,17 @@ class _Shown:
         self._trouble = False
 
     def trouble(self, error: LedgerError) -> None:
-        """The ledger holds messages up."""
+        """Report that the ledger delays messages."""
         if not self._trouble:
             self._trouble = True
             self._bus.publish(Notify(f"{error} Messages for this agent wait until then."))
 
     def well(self) -> None:
-        """The ledger can be used."""
+        """Record that the ledger works."""
         self._trouble = False
 
     def waits(self, message: Message, view: AgentView) -> None:
-        """Say why `message` waits, if it does until the user does something about it."""
+        """Report why `message` waits, if only the user can change that."""
         verdict = view.verdict
         if verdict.state is Readiness.UNSAFE and verdict.reason != self._why:
             self._why = verdict.reason

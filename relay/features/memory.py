@@ -1,4 +1,4 @@
-"""The memory of the session: open as long as the session is."""
+"""Opens the memory store when the session begins, and closes it at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.terminal.events import Notify
 
 
 class Memory:
-    """Looks after `store`, which handlers use by their context."""
+    """Checks `store` at the beginning, and closes it at the end. Handlers reach it by their context."""
 
     def __init__(self, bus: EventBus, tasks: Tasks, store: MemoryStore) -> None:
         self._bus = bus

@@ -1,8 +1,8 @@
-"""The agent's own hooks: each event is taken in, published, and answered; its own record is read beside it.
+"""Receives the events of the agent's own hooks, publishes and answers them, and reads the agent's own record.
 
-relay hook ─→ operation "hook" ─┬→ HookReported          what the agent does
-                                ├→ TextRead              what it said, exactly
-                                └→ HookAsked ─→ reply    what rules and handlers say to it, and what waits
+relay hook ─→ operation "hook" ─┬→ HookReported          the agent's actions
+                                ├→ TextRead              its words, exactly
+                                └→ HookAsked ─→ reply    the decision of rules and handlers, waiting texts
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from relay.storage.journal import Journal
 from relay.terminal.events import Notify
 
 POLL = 0.1
-"""Seconds between two looks for new text while the agent works."""
+"""Seconds between two reads of the record while the agent works."""
 
 AFTERWARDS = 3.0
-"""Seconds after a turn in which the agent's record may still grow: it lags behind the hooks."""
+"""Seconds after a hook's event in which the record may still grow: it lags behind the hooks."""
 
 UNREAD = "What the tool is called with is too long, or nested too deeply, for rules to look at. Give it less."
 FAULT = "The rules for this call could not be asked. The person sees why with relay events."
-"""Why a call is refused about which no rule could be asked, for the agent."""
+"""The reasons, for the agent, to refuse a call that could not be put to the rules."""
 
 _INHERITED = frozenset({"qwen", "gemini"})
-"""Kinds of agents whose hooks an agent has, too, that is started in their shell (docs/NATIVE.md)."""
+"""Kinds of agents that pass their hooks on to an agent started in their shell (docs/NATIVE.md)."""
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 
@@ -50,8 +50,10 @@ _log = logging.getLogger(__name__)
 class NativeHooks:
     """The hooks of one agent.
 
-    kind: the agent's dialect, "" where no hooks were set up; note: what is wrong with the set-up, "" if nothing.
-    record: reads what the agent says from its own record; None where it has none.
+    kind:          the agent's dialect; "" if no hooks were set up.
+    note:          what is wrong with the set-up; "" if nothing is.
+    record:        reads the agent's own record; None if it has none.
+    continuations: the limit of continuations in a row, for `relay explain`.
     """
 
     def __init__(
@@ -74,45 +76,43 @@ class NativeHooks:
         self._record = record
         self._most = continuations
         self._clock = clock
-        self._spoken = False  # an event has come at some time
+        self._spoken = False  # the hooks have reported at least once
         self._problem: str | None = None
         self._listening = _Listening()
-        self._agent_session = ""  # what the agent calls its session
-
-    # What the agent tells.
+        self._agent_session = ""  # the agent's own id of its session
 
     @operation("hook")
     async def hook(self, request: Request) -> Answer:
-        """Take an event of the agent's hooks, and answer it (relay.agents.hook_client has the exchange)."""
+        """Take an event of the agent's hooks and answer it (relay.agents.hook_client has the protocol)."""
         connection, fields = request.connection, request.fields
-        with suppress(OSError):  # a client that gave up, too, has told what its agent does
-            await connection.write(b" ")  # JSON allows it before the answer: somebody is there
+        with suppress(OSError):  # the event counts even if the client has given up
+            await connection.write(b" ")  # a sign of life, which JSON allows before the answer
         kind = str(fields.get("agent") or self._kind)
-        name, decide = str(fields.get("event", "")), fields.get("decide") is True
+        name, decide, why = str(fields.get("event", "")), fields.get("decide") is True, UNREAD
         try:
             event = parse(kind, name, str(fields.get("payload", "")))
             answered = await self._take(event, decide=decide) if event else None
-        except RecursionError:  # what can be read may still be nested too deeply to be written
+        except RecursionError:  # input that can be read may still be nested too deeply to be written
             answered = None
-        except Exception:  # noqa: BLE001 (logged; the agent goes on, but not past its guards)
+        except Exception:  # noqa: BLE001 (logged; the agent goes on, but calls no guarded tool)
             _log.exception("an event of the agent's hooks")
             failed = f"{name} of the agent's hooks could not be answered: see session.log."
             self._bus.publish(Notify(failed))
-            return {"stdout": await self._guarded(kind, name, FAULT) if decide else "", "code": 0}
+            answered, why = None, FAULT
         if answered is None:
-            return {"stdout": await self._guarded(kind, name, UNREAD) if decide else "", "code": 0}
-        connection.settled(Fate.UNKNOWN)  # of an earlier event, whose client was answered and never said more
+            return {"stdout": await self._guarded(kind, name, why) if decide else "", "code": 0}
+        connection.settled(Fate.UNKNOWN)  # of an earlier event, whose client never said that it printed
         connection.settle = answered.settle
         return {"stdout": answered.stdout if decide else "", "code": 0}
 
     @operation("hook_printed")
     async def printed(self, request: Request) -> Answer:
-        """The client has given the agent its answer."""
+        """Record that the client has printed the answer for the agent."""
         request.connection.settled(Fate.PRINTED)
         return {"ok": True}
 
     async def _guarded(self, kind: str, event: str, why: str) -> str:
-        """The answer to an event about which nothing can be asked: no rule is got around so."""
+        """Return the answer to an event that rules cannot see: if there are any, deny a tool call."""
         own, name = known(kind, event) or ("", None)
         guarded = await self._bus.ask(HasRules("PreToolUse"))
         if name is not NativeName.TOOL_PRE or not any(guarded):
@@ -123,7 +123,7 @@ class NativeHooks:
         if self._is_of_another(event):
             self._journal.write("hook", hook=event.name, nested=True)
             return await self._ask(HookAsked(event, nested=True)) if decide else Answered("")
-        # Until now the screen was heard: what stands in the record already was said there.
+        # Until now the words came from the screen: it has shown those in the record.
         late = not self._turn.hooks.alive and event.name not in _BEGINS
         self._spoken = True
         if self._turn.hooks.revive():
@@ -153,8 +153,11 @@ class NativeHooks:
         return answers[0] if answers else Answered("")
 
     def _is_of_another(self, event: NativeEvent) -> bool:
-        """Whether an agent tells this that ours has started: one with a session of its own while ours is in
-        the midst of a turn, which has not gone over to it by its user's word (/clear, /resume)."""
+        """Return True if the event comes from an agent that this one has started.
+
+        Such an agent has a session of its own while this one is in the middle of a turn. If the user changes
+        the session (/clear, /resume), the agent is the same.
+        """
         if event.agent not in _INHERITED or event.agent_id or not event.session_id:
             return False
         changes = event.name is NativeName.SESSION_START and event.source not in {"", "startup"}
@@ -168,10 +171,8 @@ class NativeHooks:
         if not event.alive:
             self._journal.write("bridge", kind=self._kind, alive=False)
 
-    # What the agent says.
-
     async def run(self) -> None:
-        """Read the agent's record while the agent works."""
+        """Read the agent's own record while the agent works, until cancelled."""
         while self._record is not None:
             await self._listening.begun()
             self._publish(self._record.poll())
@@ -190,11 +191,10 @@ class NativeHooks:
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
-        return None if question.brief else {"bridge": self.description}
+        return None if question.brief else {"bridge": self._description()}
 
-    @property
-    def description(self) -> str:
-        """Whether the hooks have spoken, what they tell, and what is wrong, for the user; "" without any."""
+    def _description(self) -> str:
+        """Return what the hooks report, and what is wrong, for the user; "" if nothing can be said."""
         if not self._kind:
             return self._note
         alive = self._turn.hooks.alive
@@ -212,7 +212,7 @@ class NativeHooks:
 
 
 class _Listening:
-    """Until when the agent's record is worth reading."""
+    """The time until which the agent's own record is worth reading."""
 
     def __init__(self) -> None:
         self._begun = asyncio.Event()
@@ -226,7 +226,7 @@ class _Listening:
         await self._begun.wait()
 
     def over(self, now: float) -> bool:
-        """Return True, and wait for the next beginning, if it is over."""
+        """Return True if the time is over; then `begun` waits until the next `until`."""
         if now >= self._until:
             self._begun.clear()
         return now >= self._until

@@ -1,4 +1,4 @@
-"""Notices: what the user is shown is kept in the journal, and faults of relay's own become notices."""
+"""Keeps notices to the user in the journal, and turns relay's own faults into notices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class Notices:
-    """Keeps notices in the journal. first: those that came up before the session began."""
+    """The notices of one session. first: notices from before the session began."""
 
     def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, first: tuple[str, ...]) -> None:
         self._bus = bus

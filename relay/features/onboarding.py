@@ -1,10 +1,10 @@
-"""Onboarding: what an agent that joins is told of relay, in at most LIMIT characters.
+"""Onboarding: a text of at most LIMIT characters that tells a new agent how to use relay.
 
-The text is config/lesson.md, or the user's own `lesson.md` in their config folder; `{name}`, `{team}`,
-`{others}`, `{channels}` and `{at}` (what begins a directive) are filled in.  It shows no directive literally,
-so that its echo, or an agent that quotes it, gives none.
+The text is config/lesson.md, or the user's own `lesson.md` in their config folder. `{name}`, `{team}`,
+`{others}`, `{channels}` and `{at}` (the beginning of a directive) are filled in. It contains no literal
+directive, so that its echo, or a quote of it, is not taken for one.
 
-It rides on the first reply to a hook that can carry it; an agent without hooks gets it typed.
+The first reply to a hook that can carry it contains it; an agent without hooks gets it typed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ LIMIT = 800
 
 NOBODY = "nobody yet"
 
-_CHANNELS = 3  # so many are named
+_CHANNELS = 3  # channels that are named
 
 
 class Onboarding:
-    """Gives one agent the text `template`, once, and again when it has forgotten it.
+    """Gives one agent the text `template` once, and again after the agent has cleared its context.
 
-    prefix: what begins a directive of this agent. hooked: its own hooks were set up, and carry the text.
+    prefix: the character that begins a directive of this agent.
+    hooked: the agent's own hooks were set up, and deliver the text.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Onboarding:
 
     @handles(TurnDrawn)
     def drawn(self, _: TurnDrawn) -> None:
-        self._tasks.spawn(self._type(), "onboarding")  # its hooks have not spoken in a whole turn
+        self._tasks.spawn(self._type(), "onboarding")  # its hooks have been silent for a whole turn
 
     async def _type(self) -> None:
         if (text := await self._take()) is not None:
@@ -71,7 +72,7 @@ class Onboarding:
     def reported(self, event: HookReported) -> None:
         begins = event.decides and event.event.name is NativeName.SESSION_START and not event.event.agent_id
         if begins and event.event.source in {"clear", "compact"}:
-            self._due = True  # what it was told is forgotten
+            self._due = True  # the agent has forgotten the text
 
     @answers(Contribute)
     async def contribute(self, question: Contribute, _: object) -> Contribution | None:
@@ -85,62 +86,54 @@ class Onboarding:
         return Contribution(text, settle)
 
     async def _take(self) -> str | None:
-        """Return the text, which counts as given; None where it is not due."""
+        """Return the text, which counts as given from now on; None if it is not due."""
         if not self._due:
             return None
         self._due = False
-        members = [member for members in await self._bus.ask(ListMembers()) for member in members]
+        members = await self._bus.gather(ListMembers())
         return compose(
             self._template,
             name=self._session.name,
             team=self._session.team,
             others=[member.name for member in members if member.online is not False],
-            channels=[channel for channels in await self._bus.ask(ListChannels()) for channel in channels],
+            channels=await self._bus.gather(ListChannels()),
             prefix=self._prefix,
         )
 
 
 def read(home: Home) -> tuple[str, str | None]:
-    """Return the text to fill in, and a notice if the user's own cannot be read and the shipped one is used."""
-    own = home.config / FILE
+    """Return the template, and a notice if the user's own cannot be read and the shipped one is used."""
+    own, notice = home.config / FILE, None
     try:
         return own.read_text("utf-8"), None
     except FileNotFoundError:
-        return _shipped(), None
+        pass
     except (OSError, UnicodeDecodeError) as error:
-        return _shipped(), f"{own}: cannot be read ({error}); the lesson that ships with relay is used."
+        notice = f"{own}: cannot be read ({error}); the lesson that ships with relay is used."
+    return Path(data.directory("config") / FILE).read_text("utf-8"), notice
 
 
 def compose(
     template: str, *, name: str, team: str, others: Sequence[str], channels: Sequence[str] = (), prefix: str
 ) -> str:
-    """Return `template` filled in; it names as many `others` as keep it within LIMIT, and a few `channels`."""
+    """Return `template` filled in, with as many `others` as keep it within LIMIT, and a few `channels`."""
     names = [one_line(other, 40) for other in others]
-    heard = _hears(channels)
+    values = {"name": name, "team": team, "others": "", "channels": _hears(channels), "at": prefix}
     for shown in range(len(names), -1, -1):
         rest = len(names) - shown
-        listed = ", ".join([*names[:shown], *([f"{rest} more"] if rest else [])]) or NOBODY
-        text = _fill(template, name=name, team=team, others=listed, channels=heard, at=prefix)
-        if len(text) <= LIMIT:
+        values["others"] = ", ".join([*names[:shown], *([f"{rest} more"] if rest else [])]) or NOBODY
+        text = template
+        for key, value in values.items():  # not str.format: a user's own text may contain other braces
+            text = text.replace("{" + key + "}", value)
+        if len(text := text.strip()) <= LIMIT:
             break
     return text
 
 
 def _hears(channels: Sequence[str]) -> str:
-    """Return a sentence on what the agent hears, after a blank; "" if it hears nothing."""
+    """Return a blank and a sentence about the agent's channels; "" if it is in none."""
     if not channels:
         return ""
     shown = ", ".join(f"#{one_line(each, 20)}" for each in channels[:_CHANNELS])
     rest = f" and {len(channels) - _CHANNELS} more" if len(channels) > _CHANNELS else ""
     return f" You hear {shown}{rest}; such a name is a receiver, too."
-
-
-def _fill(template: str, **values: str) -> str:
-    """Fill `template` in. Not with str.format: a user's own text may hold other braces."""
-    for key, value in values.items():
-        template = template.replace("{" + key + "}", value)
-    return template.strip()
-
-
-def _shipped() -> str:
-    return Path(data.directory("config") / FILE).read_text("utf-8")

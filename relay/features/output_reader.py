@@ -1,10 +1,10 @@
-"""Takes what the forward thread recorded, reads it, and publishes what happened and what the agent said.
+"""Reads what the forward thread recorded, and publishes what happened and what the agent said.
 
     Forwarder.tee ─┬→ OutputRead, KeysTyped, TerminalResized, the ends, the losses
                    └→ OutputPipeline ─→ AgentSaid, DirectiveRead
 
-It runs on the session's event loop, in slices, so that a flood of output delays nothing else for long.  While
-the agent's words are taken from its own record, the output is still read, for its screen, but not heard.
+It runs on the session's event loop, in slices, so that a flood of output delays nothing else for long. While
+the agent's words come from its own record, the output is read for the screen only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from relay.directives.events import SourceChosen, said
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
-from relay.eventbus import EventBus, answers, handles
+from relay.eventbus import Event, EventBus, answers, handles
 from relay.lifecycle import Describe, LastWords, SessionBegan, SessionClosed
 from relay.place import TERMINAL
 from relay.readers.auto import AutoReader
@@ -50,24 +50,32 @@ TICK = 0.02
 """Seconds between two looks at a screen that has just changed: about a frame."""
 
 PIECE = 1 << 18
-"""Bytes after which output that has piled up is handed to the reader."""
+"""The most bytes of accumulated output that the reader gets at once."""
 
 FLOOD, BREATH = 1 << 14, 0.01
-"""Bytes taken at once from which on it is a flood, and seconds in which the next piece may pile up.
+"""Bytes read at once that count as a flood, and the seconds in which the next piece may then accumulate.
 
 Each small piece costs the forward thread a wait for the interpreter; large ones are read at a gigabyte
 a second.
 """
 
 WAITING_CHECKS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0)
-"""Seconds after the last output at which an unfinished line is asked for: does the program wait for input?"""
+"""Seconds after the last output at which to check if the program waits for input at an unfinished line."""
+
+_SIGNALS: dict[int, type[Event]] = {
+    forward.DETACH: DetachRequested,
+    forward.HELD: OutputHeld,
+    forward.SETTLED: OutputSettled,
+    forward.INPUT_OVER: InputEnded,
+}
+"""The events for the tee's entries without a value."""
 
 
 class OutputReader:
-    """Empties the tee whenever there is something in it, and feeds it to the reader.
+    """Feeds the entries of the tee to the reader.
 
-    prefix: begins a directive.
-    source: where the agent's words are taken from at first (relay.place).
+    prefix: the character that begins a directive.
+    source: the first source of the agent's words (relay.place); None for no source.
     """
 
     def __init__(
@@ -121,7 +129,7 @@ class OutputReader:
 
     @handles(SourceChosen)
     def choose(self, event: SourceChosen) -> None:
-        """What was drawn before the screen became the source is nobody's words."""
+        """Change the source of the agent's words; what was drawn before the change does not count."""
         self._pipeline.muted = True
         self._read(self._pipeline.waiting)
         self._pipeline.muted = event.source != TERMINAL
@@ -173,31 +181,22 @@ class OutputReader:
                 self._publish(reading)
             case forward.LOST, str(what):
                 publish(TerminalLost(what))
-            case forward.DETACH, _:
-                publish(DetachRequested())
-            case forward.HELD, _:
-                publish(OutputHeld())
-            case forward.SETTLED, _:
-                publish(OutputSettled())
-            case forward.INPUT_OVER, _:
-                publish(InputEnded())
             case forward.ENDED, _:
                 self._ended.set()
                 self._publish(self._read(self._pipeline.close))
+            case _ if signal := _SIGNALS.get(kind):
+                publish(signal())
 
     def _output(self, data: bytes, now: float) -> None:
         self._forwarder.tee.consumed += len(data)
         place = self._terminal.note_output(len(data))
         reading = self._read(lambda now: self._pipeline.output(data, now))
-        self._bus.publish(OutputRead(data, place))  # whoever looks at the screen finds it there
+        self._bus.publish(OutputRead(data, place))  # the screen shows it by now
         self._publish(reading)
 
     def _joined(self, data: bytes) -> bytes:
-        """Return `data` and the output that follows it at once: a reader that is behind is fast with much."""
-        tee = self._forwarder.tee
-        if not tee or tee[0][0] != forward.OUTPUT:
-            return data
-        pieces, size = [data], len(data)
+        """Return `data` and the output that follows it: large pieces are read faster."""
+        tee, pieces, size = self._forwarder.tee, [data], len(data)
         while tee and tee[0][0] == forward.OUTPUT and size < PIECE:
             piece = tee.popleft()[1]
             assert isinstance(piece, bytes)
@@ -206,7 +205,7 @@ class OutputReader:
         return b"".join(pieces)
 
     def _read(self, step: Callable[[float], Reading]) -> Reading:
-        """Take one step of the reader; a fault in it must not keep the session from its other work."""
+        """Take one step of the reader; after a fault in it, the session goes on without reading."""
         if self._failed:
             return Reading()
         reading = Reading()
@@ -241,7 +240,7 @@ class OutputReader:
         self._tick_later()
 
     def _check(self) -> None:
-        """Does the agent wait for input? Then what it has written so far is complete."""
+        """Complete the line that the agent has written so far if the agent waits for input."""
         self._bus.publish(OutputQuiet())
         if self._ended.is_set() or self._forwarder.tee or not self._terminal.waits_for_input():
             return

@@ -1,4 +1,4 @@
-"""Answers what others ask of a session over its control socket: who may ask, and which feature answers."""
+"""Answers requests to a session's control socket: checks the caller, and calls the operation of a feature."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from relay.storage.journal import Journal
 
 
 class Requests:
-    """Answers for one session.
+    """Serves the control socket of one session. Call `offer` once all features exist.
 
-    agent, pid: the name of the agent's profile, and its process.
-    methods:    the operations of all features (relay.control.operations); `add` them when all are there.
+    agent: the name of the agent's profile. pid: the agent's process.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class Requests:
         self._server.listen()
 
     def offer(self, operations: dict[str, Callable[[Request], Awaitable[Answer]]]) -> None:
-        """Answer these operations."""
+        """Answer these operations (relay.control.operations)."""
         self._operations = operations
 
     async def run(self) -> None:
@@ -45,13 +44,13 @@ class Requests:
         await self._server.run()
 
     async def answer(self, request: Request) -> Answer:
-        """Do what `request` asks; a RelayError is its answer, too."""
+        """Run the operation that `request` names. Raise UsageError or NotAllowed if that is impossible."""
         operation = str(request.fields.get("op"))
         method = self._operations.get(operation)
         if method is None:
             raise UsageError(f"a session knows no operation {operation!a}.")
         try:
-            # A hook's client is waited for by the agent: who else runs does not matter there.
+            # The agent waits for the client of a hook: there, skip the search for other agents.
             others = set() if operation in guard.OWN else agents(Home.from_env())
             guard.check(request, self._pid, {self._pid, *others})
         except NotAllowed:
@@ -61,7 +60,7 @@ class Requests:
 
     @operation("info")
     async def info(self, _: Request) -> Answer:
-        """The session, for `relay ps`."""
+        """Return the session's entry for `relay ps`."""
         session = self._session
         return {
             "info": {
@@ -78,7 +77,7 @@ class Requests:
 
     @operation("explain")
     async def explain(self, _: Request) -> Answer:
-        """Why the agent is in its state, and what keeps messages from it, for `relay explain`."""
+        """Return the reasons for the agent's state and for waiting messages, for `relay explain`."""
         return {"profile": self._agent, **await self._described(brief=False)}
 
     async def _described(self, *, brief: bool) -> dict[str, Any]:

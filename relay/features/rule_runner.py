@@ -1,6 +1,6 @@
-"""Runs the rules of hooks.json files, and writes each run down.
+"""Runs the rules of hooks.json files, and records each run.
 
-Consult, Observe ─→ RuleBook ─→ Engine ─→ Fired ─→ results, for whoever asks
+Consult, Observe ─→ RuleBook ─→ Engine ─→ Fired ─→ results, the answer to Consult
                                             └─→ "hook_fired" in the journal
 """
 
@@ -35,14 +35,14 @@ from relay.terminal.events import Notify, WithdrawNotice
 from relay.text import count
 
 REPORTED = 5
-"""Different problems of one rule that are shown to the user; each may quote what a command printed."""
+"""Different problems of one rule that are shown to the user; each may quote a command's output."""
 
 
 class RuleRunner:
     """Runs the rules of one session with `engine`.
 
-    files: those that were named for this run, beside the user's and the project's.
-    full:  what commands print is written down whole, else a preview of it.
+    files: rule files named for this run, in addition to the user's and the project's.
+    full:  record the whole output of commands, not a preview.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class RuleRunner:
         self._home = home
         self._load = partial(RuleBook.load, home, directory, files)
         self._full = full
-        self._running: list[tuple[str, float]] = []  # events, and since when (seconds, monotonic)
-        self._reported: dict[str, set[str]] = {}  # problems by their rule
+        self._running: list[tuple[str, float]] = []  # events, and the time of their start (monotonic)
+        self._reported: dict[str, set[str]] = {}  # problems by rule
 
     @answers(Consult)
     async def consult(self, question: Consult, _: object) -> Results | None:
@@ -103,7 +103,7 @@ class RuleRunner:
         return any(rule.event == name and self._book.enabled(rule) for rule in self._book.rules)
 
     async def _fire(self, event: RuleEvent) -> Fired:
-        """Run the rules for `event`, and report what is wrong with them."""
+        """Run the rules for `event`, and report their problems."""
         if not self._has(event.name):
             return Fired(event)
         rules = await asyncio.to_thread(self._select, event)
@@ -120,13 +120,11 @@ class RuleRunner:
         return fired
 
     def _select(self, event: RuleEvent) -> list[Rule]:
-        """On a thread: a matcher may take its time over a long text."""
+        """Return the rules for `event`. Call it on a thread: a matcher may take long over a long text."""
         return self._book.select(event, lambda text: self._bus.post(Notify(text, "warning")))
 
-    # What is written down and shown.
-
     def _note(self, fired: Fired, ending: Ending | None) -> None:
-        """Write down that rules were fired, with what came of it; nothing where no rule was selected."""
+        """Record the rules that fired, and their outcome; record nothing if none matched."""
         if not fired.matched_rule_count:
             return
         quiet = any(result.suppress_output for result in fired.results)
@@ -141,7 +139,7 @@ class RuleRunner:
 
     @handles(RuleEnded)
     def ended(self, event: RuleEnded) -> None:
-        """A rule that nobody waited for has ended."""
+        """Record the end of a rule that ran in the background."""
         ran = event.ran
         self._journal.write("hook_ended", hook_name=ran.rule.event, **self._shown(ran, quiet=False))
         self._complain(ran)
@@ -161,14 +159,12 @@ class RuleRunner:
         return shown
 
     def _complain(self, ran: RuleRun) -> None:
-        """Show the user what is wrong with a rule, once each; the journal has all of it."""
+        """Show the user each problem of a rule once; the journal has them all."""
         reported = self._reported.setdefault(ran.rule.id, set())
         if ran.problem and ran.problem not in reported and len(reported) < REPORTED:
             reported.add(ran.problem)
             text = f"{ran.rule.place}: {ran.rule.name} at {ran.rule.event}: {ran.problem}"
             self._bus.publish(Notify(text, "warning"))
-
-    # What others ask.
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
@@ -187,7 +183,7 @@ class RuleRunner:
 
     @operation("reload_rules")
     async def reload(self, _: Request) -> Answer:
-        """Read the files anew; the warnings say what is wrong in them, and what stays in force therefore."""
+        """Read the rule files again. The warnings say what is wrong, and what stays in force instead."""
         before = self._book.warnings
         self._book = self._load(last=self._book)
         for warning in before:
@@ -200,7 +196,7 @@ class RuleRunner:
 
     @operation("switch_rules")
     async def switch(self, _: Request) -> Answer:
-        """Look anew at which rules are switched off; the rules stay as they were loaded."""
+        """Read again which rules are switched off; do not reload the rules."""
         self._book = self._book.switched(self._home)
         off = sum(not self._book.enabled(rule) for rule in self._book.rules)
         self._journal.write("rules_switched", off=off)

@@ -1,4 +1,4 @@
-"""Sends the agent's messages, and follows what becomes of them.
+"""Sends the agent's messages, and reports their outcomes.
 
 SendMessage ─→ MessagingClient ─→ MessageSent ... OutcomeReported ─→ DeliveryTracker ─→ the agent, the user
 """
@@ -35,11 +35,11 @@ from relay.storage.journal import Journal
 from relay.terminal.events import Notify, NotifyDesktop
 
 LOOK = 5.0
-"""Seconds between two looks at whether what is held still is, while something is."""
+"""Seconds between two checks whether held messages are still held."""
 
 
 class MessageSender:
-    """Sends in the name of one agent, over whichever client the session has."""
+    """Sends messages in the name of one agent, with the session's current client."""
 
     def __init__(self, bus: EventBus, journal: Journal, session: Identity) -> None:
         self._bus = bus
@@ -49,19 +49,17 @@ class MessageSender:
         self._tracker = DeliveryTracker(bus)
 
     async def run(self) -> None:
-        """Look for ever whether what the user was told is held still is."""
+        """Keep track of held messages until cancelled."""
         while True:
             await asyncio.sleep(LOOK)
             await self._look_at_held()
-
-    # Sending.
 
     @answers(SendMessage)
     async def send(self, question: SendMessage, _: object) -> tuple[Message, ...]:
         """Commit the message, and publish it.
 
-        Where it names no message that it answers, it answers the last one from its receiver that the agent was
-        given since the user spoke, in the same thread.
+        A message without `reply_to` becomes a reply, in the same thread, to the last message from its
+        receiver that the agent was given since the user spoke.
         """
         await self._look_at_held()
         message = replace(question.message, depth=self._chain.depth)
@@ -98,11 +96,9 @@ class MessageSender:
 
     async def _look_at_held(self) -> None:
         if self._tracker.holding:
-            with suppress(RelayError):  # then as far as is known
+            with suppress(RelayError):  # then the last known state counts
                 client = await current_client(self._bus, wait=False)
                 self._tracker.still_held(await client.held())
-
-    # What becomes of it.
 
     @handles(OutcomeReported)
     def outcome(self, event: OutcomeReported) -> None:
@@ -111,11 +107,9 @@ class MessageSender:
 
     @handles(MessagesHeld)
     def held(self, event: MessagesHeld) -> None:
-        """Nobody but the user lets them go on."""
+        """Tell the user, who alone can release the messages."""
         self._bus.publish(Notify(event.reason))
         self._bus.publish(NotifyDesktop(f"{self._session.name}'s messages are held", event.reason))
-
-    # What led to it.
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
@@ -131,14 +125,12 @@ class MessageSender:
     async def may_begin(self, question: MayBegin, _: object) -> None:
         depth = self._tracker.depth(question.injection)
         if depth is not None and (question.begins or question.injection.wakes):
-            self._chain.given(depth, begins=question.begins)  # else it rides along, and leads to nothing
+            self._chain.given(depth, begins=question.begins)  # else it is only added, and leads to nothing
 
     @handles(InjectionEnded)
     def ended(self, event: InjectionEnded) -> None:
         if event.injection.kind != "message":
             self._tracker.given(event.injection)
-
-    # What others ask.
 
     @answers(ListMembers)
     async def roster(self, _: ListMembers, __: object) -> tuple[Member, ...]:
@@ -163,12 +155,11 @@ class MessageSender:
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any]:
-        held: int | None = None
-        with suppress(RelayError):
-            held = len(await (await current_client(self._bus, wait=False)).held())
         if not question.brief:
             await self._look_at_held()
-        return {"held": held}
+        with suppress(RelayError):
+            return {"held": len(await (await current_client(self._bus, wait=False)).held())}
+        return {"held": None}
 
     @operation("send")
     async def on_send(self, request: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""Keeps the agent's state up to date: looks at it whenever something may have changed."""
+"""Keeps the agent's state up to date: judges it whenever it may have changed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from relay.state.states import AgentState
 from relay.terminal.events import AgentExited, AgentSuspended, KeysTyped, OutputQuiet, OutputRead
 
 LATE = 0.02
-"""Seconds after the moment at which a verdict may change until it is looked at again."""
+"""Seconds to add to a verdict's `wait` before the state is judged again."""
 
 
 class StateTracker:
-    """Looks at `state` when output has just stopped, when other evidence comes, and when time may change it."""
+    """Judges `state` when output stops, when other evidence comes, and when time alone may change it."""
 
     def __init__(self, bus: EventBus, state: AgentState) -> None:
         self._bus = bus
@@ -39,7 +39,7 @@ class StateTracker:
 
     @handles(KeysTyped)
     def keys(self, event: KeysTyped) -> None:
-        # What answers a dialog, such as which session to resume, submits nothing.
+        # An answer to a dialog, such as which session to resume, is not a prompt.
         if (b"\r" in event.data or b"\n" in event.data) and self._state.name != Readiness.PROMPTING:
             self._bus.publish(PromptSubmitted(by_user=True))
 
@@ -57,12 +57,9 @@ class StateTracker:
     def judged(self, event: StateJudged) -> None:
         if self._again is not None:
             self._again.cancel()
-        if event.verdict.wait is not None:  # time alone may change it, and nothing would tell
-            self._again = self._bus.loop.call_later(event.verdict.wait + LATE, self._look_again)
-
-    def _look_again(self) -> None:
-        if not self._state.ended:
-            self._state.look()
+        if event.verdict.wait is not None:  # no event would announce that change
+            delay = event.verdict.wait + LATE
+            self._again = self._bus.loop.call_later(delay, self.evidence, EvidenceChanged())
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Status reports (OSC 7501): those of the agent are taken in, and relay makes them for one that makes none."""
+"""Reads the agent's status reports (OSC 7501), and writes them for an agent that writes none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.terminal.status import StatusRecords
 
 
 class StatusReports:
-    """Keeps `records` up to date. reports: the user's terminal is told of an agent's state, not of a program's."""
+    """Keeps `records` up to date. reports: report the agent's state to the user's terminal."""
 
     def __init__(self, bus: EventBus, records: StatusRecords, forwarder: Forwarder, *, reports: bool) -> None:
         self._bus = bus
@@ -28,5 +28,5 @@ class StatusReports:
 
     @handles(StateChanged)
     def report(self, event: StateChanged) -> None:
-        if self._reports and self._records.root() is None:  # else the agent does it itself
+        if self._reports and self._records.root() is None:  # else the agent reports itself
             self._forwarder.report(status.report(event.after, event.kind))

@@ -1,7 +1,7 @@
-"""The user's terminal, from the session's side: who lends one now, and what is shown there.
+"""The user's terminal, as the session sees it: the client that lends it, and the notices shown on it.
 
 A client is a connection to a `relay wrap` or `relay attach` process (relay.terminal.client has the protocol).
-There is one at a time; another that attaches takes over.
+The session serves one client at a time; a new one takes over.
 """
 
 from __future__ import annotations
@@ -39,34 +39,35 @@ from relay.terminal.pty import Pty
 from relay.text import one_line
 
 MODES_INTERVAL = 0.05
-"""Seconds between two looks at which terminal modes the agent has set."""
+"""Seconds between two looks at the terminal modes that the agent has set."""
 
 END_LOOK, MAX_END_LOOK = 0.01, 0.5
-"""Seconds between two looks at whether the agent asks for more input than there is; they grow."""
+"""Seconds between two checks whether the agent waits for more input after the end of it: first, at most."""
 
 RAW_ENDS = 3
-"""How often a program that reads single keys is given a Ctrl-D; it may mean something else to it."""
+"""Times that a program that reads single keys gets a Ctrl-D, which may mean something else to it."""
 
 HANG_UP = 1.0
-"""Seconds that an agent has to say its last words after its terminal has gone."""
+"""Seconds for an agent's last words after its terminal has gone."""
 
 MAX_PENDING = 20
-"""Notices kept for a user whose screen must not be written into."""
+"""Notices kept while they would spoil the screen."""
 
 BELL = b"\a"
-"""Written where a notice would spoil the screen: `relay explain` shows it."""
+"""Rung for a notice that would spoil the screen; `relay explain` shows it."""
 
 KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
-"""Signals that a terminal's keys send: they are for its foreground job."""
+"""Signals that keys of a terminal send to its foreground job."""
 
 NOTICE_LENGTH = 300
 """Characters of a notice that are shown."""
 
 
 class Terminals:
-    """Serves one client at a time, and decides what becomes of the agent when its terminal goes.
+    """Serves one client at a time, and ends the agent if the terminal of the session's owner goes away.
 
-    first: the client that started the session; detached: it is dismissed at once.
+    first:    the client that started the session.
+    detached: dismiss `first` at once.
     """
 
     def __init__(
@@ -103,8 +104,6 @@ class Terminals:
             self._adopt(self._first)
         self._answer_queries()
 
-    # Who is served.
-
     @operation("attach")
     async def attach(self, request: Request) -> Answer:
         if len(request.fds) != 2:
@@ -116,28 +115,28 @@ class Terminals:
         return {"event": "agent", "group": self._pty.pid}
 
     def _adopt(self, client: TerminalClient) -> None:
-        """Serve `client`, whose terminal is lent already or will be."""
+        """Serve `client`. Its terminal is lent already, or will be soon."""
         self._client = client
         self._background = False
         if (screen := self._terminal.screen) is not None:
-            screen.answer_queries(None)  # the user's terminal answers queries from now on
+            screen.answer_queries(None)  # the user's terminal answers them from now on
         served = client.run(lambda fields: self._asked(client, fields), lambda: self._gone(client))
         self._tasks.spawn(served, "the terminal")
         self._tell("agent", group=self._pty.pid)
         self._modes.changed()
         self._tell("modes", reset=self._modes.reset)
-        self._fit()  # it may have changed while nobody told us
+        self._fit()  # the size may have changed unnoticed
 
     def _tell(self, event: str, **fields: Any) -> None:
         if self._client is not None:
             self._tasks.spawn(self._client.tell(event, **fields), "the terminal")
 
     async def _take_over(self, client: TerminalClient, lent: Lent) -> None:
-        """Serve another terminal instead of the one served now; it is repainted.
+        """Serve another terminal instead of the current one, and repaint it.
 
-        Raise RelayError, having closed `lent`, when the agent has no terminal any more.
+        Close `lent` and raise RelayError if the agent has no terminal any more.
         """
-        while self._client is not None and not self._forwarder.over:  # two at once come here in turn
+        while self._client is not None and not self._forwarder.over:  # two may attach at once
             await self._dismiss(f"another terminal has attached; `relay attach {self._name}` takes it back")
         if self._forwarder.over:
             lent.close()
@@ -147,15 +146,17 @@ class Terminals:
             )
         self._pty.return_line_feeds()
         self._attaching.begin(lent)
-        self._adopt(client)  # it takes the size of the new terminal before the screen is held for the repaint
+        self._adopt(
+            client
+        )  # the agent gets the new terminal's size before the screen is held for the repaint
         self._forwarder.hold()
 
     @handles(OutputHeld)
     def held(self, _: OutputHeld) -> None:
-        """All output until here is on the screen, and no more comes: show it to who has attached."""
+        """Lend the new terminal and repaint it: the screen shows all output until now, and no more comes."""
         lent = self._attaching.end()
         if lent is None:
-            return  # it has gone meanwhile, and perhaps another has come
+            return  # that terminal has gone again, and perhaps another has come
         if self._forwarder.over:
             lent.close()
             return
@@ -163,15 +164,13 @@ class Terminals:
         self._forwarder.lend(lent, b"" if screen is None else screen.repaint())
 
     def _answer_queries(self) -> None:
-        """With no user's terminal to do it, answer the agent's queries from the virtual screen."""
+        """Answer the agent's queries from the virtual screen if there is no user's terminal to do it."""
         if self._client is None and (screen := self._terminal.screen) is not None:
             screen.answer_queries(self._forwarder.reply)
 
     @handles(DetachRequested)
-    def detach_requested(self, _: DetachRequested) -> None:
-        self._detach()
-
-    def _detach(self) -> None:
+    def detach(self, _: DetachRequested) -> None:
+        """Dismiss the client; the agent runs on."""
         text = f"{self._name} runs on; `relay attach {self._name}` brings it back"
         self._tasks.spawn(self._dismiss(text), "the terminal")
 
@@ -185,7 +184,7 @@ class Terminals:
 
     @answers(Goodbye)
     async def goodbye(self, question: Goodbye, _: object) -> None:
-        """The agent has ended: give the terminal back with its exit code."""
+        """Give the terminal back, with the agent's exit code."""
         client, self._client = self._client, None
         if client is not None:
             self._modes.changed()
@@ -194,7 +193,7 @@ class Terminals:
             await client.dismiss("exit", code=question.code, reset=reset, notices=notices)
 
     def _below(self) -> str:
-        """Return what moves the cursor below all that the agent has drawn beside the user's shell."""
+        """Return the sequence that moves the cursor below the agent's output, for the user's shell."""
         screen = self._terminal.screen
         if screen is None or screen.alternate:
             return ""
@@ -207,33 +206,32 @@ class Terminals:
         self._attaching.cancel()
         self._answer_queries()
 
-    # What becomes of the agent.
-
     @handles(TerminalLost)
     def lost(self, event: TerminalLost) -> None:
-        """The terminal has gone. Its owner's agent ends as it would have alone; another's runs on."""
-        if self._client is None or not self._client.owner:
-            self._detach()
+        """End the agent, as without relay, if the lost terminal is its owner's; otherwise let it run on."""
+        owner = self._client
+        if owner is None or not owner.owner:
+            self.detach(DetachRequested())
         elif event.what == "pipe":
             self._pty.signal(signal.SIGPIPE)
         else:
             self._pty.hang_up(signal.SIGHUP)
-            # What ignores that finds, as it would alone, that its terminal gives an end of file.
-            self._bus.loop.call_later(HANG_UP, self._end_terminal, self._client)
 
-    def _end_terminal(self, owner: TerminalClient) -> None:
-        """Unless somebody else has lent it another one meanwhile."""
-        if self._client is None or self._client is owner:
-            self._forwarder.finish()
+            def finish() -> None:
+                if self._client is None or self._client is owner:  # else another one has attached
+                    self._forwarder.finish()
+
+            # A program that ignores SIGHUP reads an end of file, as without relay.
+            self._bus.loop.call_later(HANG_UP, finish)
 
     @handles(InputEnded)
     def input_ended(self, _: InputEnded) -> None:
         self._tasks.spawn(self._end_input(), "the end of the input")
 
     async def _end_input(self) -> None:
-        """What was piped into us is over: whenever the agent asks for more it gets an end of file.
+        """Give the agent an end of file whenever it waits for more input than was piped in.
 
-        Only then: typed ahead, it would reach a program that switches to raw mode as another character.
+        Not earlier: a program that switches to raw mode would read it as another character.
         """
         delay, raw_ends = END_LOOK, 0
         while raw_ends < RAW_ENDS:
@@ -245,7 +243,7 @@ class Terminals:
 
     @handles(AgentStopped)
     def stopped(self, _: AgentStopped) -> None:
-        """Ctrl-Z: the user's job stops with the agent; where nobody is, nobody could continue it."""
+        """Stop the user's job with the agent; without a client nobody could continue it, so let it run."""
         if self._client is None:
             self._pty.signal(signal.SIGCONT)
         else:
@@ -254,11 +252,9 @@ class Terminals:
 
     @handles(OutputSettled)
     def settled(self, _: OutputSettled) -> None:
-        """What the agent said before it stopped is on the screen: now the user's job may stop."""
+        """Stop the user's job now that everything the agent wrote before is on the screen."""
         self._bus.publish(AgentSuspended())
         self._tell("stopped")
-
-    # What is shown.
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
@@ -271,13 +267,13 @@ class Terminals:
 
     @handles(ScreenChanged)
     def screen_changed(self, _: ScreenChanged) -> None:
-        """Keep the client informed of the modes it must undo if we are killed: at once, then at intervals."""
+        """Tell the client, at intervals, which terminal modes it must undo if this session is killed."""
         if self._modes.due(self._bus.loop, self._look_at_modes):
             self._look_at_modes()
 
     def _look_at_modes(self) -> None:
         if self._background and not self._terminal.tty().canonical:
-            # Alone, it would have been stopped for changing the modes of a terminal that is another job's.
+            # Without relay, it would be stopped for changing the modes of another job's terminal.
             self._pty.signal(signal.SIGTTOU)
         if self._modes.changed():
             self._tell("modes", reset=self._modes.reset)
@@ -285,8 +281,6 @@ class Terminals:
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
         return None if question.brief else {"notices": self._notices.pending}
-
-    # What a client asks.
 
     def _asked(self, client: TerminalClient, fields: dict[str, Any]) -> None:
         if client is not self._client:
@@ -298,25 +292,23 @@ class Terminals:
                 group = self._pty.foreground() if number in KEYS else self._pty.pid
                 self._pty.signal(number, group)
             case {"op": "hangup"}:
-                self._pty.hang_up(signal.SIGHUP) if client.owner else self._detach()
+                self._pty.hang_up(signal.SIGHUP) if client.owner else self.detach(DetachRequested())
             case {"op": "resume", "foreground": bool(foreground)}:
                 self._background = not foreground
-                self._fit()  # first: what the user types now is meant for a screen of this size
+                self._fit()  # first: the user types for a screen of this size
                 self._forwarder.pause(self._background)
                 screen = self._terminal.screen
                 if foreground and screen is not None and screen.alternate:
-                    # It was stopped without warning: nobody but us draws again what it had drawn.
+                    # The agent was stopped without warning, and will not redraw the screen by itself.
                     self._forwarder.show(screen.repaint())
                 self._pty.signal(signal.SIGCONT)
 
     def _fit(self) -> None:
-        """Give the agent's terminal the size of the user's."""
-        size = self._attaching.size() or self._forwarder.lent_size()
-        if size:
+        if size := self._attaching.size() or self._forwarder.lent_size():
             self._forwarder.resize(*size)
 
     def _gone(self, client: TerminalClient) -> None:
-        """The client was killed: its terminal gets its modes back, and the agent runs on without one."""
+        """Restore the terminal of a client that was killed; the agent runs on without a terminal."""
         if client is self._client:
             self._client = None
             self._modes.changed()
@@ -325,7 +317,7 @@ class Terminals:
 
 
 class PendingNotices:
-    """Shows notices in the terminal that is lent, or keeps them until it is given back."""
+    """Shows notices in the user's terminal, or keeps them until it is given back."""
 
     def __init__(self, forwarder: Forwarder, terminal: AgentTerminal) -> None:
         self._forwarder = forwarder
@@ -334,25 +326,21 @@ class PendingNotices:
 
     @property
     def pending(self) -> list[str]:
-        """What the user has not been shown: it comes when the terminal is given back."""
+        """The notices that will be shown when the terminal is given back."""
         return list(self._pending)
 
     def take(self) -> list[str]:
-        """Return what is pending, which is shown now."""
+        """Return the pending notices, which the caller shows, and forget them."""
         taken = list(self._pending)
         self._pending.clear()
         return taken
 
     def show(self, text: str) -> None:
-        """Show one line, at once where that spoils no screen, else when the terminal is given back."""
+        """Show one line: at once if that spoils no screen, or else when the terminal is given back."""
         text = one_line(text, NOTICE_LENGTH)
         screen = self._terminal.screen
-        if (
-            not self._forwarder.watched
-            or not self._terminal.tty().canonical
-            or screen is None
-            or screen.alternate
-        ):
+        lines = self._forwarder.watched and self._terminal.tty().canonical
+        if not lines or screen is None or screen.alternate:
             self._pending.append(text)
             self._forwarder.aside(BELL)
             return
@@ -360,13 +348,13 @@ class PendingNotices:
         self._forwarder.show(f"{start}relay: {text}\r\n".encode())
 
     def forget(self, text: str) -> None:
-        """Forget a notice that is no longer true, if it is pending."""
+        """Forget a pending notice."""
         past = one_line(text, NOTICE_LENGTH)
         self._pending = deque((each for each in self._pending if each != past), maxlen=MAX_PENDING)
 
 
 class _Attaching:
-    """A terminal that waits to be lent until all output before it is on the screen (Forwarder.hold)."""
+    """A terminal that is lent once all earlier output is on the screen (Forwarder.hold)."""
 
     def __init__(self) -> None:
         self._lent: Lent | None = None
@@ -377,7 +365,7 @@ class _Attaching:
         self._holds += 1
 
     def end(self) -> Lent | None:
-        """A hold was obeyed: return the terminal that may be lent now; None if another hold follows."""
+        """Record that a hold took effect; return the terminal to lend, or None if another hold follows."""
         self._holds -= 1
         if self._holds:
             return None
@@ -390,12 +378,12 @@ class _Attaching:
             lent.close()
 
     def size(self) -> tuple[int, int, int, int] | None:
-        """Return the size of the terminal that waits; None if none does, or it does not say."""
+        """Return the size of the waiting terminal; None if there is none, or its size is unknown."""
         return None if self._lent is None else self._lent.size()
 
 
 class _Modes:
-    """What the client must write to undo the terminal modes that the agent has set."""
+    """The terminal modes that the agent has set. reset: the sequence that undoes them."""
 
     def __init__(self, terminal: AgentTerminal) -> None:
         self.reset = ""
@@ -403,14 +391,14 @@ class _Modes:
         self._timer: asyncio.TimerHandle | None = None
 
     def changed(self) -> bool:
-        """Look at the modes; return True if `reset` is another than before."""
+        """Update `reset`; return True if it has changed."""
         screen = self._terminal.screen
         reset = "" if screen is None else screen.modes_reset().decode("ascii", "replace")
         changed, self.reset = reset != self.reset, reset
         return changed
 
     def due(self, loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> bool:
-        """Return True if the modes may be looked at now; else, and once more afterwards, `look` is called."""
+        """Return True if MODES_INTERVAL has passed since the last look; call `look` after the next one."""
         if self._timer is not None:
             return False
 

@@ -1,4 +1,4 @@
-"""Hears what the agent says from its own record, and the directives in it.
+"""Publishes what the agent says in its own record, and the directives in it.
 
 TextRead ─→ Grammar ─→ AgentSaid, DirectiveRead
 """
@@ -19,10 +19,10 @@ from relay.storage.journal import Journal, preview
 
 
 class TranscriptListener:
-    """Publishes the words of one agent and of its subagents.
+    """Publishes the words of one agent, and of its subagents if wanted.
 
-    knows:     tells whether a namespace has a handler.
-    subagents: act on the directives of the agent's subagents, too.
+    knows:     returns True for a namespace that has a handler.
+    subagents: publish the words of subagents, too, so that their directives are obeyed.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TranscriptListener:
         source = f"{TRANSCRIPT}/{text.subagent}" if text.subagent else TRANSCRIPT
         places = self._places.setdefault(source, PlaceCounter(source))
         now, grammar = time.monotonic(), Grammar(self._knows, prefix=self._prefix)
-        # Nothing else ends a line of Markdown; the directives of a text end with it.
+        # In Markdown only "\n" ends a line. A directive ends with its text.
         lines = [Line(each, now, places.at(text.place)) for each in text.text.split("\n")]
         found = [directive for line in lines for directive in grammar.line(line)]
         for said_event in said(lines, found + grammar.turn_end(now), self._prefix):

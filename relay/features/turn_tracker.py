@@ -1,9 +1,9 @@
-"""Follows the agent's turns, by whichever source tells of them: its own hooks where they speak, else its screen.
+"""Follows the agent's turns: by its own hooks if they report, or else by its screen.
 
     HookReported ──────────────────────┐
-    PromptSubmitted ─ AgentSaid ─ ready ┴─→ Turn ─→ TurnBegan, SourceChosen; what the agent goes on with
+    PromptSubmitted ─ AgentSaid ─ ready ┴─→ Turn ─→ TurnBegan, SourceChosen; texts to go on with
 
-Until its first turn nothing that an agent draws is heard: it may be an old conversation.
+Output before the first turn is ignored: it may be an old conversation.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from relay.state.turn import Turn
 from relay.tasks import Tasks
 
 MAX_LINES = 2_000
-"""Lines of one turn on the screen that are kept, the last ones."""
+"""The last lines of a turn on the screen that are kept."""
 
 
 class TurnTracker:
-    """Keeps `turn`.
+    """Keeps `turn` up to date.
 
-    session:  for what rules are told.
-    known:    relay knows the agent's states on its screen; of a plain program nothing shows where a turn ends.
+    session:  the identity that rules are given.
+    known:    relay has rules for the agent's screen; the screen of a plain program never shows a turn's end.
     hooked:   the agent's own hooks were set up.
-    recorded: what the agent says is in its own record, which can be read once its hooks are alive.
+    recorded: the agent has a record of its own, which can be read once its hooks are alive.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TurnTracker:
         self._begun = not known
         self._source: str | None = first_source(known=known)
 
-    # What the agent's hooks tell.
+    # By its hooks.
 
     @handles(HooksAlive)
     def alive(self, _: HooksAlive) -> None:
@@ -84,7 +84,7 @@ class TurnTracker:
             if not text.subagent:
                 self._turn.say(text.text)
 
-    # What the screen tells.
+    # By its screen.
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
@@ -104,11 +104,11 @@ class TurnTracker:
 
     @handles(StateJudged)
     def judged(self, event: StateJudged) -> None:
-        """An agent that works by its own rules was given a prompt in its arguments."""
+        """Begin the turn of an agent that shows work: its prompt may be among its arguments."""
         verdict = event.verdict
         if verdict.state is Readiness.WORKING and verdict.rule and not verdict.draft:
-            self._drawn.works()
-            if not self._hooked:  # hooks tell of it; what only starts may look like work
+            self._drawn.worked = True
+            if not self._hooked:  # else hooks report it; starting up may look like work
                 self._begin()
 
     @handles(StateChanged)
@@ -118,48 +118,33 @@ class TurnTracker:
             return
         failed = verdict.state is Readiness.FAILED
         if self._turn.hooks.alive:
-            self._notice_silence()
+            began, worked = self._drawn.forget()
+            if began is not None and worked and self._turn.hooks.lapse(began):
+                self._bus.publish(HooksAlive(False))  # the screen has shown a whole turn without a report
             self._lapse(verdict.reason if failed else None)
-        elif not failed:
-            self._end_drawn_turn()
+        elif not failed and self._known and (ended := self._drawn.ended()) is not None:
+            self._bus.publish(TurnDrawn())
+            self._tasks.queue(ended.name, self._go_on(ended))
 
     @handles(MessagesHeld)
     def held(self, _: MessagesHeld) -> None:
         self._turn.hold()
 
-    def _notice_silence(self) -> None:
-        """Where the screen has shown a whole turn of which no hook told, the screen counts again."""
-        began, worked = self._drawn.forget()
-        if began is not None and worked and self._turn.hooks.lapse(began):
-            self._bus.publish(HooksAlive(False))
-
     def _lapse(self, error: str | None) -> None:
-        """The screen shows that the turn is over of which no hook told: the user has interrupted it, or, with
-        an `error`, the model failed; then nobody goes on with it."""
+        """End a turn whose end no hook reports: it was interrupted or, with an `error`, the model failed."""
         if not self._turn.active:
             return
         failed = None if error is None else agent_end(self._turn, error=error)
         self._turn.end(error)
         if failed is not None:
-            self._tasks.queue(failed.name, self._consult(Consult(handlers=failed)))
-
-    async def _consult(self, question: Consult) -> None:
-        await self._bus.ask(question)
-
-    def _end_drawn_turn(self) -> None:
-        """The screen shows that a turn has ended of which no hooks tell."""
-        event = self._drawn.ended() if self._known else None
-        if event is not None:
-            self._bus.publish(TurnDrawn())
-            self._tasks.queue(event.name, self._go_on(event))
+            self._tasks.queue(failed.name, self._bus.ask(Consult(handlers=failed)))
 
     async def _go_on(self, event: AgentEnd) -> None:
-        """Let rules and handlers have the agent go on, which here means that a text is typed."""
+        """Ask rules and handlers if the agent should go on; if so, their text is typed."""
         ending = Ending.of(self._turn, self._continuations.most)
         last = event.last_assistant_message
         rules = derived(self._session, "Stop", last_assistant_message=last, **ending.facts())
-        answers = await self._bus.ask(Consult(rules, event, ending))
-        results = [result for answer in answers for result in answer]
+        results = await self._bus.gather(Consult(rules, event, ending))
         decision = decide_stop(results, ending)
         match decision.outcome:
             case "refuse":
@@ -168,7 +153,7 @@ class TurnTracker:
                 self._continuations.by_prompt(decision.texts[-1])
                 apply(self._bus, decision.given(results), event=event.name)
 
-    # Where the agent's words are taken from.
+    # The source of its words.
 
     def _begin(self) -> None:
         self._begun = True
@@ -183,20 +168,20 @@ class TurnTracker:
 
 
 def first_source(*, known: bool) -> str | None:
-    """Return where the words of an agent are taken from at first: of one that relay knows, from nowhere."""
+    """Return the first source of an agent's words (relay.place): None for an agent that relay knows."""
     return None if known else TERMINAL
 
 
 class _DrawnTurn:
-    """What the screen shows between a submission and the moment at which the agent is ready again."""
+    """A turn on the screen, from a submission until the agent is ready. worked: the screen has shown work."""
 
     def __init__(self) -> None:
-        self._worked = False  # the screen has shown work since the agent was ready
+        self.worked = False
         self._began: float | None = None
         self._lines: list[str] = []
 
     def submitted(self) -> bool:
-        """Note that something was submitted; return True if a turn begins with it."""
+        """Record a submission; return True if a turn begins with it."""
         begins = self._began is None
         if begins:
             self._began = time.monotonic()
@@ -204,14 +189,10 @@ class _DrawnTurn:
         return begins
 
     def forget(self) -> tuple[float | None, bool]:
-        """Forget the turn, of which others tell; return when it began and whether work was seen in it."""
+        """Forget the turn, which hooks report; return the time of its beginning, if any, and `worked`."""
         began, self._began = self._began, None
-        worked, self._worked = self._worked, False
+        worked, self.worked = self.worked, False
         return began, worked
-
-    def works(self) -> None:
-        """Note that the screen shows work."""
-        self._worked = True
 
     def said(self, lines: Sequence[str]) -> None:
         if self._began is not None:
@@ -219,7 +200,7 @@ class _DrawnTurn:
             del self._lines[:-MAX_LINES]
 
     def ended(self) -> AgentEnd | None:
-        """Return the event of a turn that has ended; None where none had begun."""
+        """End the turn; return its event, or None if none had begun."""
         if self._began is None or not self._lines:
             return None
         text = "\n".join(self._lines).strip()

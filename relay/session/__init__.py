@@ -1,1 +1,1 @@
-"""A session: one agent under a pseudo-terminal, and everything that is done for it."""
+"""A session: one agent in a pseudo-terminal, with the features that serve it."""

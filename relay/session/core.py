@@ -1,4 +1,4 @@
-"""The parts that the features of a session share, and get as arguments."""
+"""The parts of a session that features receive as constructor arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relay.terminal.status import StatusRecords
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The agent as it is known: its terminal, and what follows from what it shows and reports."""
+    """The agent: its terminal, and the state derived from its screen and its reports."""
 
     reader: AutoReader
     terminal: AgentTerminal
@@ -37,7 +37,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """All that exists before the features do. client: the one that started the session."""
+    """The parts made before the features. client: the terminal client that started the session."""
 
     bus: EventBus
     tasks: Tasks

@@ -1,7 +1,7 @@
-"""The features of a session, in the order of the house: a new one is a module and a line here.
+"""The features of a session. To add one, write a module and add a line to FEATURES.
 
-The order counts where several features handle an event or answer a question: what reads comes before what
-decides, rules before handlers, what rides first on a reply before what rides behind it.
+The order counts if several features handle an event or answer a question: reading comes before deciding,
+rules before handlers, and what comes first in a reply before what follows.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from relay.rules.engine import Engine
 from relay.session.core import Core
 
 Feature = object
-"""Anything with methods that handle events, answer questions or are operations; `run`, if it has it, is started
-with the session and cancelled at its end."""
+"""Any object with methods that handle events, answer questions or are operations. Its `run`, if it has one,
+is started with the session and cancelled at its end."""
 
 
-def _notices(core: Core) -> tuple[str, ...]:
-    """Return what the user is shown as soon as there is a terminal to show it on."""
+def _notices(core: Core) -> Notices:
     note = core.started.bridge_note
-    return (*core.setup.notices, note) if note else core.setup.notices
+    first = (*core.setup.notices, note) if note else core.setup.notices
+    return Notices(core.bus, core.tasks, core.journal, first)
 
 
 def _output_reader(core: Core) -> OutputReader:
@@ -114,7 +114,7 @@ def _rule_runner(core: Core) -> RuleRunner:
 
 
 def _record(core: Core) -> TranscriptReader | None:
-    """Return the reader of what the agent says from its own record; None where it has none."""
+    """Return a reader of the agent's own record; None if it has none."""
     kind = core.setup.profile.native.transcript
     return TranscriptReader(kind) if core.started.bridge and kind else None
 
@@ -147,7 +147,7 @@ def _onboarding(core: Core) -> Onboarding | None:
 def _escalation(core: Core) -> Escalation | None:
     setup, terminal = core.setup, core.agent.terminal
     if setup.profile.inject == "never" or setup.settings.on_prompt != "escalate":
-        return None  # what a shell asks is asked by the user who uses it
+        return None  # a shell's questions come from the commands of the user who sits before it
     title = PromptTitle(core.started.forwarder, terminal, enabled=setup.knows_agent)
     to, name = setup.settings.escalate_to, core.session.name
     return Escalation(core.bus, core.tasks, core.journal, terminal, title, name=name, to=to)
@@ -204,7 +204,7 @@ def _recorder(core: Core) -> Recorder | None:
 
 
 FEATURES: dict[str, Callable[[Core], Feature | None]] = {
-    "notices": lambda core: Notices(core.bus, core.tasks, core.journal, _notices(core)),
+    "notices": _notices,
     "terminals": lambda core: Terminals(
         core.bus,
         core.tasks,
@@ -270,4 +270,4 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),
     "recorder": _recorder,
 }
-"""How each feature is made, by its name; None: this session has no use for it."""
+"""The factories of the features by name. A factory returns None if the session does not need the feature."""

@@ -4,8 +4,8 @@
         │                      └─ afterwards loads everything else (asyncio, the broker's client, ...)
         └─ the terminal client, waiting on a socket pair
 
-All that can be wrong with what the person wrote is found before the first fork.  This module is on the
-path to the agent's first byte: it imports little.
+All mistakes in the command line are reported before the first fork. This module is on the path to the agent's
+first byte: it imports little.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BRIDGED = ("claude", "codex", "gemini", "qwen")
-"""TranscriptReader in the names of programs whose profiles have native hooks; only they wait for profiles to load."""
+"""Words in the names of programs whose profiles have native hooks; only these wait for profiles to load."""
 
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
-    """Run the agent and be its terminal; the exit code for the shell. Raises RelayError before it starts."""
+    """Run the agent in this terminal; return its exit code. Raise RelayError if it cannot be started."""
     env = dict(os.environ if env is None else env)
     if inside := env.get("RELAY_SESSION"):
         raise UsageError(
@@ -46,7 +46,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         raise UsageError("there is no command to run. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
     if options.broker:
-        from relay.transport.endpoint import Endpoint  # for those who name one
+        from relay.transport.endpoint import Endpoint
 
         Endpoint.of(options.broker)
     _fill_standard()
@@ -56,9 +56,9 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     claimed = claim(home, team, options.name) if options.name else claim_free(home, team, command)
     mode = TerminalMode(0, 1)
     channel, theirs = socketpair()
-    # From here until somebody handles them: a signal would leave a raw terminal, or an agent without one.
+    # Until handlers are installed, a signal would leave a raw terminal, or an agent without one.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    # The modes change before the agent can draw: what it draws must not pass a cooked terminal.
+    # Change the modes before the agent can draw: its output must not pass a cooked terminal.
     if not options.detached and mode.in_foreground():
         mode.lend()
     try:
@@ -84,7 +84,7 @@ def _be_session(
     mode: TerminalMode,
     channel: _socket.socket,
 ) -> None:
-    """In the session process: start the agent, then everything else. Never returns."""
+    """Start the agent in the session process, then everything else. Never return."""
     code = 1
     try:
         foreground = mode.in_foreground()
@@ -101,7 +101,7 @@ def _be_session(
         )
         _add_relay(env)
         command, env, bridge, note = _bridge(options, env, home, claimed)
-        claimed.note(os.getpid())  # who the agent's first act descends from, until its own id is known
+        claimed.note(os.getpid())  # an ancestor of the agent, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
         piped = not (options.detached or mode.interactive)
@@ -112,26 +112,29 @@ def _be_session(
                 env,
                 size=(columns, rows),
                 pixels=(width, height),
-                # Of a background job's terminal the modes are another's, a shell's in most cases.
+                # The modes of a background job's terminal belong to another program, mostly a shell.
                 attributes=None if options.detached or not foreground else mode.saved,
-                # What comes from a pipe was typed by nobody, and what comes from a terminal that does not
-                # show the agent's output is echoed by that terminal.
+                # Nobody typed what comes from a pipe; and a terminal that does not show the agent's
+                # output echoes by itself.
                 echo=not piped,
-                # What goes into a file or a pipe is what the agent wrote, byte for byte.
+                # A file or a pipe gets the agent's output byte for byte.
                 line_feeds_return=options.detached or os.isatty(1),
             )
         except RelayError as error:
-            _remove_bridge(bridge, home, claimed)
+            if bridge:
+                from relay.agents.hook_setup import remove
+
+                remove(_bridge_dir(home, claimed))
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
         claimed.note(pty.pid)
-        # Ignored only now: an ignored signal would have stayed ignored in the agent.  What the caller's
-        # process group was sent before we left it is forgotten so: the client passes it on.
+        # Ignore signals only now: the agent would have inherited that. This also discards what the caller's
+        # process group was sent before this process left it; the client passes it on.
         for number in (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN):
             signal.signal(number, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
             signal.signal(number, signal.SIG_DFL)
-        # SIGTERM stays blocked until the session can obey it.
+        # SIGTERM stays blocked until the session can handle it.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED - {signal.SIGTERM})
         _close_others({*own, pty.master})
         forwarder = Forwarder(pty)
@@ -141,7 +144,7 @@ def _be_session(
         forwarder.start()
         _leave_terminal(home)
 
-        # The rest: about 100 ms, while the agent runs.
+        # The rest takes about 100 ms, while the agent runs.
         import socket
 
         from relay.session.session import main
@@ -175,8 +178,8 @@ def _be_session(
 
 
 def _add_relay(env: dict[str, str]) -> None:
-    """Have the agent's own shell find `relay`, behind everything that it finds already."""
-    folder = os.path.dirname(sys.executable)  # where a virtual environment has its commands
+    """Append the directory of the `relay` command to the agent's PATH if no `relay` is on it."""
+    folder = os.path.dirname(sys.executable)  # the commands of a virtual environment
     try:
         resolve("relay", env)
     except RelayError:
@@ -187,9 +190,9 @@ def _add_relay(env: dict[str, str]) -> None:
 def _bridge(
     options: Options, env: dict[str, str], home: Home, claimed: Claim
 ) -> tuple[list[str], dict[str, str], str, str]:
-    """The command and environment with the bridge to the agent's own hooks, the agent's kind, a note.
+    """Return the command and environment with the bridge to the agent's own hooks, the agent's kind, a note.
 
-    Whatever goes wrong here, the agent is started.
+    A failure is logged and described by the note: the agent is started anyway.
     """
     command = options.command
     if not (
@@ -204,50 +207,42 @@ def _bridge(
         directory = _bridge_dir(home, claimed)
         done = hook_setup.bridge(options.profile, command, env, home, directory, claimed.socket)
     except Exception as error:  # noqa: BLE001 - a fault of ours, logged, which the session tells
-        _log_fault(home)
+        import traceback
+
+        try:
+            with open(_log_file(home), "a", encoding="utf-8") as log:
+                traceback.print_exc(file=log)
+        except OSError:
+            pass  # the note is shown to the user anyway
         return command, env, "", f"setting it up failed ({type(error).__name__}: {error})"
     return done.command, done.env, done.kind, done.note
 
 
-def _log_fault(home: Home) -> None:
-    """Write the traceback of the exception at hand into the session's log, which is not open yet."""
-    import traceback
-
-    try:
-        with open(os.path.join(home.state_dir, "session.log"), "a", encoding="utf-8") as log:
-            traceback.print_exc(file=log)
-    except OSError:
-        pass  # the person is told all the same
+def _log_file(home: Home) -> str:
+    return os.path.join(home.state_dir, "session.log")
 
 
 def _bridge_dir(home: Home, claimed: Claim) -> str:
-    """A place for the files of one run. Not beside the sockets: agents distrust what lies below /tmp.
+    """Return the directory for the bridge's files. Not beside the sockets: agents distrust paths below /tmp.
 
-    The next session of the name takes the same one, and so clears up after one that was killed.
+    The next session of the name uses the same one, and so cleans up after one that was killed.
     """
     return os.path.join(home.state_dir, "native", f"{key(claimed.name)}@{key(claimed.team)}")
 
 
-def _remove_bridge(kind: str, home: Home, claimed: Claim) -> None:
-    if kind:
-        from relay.agents.hook_setup import remove
-
-        remove(_bridge_dir(home, claimed))
-
-
 def _fill_standard() -> None:
-    """Open what the caller closed of descriptors 0, 1 and 2: nothing else must come to lie there."""
+    """Open those of descriptors 0, 1 and 2 that the caller closed, so that no other file gets the number."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
 
 
 def _close_others(keep: set[int]) -> None:
-    """Close every descriptor that the caller's shell left open in us, but for `keep`."""
+    """Close every inherited descriptor except `keep`."""
     try:
-        # A limit of a million descriptors makes closing them one by one slow; this lists the open ones.
+        # With a limit of a million descriptors, closing them one by one is slow; this lists the open ones.
         opened = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
         opened = list(range(256))
@@ -255,19 +250,15 @@ def _close_others(keep: set[int]) -> None:
         try:
             os.close(fd)
         except OSError:
-            pass  # the one that listed the others
+            pass  # the descriptor of the listing itself
 
 
 def _leave_terminal(home: Home) -> None:
-    """Point our own descriptors 0, 1 and 2 away from the caller's terminal."""
+    """Redirect descriptor 0 to /dev/null, and 1 and 2 to the session's log."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     try:
-        log = os.open(
-            os.path.join(home.state_dir, "session.log"),
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
-            0o600,
-        )
+        log = os.open(_log_file(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError:
         log = null
     os.dup2(log, 1)

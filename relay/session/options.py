@@ -1,4 +1,4 @@
-"""What a person or a program asks of a session: the options of `relay wrap`, however they were given."""
+"""The options of a session, given to `relay wrap` or by a program."""
 
 from __future__ import annotations
 
@@ -9,21 +9,7 @@ if TYPE_CHECKING:
 
 
 class Options:
-    """What `relay wrap` was asked for. Empty strings stand for what was not given."""
-
-    __slots__ = (
-        "broker",
-        "command",
-        "config",
-        "detached",
-        "memory",
-        "name",
-        "profile",
-        "registry",
-        "rules",
-        "task",
-        "team",
-    )
+    """The options of a session. An empty string means that the option was not given."""
 
     def __init__(
         self,

@@ -42,10 +42,10 @@ from relay.terminal.status import StatusRecords
 from relay.text import count
 
 SWITCH_INTERVAL = 0.00002
-"""Seconds after which the interpreter lets the forward thread in; the default, 5 ms, would be felt as lag."""
+"""Seconds until the interpreter lets the forward thread run; the default, 5 ms, would be felt as lag."""
 
 AFTERTHOUGHT = 10.0
-"""Seconds after the user's next prompt in which what the agent said last is still read and acted on."""
+"""Seconds after the user gets their shell back in which the agent's last words are still acted on."""
 
 
 def main(started: Started, channel: socket.socket) -> int:
@@ -64,7 +64,7 @@ def main(started: Started, channel: socket.socket) -> int:
 
 
 class Session:
-    """One wrapped agent. All of it happens on one event loop's thread."""
+    """The session of one wrapped agent. Everything runs on the thread of one event loop."""
 
     def __init__(self, started: Started, client: TerminalClient, group: asyncio.TaskGroup) -> None:
         self._started = started
@@ -90,13 +90,13 @@ class Session:
 
     @handles(SessionBegan)
     def began(self, _: SessionBegan) -> None:
-        """First of all features: the journal begins with this entry, and the recording has it, too."""
+        """Write the journal's first entry, before any feature does; the recording contains it, too."""
         setup = self._core.setup
         fields = {"agent": setup.profile.name, "pid": self._started.pty.pid, "cwd": str(setup.directory)}
         self._core.journal.write("session_start", **fields)
 
     async def run(self) -> int:
-        """Run from the agent's first output to its end; return the exit code for a shell."""
+        """Run until the agent has ended; return its exit code, 128+N for signal N."""
         threading.Thread(target=self._wait_for_agent, name="wait", daemon=True).start()
         self._bus.loop.add_signal_handler(signal.SIGTERM, self._shutdown.stop)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # launch blocked it until now
@@ -114,7 +114,7 @@ class Session:
         return code
 
     def _wait_for_agent(self) -> None:
-        """On a thread of its own: every stop, and the end, of the agent."""
+        """Publish every stop of the agent, and set `_exited` at its end. Runs on a thread of its own."""
         while True:
             _, status = os.waitpid(self._started.pty.pid, os.WUNTRACED)
             if os.WIFSTOPPED(status):
@@ -125,12 +125,12 @@ class Session:
             return
 
     async def _end(self, code: int) -> None:
-        """The agent has ended: forward its last words, act on them, and leave no process behind."""
+        """Forward the ended agent's last words, act on them, and leave no process behind."""
         tasks, forwarder = self._core.tasks, self._started.forwarder
         self._bus.publish(AgentExited(code))
         self._started.pty.hang_up(signal.SIGHUP)
         forwarder.finish()
-        # A slow terminal is waited for, as the agent itself would have, but not by `relay stop`.
+        # Wait for a slow terminal, as the agent itself would have; but `relay stop` does not wait.
         await asyncio.to_thread(forwarder.join, FAREWELL if self._shutdown.asked else None)
         acted = tasks.spawn(self._act_on_last_words(), "acting on the agent's last words")
         await asyncio.wait({acted}, timeout=FAREWELL)
@@ -152,7 +152,7 @@ class Session:
 
 
 def make_core(started: Started, client: TerminalClient, bus: EventBus, tasks: Tasks) -> Core:
-    """Make the parts that the features share."""
+    """Return the parts that the features share."""
     setup = Setup.load(started.options, started.home, Path.cwd())
     claim = started.claim
     session = Identity(started.id, claim.name, claim.team, setup.directory)

@@ -1,4 +1,4 @@
-"""What a session works with: settings, the agent's profile, handlers, and where their files were."""
+"""The configuration of a session: settings, the agent's profile, handlers, rules."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 
 from relay import builtin, names
 from relay import settings as settings_file
-from relay.agents.catalog import fallback
-from relay.agents.catalog import for_command as profile_for
-from relay.agents.catalog import load as load_profile
+from relay.agents import catalog
 from relay.agents.profile import Profile
 from relay.directives.grammar import DECORATION, PREFIX
 from relay.errors import RelayError
@@ -24,14 +22,16 @@ from relay.session.options import Options
 from relay.settings import Settings
 
 RULE_NOTICES = 3
-"""How many lines about files of rules are shown at the start of a session."""
+"""Warnings about rule files that are shown at the start of a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything that was read from files.
+    """The configuration of a session, as read from files.
 
-    channels: those to join. notices: what was not taken, and why, one line each.
+    config:   the relay.config.py in use; None without one.
+    channels: the channels to join.
+    notices:  what could not be used, and why, one line each.
     """
 
     directory: Path
@@ -47,39 +47,36 @@ class Setup:
 
     @property
     def teaches(self) -> bool:
-        """Whether the agent is told of relay: a program that relay does not know as an agent never is."""
+        """True if the agent gets the onboarding text; a program that relay does not know never does."""
         return self.settings.teach == "auto" and bool(self.profile.states or self.profile.native.hooks)
 
     @property
     def knows_agent(self) -> bool:
-        """True if relay has rules for the agent's screen; of a plain program it has none."""
+        """True if relay has rules for the agent's screen; it has none for a plain program."""
         return bool(self.profile.states)
 
     @property
     def prefix(self) -> str:
-        """The character that begins this agent's directives: its profile's, where that has one of its own."""
+        """The character that begins this agent's directives: from its profile, or else from the settings."""
         own = self.profile.prefix
         return own if own != PREFIX else self.settings.prefix
 
     @property
     def decoration(self) -> str:
-        """Regular expression for what this agent puts before a paragraph."""
+        """A regular expression for the decoration that this agent draws before a paragraph."""
         return DECORATION if self.profile.decoration is None else self.profile.decoration.pattern
 
     @classmethod
     def load(cls, options: Options, home: Home, directory: Path) -> Setup:
-        """Read it all; a file with a mistake is left out, and the notice says where the mistake is."""
-        notices: list[str] = []
-        trust = Trust(home)
-        settings, untaken = settings_file.load(home, directory, trust.covers_file)
-        notices += untaken
+        """Return the configuration; a file with a mistake is left out, and a notice says where it is."""
+        settings, untaken = settings_file.load(home, directory, Trust(home).covers_file)
+        notices = [*untaken]
+        named = options.profile
         try:
-            profile = (
-                load_profile(options.profile, home) if options.profile else profile_for(options.command, home)
-            )
+            profile = catalog.load(named, home) if named else catalog.for_command(options.command, home)
         except RelayError as error:
             notices.append(f"{error} The generic profile is used.")
-            profile = fallback()
+            profile = catalog.fallback()
         if settings.inject == "always":
             profile = replace(profile, inject="auto", executes=())
         elif settings.inject == "never":
@@ -104,7 +101,9 @@ class Setup:
         if options.registry is not None:
             registry.include(options.registry)
         rules = RuleBook.load(home, directory, [Path(path) for path in options.rules])
-        notices += _few([str(warning) for warning in rules.warnings])
+        notices += map(str, rules.warnings[:RULE_NOTICES])
+        if (more := len(rules.warnings) - RULE_NOTICES) > 0:
+            notices.append(f"There are {more} more warnings about rules: relay hooks list")
         text, notice = onboarding.read(home)
         if notice is not None:
             notices.append(notice)
@@ -120,10 +119,3 @@ class Setup:
             text,
             tuple(notices),
         )
-
-
-def _few(warnings: list[str]) -> list[str]:
-    more = len(warnings) - RULE_NOTICES
-    if more <= 0:
-        return warnings
-    return [*warnings[:RULE_NOTICES], f"There are {more} more warnings about rules: relay hooks list"]

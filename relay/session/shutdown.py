@@ -1,4 +1,4 @@
-"""Stopping an agent: polite, then firm.
+"""Stopping an agent: politely, then by force.
 
 session_end handlers → closing prompts, each acted on → SIGTERM → SIGHUP → SIGKILL → what it left behind
 """
@@ -28,17 +28,17 @@ from relay.terminal.forward import Forwarder
 from relay.terminal.pty import Pty
 
 FAREWELL = 2.0
-"""Seconds that the agent's last directives and session_end handlers may delay the user's next prompt."""
+"""Seconds by which the agent's last directives and session_end handlers may delay the user's shell."""
 
 LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
-"""Seconds until processes that the agent left in its terminal are killed, and looks at them meanwhile."""
+"""Seconds until processes that the agent left behind are killed, and the number of checks in that time."""
 
 SETTLED = 0.5
-"""Seconds of quiet, with the agent waiting for input, after which it has acted on a closing prompt."""
+"""Seconds of quiet, with the agent waiting for input, after which a closing prompt counts as acted on."""
 
 
 class Shutdown:
-    """Stops one agent. asked: somebody wants it stopped."""
+    """Stops one agent. asked: stopping it was requested."""
 
     def __init__(
         self,
@@ -61,22 +61,19 @@ class Shutdown:
 
     @operation("stop")
     async def request(self, _: Request) -> Answer:
+        """Stop the agent. patience: the seconds that a healthy session needs for it at most."""
         self.stop()
-        return {"ok": True, "patience": self.patience}
+        set_ = self._settings
+        most = 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds + FAREWELL + LEFTOVER
+        return {"ok": True, "patience": most}
 
     def stop(self) -> None:
-        """End the agent; asked a second time, at once."""
+        """Stop the agent; kill it if this was requested before."""
         if self.asked:
             self._pty.hang_up(signal.SIGKILL)
             return
         self.asked = True
         self._tasks.spawn(self._stop(), "stopping")
-
-    @property
-    def patience(self) -> float:
-        """Seconds in which a session that was asked to stop has ended, unless something is wrong with it."""
-        set_ = self._settings
-        return 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds + FAREWELL + LEFTOVER
 
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:
@@ -88,7 +85,7 @@ class Shutdown:
             ended.set()
 
     async def sweep(self) -> None:
-        """Kill what the agent left in its terminal and what a hang-up did not end."""
+        """Kill the processes in the agent's terminal that a hang-up did not end within LEFTOVER."""
         for _ in range(LEFTOVER_LOOKS):
             if not (left := self._pty.groups()):
                 return
@@ -98,10 +95,10 @@ class Shutdown:
                 os.killpg(group, signal.SIGKILL)
 
     async def _stop(self) -> None:
-        answers = await self._bus.ask(Consult(handlers=events.SessionEnd(reason="stop")))
+        results = await self._bus.gather(Consult(handlers=events.SessionEnd(reason="stop")))
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.closing_seconds):
-                for result in (result for results in answers for result in results):
+                for result in results:
                     if result.context_injection is None:
                         apply(self._bus, [result])
                     else:
@@ -113,10 +110,10 @@ class Shutdown:
                     await self._exited.wait()
                     break
         await asyncio.to_thread(self._forwarder.join, FAREWELL)
-        self._forwarder.withdraw()  # where its terminal takes nothing, what is left is lost
+        self._forwarder.withdraw()  # what the user's terminal has not taken by now is lost
 
     async def _close_with(self, prompt: str, source: str) -> None:
-        """Give the agent a closing prompt, and wait until it has acted on it."""
+        """Give the agent a closing prompt, and wait until the agent has acted on it."""
         id, typed = secrets.token_hex(8), asyncio.Event()
         self._closing[id] = typed
         self._bus.publish(Inject(Injection(id, prompt, source, "closing", time=time.time())))

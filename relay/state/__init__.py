@@ -1,1 +1,1 @@
-"""The state of the agent, as its screen, its hooks and its status reports show it."""
+"""The state of the agent, derived from its screen, its hooks and its status reports."""

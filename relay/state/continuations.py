@@ -1,6 +1,6 @@
-"""The turns with which an agent goes on after it had ended them: whether it may, and whether it read why.
+"""Continuations: turns that go on after the agent had ended them.
 
-A hook's reply that was printed is not yet read: only what the agent does next shows that.
+A hook's reply that was printed is not necessarily read: only the agent's next step proves that it was.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from relay.storage.journal import Journal, preview
 from relay.terminal.events import Notify
 
 PROOF = 5.0
-"""Seconds after which an agent that was told to go on and stands at its prompt has not read it."""
+"""Seconds after which an agent that still waits at its prompt has not read that it should go on."""
 
 
 class Continuations:
-    """The continuations of one agent's turns. most: how many in a row there may be."""
+    """The continuations of one agent's turns. most: the limit in a row."""
 
     def __init__(self, bus: EventBus, journal: Journal, turn: Turn, state: AgentState, most: int) -> None:
         self.most = most
@@ -31,21 +31,22 @@ class Continuations:
         self._unproved: Settle | None = None
 
     def refuse(self, text: str, why: str) -> None:
-        """Note that the agent does not go on with `text`; show the user `why`, once in a row."""
+        """Record that the agent may not go on with `text`; show the user `why`, once in a row."""
         if not self._refused:
             self._refused = True
             self._journal.write("continuation_capped", most=self.most, text=preview(text))
             self._bus.publish(Notify(why))
 
     def by_prompt(self, text: str) -> None:
-        """Note that the turn has ended, and that the agent goes on with `text` as a prompt of its own."""
+        """Record that the turn has ended, and that `text` follows as a prompt."""
         self._refused = False
         self._turn.will_go_on(text)
 
     def by_reply(self, text: str, settle: Settle) -> Settle:
-        """Note that a hook's reply has the agent go on with `text`.
+        """Record that the reply to a hook makes the agent go on with `text`.
 
-        Return what takes the fate of the reply; it calls `settle` once it is known whether the agent read it.
+        Return the function to call with the fate of the reply. It calls `settle` once it is known whether
+        the agent read the reply.
         """
         self._refused = False
         self._turn.go_on(text)
@@ -62,7 +63,7 @@ class Continuations:
         return printed
 
     def proved(self, read: bool) -> None:
-        """Note that what the agent has done shows that it read what it was told, or that it never will."""
+        """Settle the last reply: the agent has read it, or, if not `read`, nothing will ever prove that."""
         settle, self._unproved = self._unproved, None
         if settle is not None:
             settle(Fate.PRINTED if read else Fate.UNKNOWN)

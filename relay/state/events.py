@@ -1,4 +1,4 @@
-"""What becomes known of the agent's state and of its turns."""
+"""Events about the agent's state and its turns."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from relay.state.readiness import Verdict
 
 @dataclass(frozen=True, slots=True)
 class EvidenceChanged(Event):
-    """The agent's hooks or its status reports say something new of its state."""
+    """The agent's hooks or its status reports say something new about its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateJudged(Event):
-    """The agent's state was looked at, whether it has changed or not."""
+    """The agent's state was judged; it may be the same as before."""
 
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class StateChanged(Event):
-    """The agent is in another state, or asks for something else. verdict: None where the system decided."""
+    """The agent is in another state, or asks something else. verdict: None if it stopped or ended."""
 
     before: str
     after: str
@@ -30,34 +30,34 @@ class StateChanged(Event):
 
     @property
     def kind(self) -> str:
-        """What the agent asks for, a value of PromptKind; "" if it asks nothing, or nothing known."""
+        """The kind of prompt that the agent shows, a value of PromptKind; "" for none or an unknown one."""
         return "" if self.verdict is None or self.verdict.kind is None else str(self.verdict.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSubmitted(Event):
-    """Something was submitted in the agent's terminal: by the user, or by relay."""
+    """The user or relay has submitted something in the agent's terminal."""
 
     by_user: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TurnBegan(Event):
-    """A turn of the agent begins that is not a continuation of the one before."""
+    """A new turn of the agent begins; a continuation of the last one does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnDrawn(Event):
-    """The screen shows that a turn is over of which no hook has told."""
+    """The screen shows the end of a turn that no hook has reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class HooksAlive(Event):
-    """The agent's own hooks have begun to speak, or have been silent for a whole turn."""
+    """The agent's own hooks have begun to report, or have been silent for a whole turn."""
 
     alive: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PromptOver(Event):
-    """What the agent asked, of which `prompting` told, has been answered, or the agent has ended."""
+    """The prompt that `prompting` reported has been answered, or the agent has ended."""

@@ -8,7 +8,9 @@ from typing import Literal
 from relay.agents.profile import PromptKind
 from relay.terminal.status import StatusRecord
 
-_REPORTED: dict[str, Literal["working", "ready", "prompting", "failed"]] = {
+_State = Literal["working", "ready", "prompting", "failed"]
+
+_REPORTED: dict[str, _State] = {
     "working": "working",
     "idle": "ready",
     "done": "ready",
@@ -23,20 +25,20 @@ class Evidence:
     """The latest evidence of one source.
 
     source: the agent's own hooks, or its status reports (OSC 7501).
-    kind:   with prompting, the kind of prompt, if that is known.
-    detail: for people: the tool that it asks about, the error that it met; untrusted text.
-    age:    in seconds.
+    kind:   the kind of prompt, with prompting; None if it is not known.
+    detail: the tool that it asks about, or the error that it met: untrusted text to show to the user.
+    age:    seconds since the source said so.
     """
 
     source: Literal["hooks", "status"]
-    state: Literal["working", "ready", "prompting", "failed"]
+    state: _State
     kind: PromptKind | None = None
     detail: str = ""
     age: float = 0.0
 
 
 def reported(record: StatusRecord | None, now: float) -> Evidence | None:
-    """Return the evidence in a program's status report (OSC 7501); `now` is on the clock of `record.time`."""
+    """Return the evidence in a status report (OSC 7501); None if it holds none. `now`: as `record.time`."""
     if record is None or record.state not in _REPORTED:
         return None
     state = _REPORTED[record.state]

@@ -1,9 +1,8 @@
-"""The kernel's view of what a program waits for (Linux; elsewhere nothing is known).
+"""The kernel's view of what a program waits for (Linux only).
 
-A process that sleeps in read(2) on its terminal has printed all it had to print: that is known within a
-microsecond, where silence alone would need a quarter of a second.  /proc/PID/task/TID/syscall shows the
-system call in which a thread sleeps, and its arguments (proc_pid_syscall(5)); the kernel lets a process look
-at its own descendants.
+A process that sleeps in read(2) on its terminal has printed all it had to print. The kernel tells that within
+a microsecond; silence alone would take a quarter of a second. /proc/PID/task/TID/syscall shows the system
+call in which a thread sleeps, with its arguments (proc_pid_syscall(5)); a process may read its descendants'.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ class Wait(Enum):
 class Waiting:
     """The wait of a foreground group.
 
-    nap:   of READ, the thread and the number of its voluntary context switches: an equal one later is the
-           same sleep, so that what was typed in between has not been read.
-    alone: of READ, True if that is the process's only thread; another might still be printing.
+    nap:   with READ, the thread and the number of its voluntary context switches. An equal nap later is the
+           same sleep: nothing typed in between has been read.
+    alone: with READ, True if that is the process's only thread; another thread might still be printing.
     """
 
     wait: Wait
@@ -63,7 +62,7 @@ POLL = Waiting(Wait.POLL)
 
 
 def look(group: int) -> Waiting:
-    """Return what the process group `group` waits for: its leader, and the leader's descendants in it."""
+    """Return the wait of a process group, judged by its leader and the leader's descendants in it."""
     calls = _calls()
     if calls is None:
         return UNKNOWN
@@ -117,7 +116,7 @@ def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Wa
 
 @lru_cache(maxsize=1)
 def _calls() -> dict[str, set[int]] | None:
-    """Return the system call numbers of this machine; None where they are unknown, or calls are not shown."""
+    """Return the system call numbers of this machine; None if they are unknown or the kernel hides calls."""
     if sys.platform != "linux" or not Path("/proc/self/syscall").exists():
         return None
     return _CALLS.get(platform.machine())

@@ -1,7 +1,7 @@
-"""The question on an agent's screen: a menu of numbered options, or a line that waits for a word.
+"""The question on an agent's screen: a menu of numbered options, or a line that asks for a word.
 
 Do you want to proceed?          lines
-❯ 1. Yes                         options; the mark stands at the selected one
+❯ 1. Yes                         options; the mark points at the selected one
   2. No
 
 Run shell command? (Y)es/(N)o [Yes]:
@@ -25,7 +25,7 @@ GAP = 6
 """Rows between two options: descriptions, a rule."""
 
 LINE_ROWS = 6
-"""Rows that are shown of a line that asks, the prompt's own among them."""
+"""Rows shown of a question that is a line, the prompt's own row included."""
 
 _BOX = re.compile(r"^\s*[│┃║]|[│┃║]\s*$")
 _EDGE = re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
@@ -42,7 +42,7 @@ _WORDS = {"y": "yes", "n": "no", "a": "all", "q": "quit"}
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of the answers. `key`: the text to type for it at a line prompt; "" in a menu."""
+    """A possible answer. key: the text to type for it at a line prompt; "" in a menu."""
 
     number: int
     text: str
@@ -51,10 +51,11 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question.
+    """A question on the screen.
 
-    lines:    the rows that ask, without the options. options: by number.
-    selected: the number of the option at which a menu's mark stands; 0 where the question is a line.
+    lines:    the rows that ask, without the options.
+    options:  the possible answers, by number.
+    selected: the number of the option that a menu's mark points at; 0 if the question is a line.
     """
 
     lines: tuple[str, ...]
@@ -63,21 +64,21 @@ class Question:
 
     @property
     def token(self) -> str:
-        """A digest of the question, the same wherever its mark stands."""
+        """A digest of the question; it does not depend on the selected option."""
         options = (_INPUT if _is_input(each.text) else each.text for each in self.options)
         said = "\0".join((*self.lines, *options))
         return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:8]
 
     @property
     def free(self) -> Option | None:
-        """The option that takes free text."""
+        """The option that takes free text; None if none does."""
         return next((each for each in self.options if _is_input(each.text)), None)
 
     def choose(self, choice: str) -> Option:
         """Return the option that `choice` names by its number or by the beginning of its text.
 
-        `yes` is a plain yes, not "Yes, and don't ask again".  Raise UsageError, with the options, if none or
-        several match.
+        `yes` means a plain yes, not "Yes, and don't ask again". Raise UsageError if none or several match, or
+        if the options are check boxes.
         """
         wanted = choice.strip().casefold()
         texts = {each: each.text.casefold() for each in self.options}
@@ -98,17 +99,16 @@ class Question:
 
 
 def _is_input(text: str) -> bool:
-    """Return True if an option takes free text."""
     return text == _INPUT or text.startswith(f"{_INPUT} ") or _FREE.match(text) is not None
 
 
 def find(rows: Sequence[str], unfinished: str) -> Question:
-    """Return the question on the screen; without a menu, the cursor's line, `unfinished`, and those above."""
+    """Return the menu on the screen; without one, the cursor's line, `unfinished`, and the rows above it."""
     return _menu(rows) or _line(rows, unfinished)
 
 
 def drawn(terminal: AgentTerminal) -> tuple[str, ...]:
-    """Return the rows of the question that `terminal` shows, with its options; () if these cannot be told."""
+    """Return the rows of the question on `terminal`, options included; () if it shows no known options."""
     asked = find(terminal.screen_text(), terminal.unfinished())
     options = tuple(f"{each.number}. {each.text}" for each in asked.options)
     return asked.lines + options if options else ()
@@ -140,10 +140,9 @@ def _menu(rows: Sequence[str]) -> Question | None:
 
 
 def _wrapped(plain: Sequence[str], y: int, column: int) -> list[str]:
-    """Return the rest of the option in row `y`, in the rows below and the `column` of its text.
+    """Return the rest of the option in row `y`: the rows below that continue it, at the `column` of its text.
 
-    A row belongs to it only if its first word had no room in the row above: an option's description may stand
-    there, too.
+    A row continues it only if its first word had no room in the row above; otherwise it is a description.
     """
     width = max(len(row) for row in plain)
     found: list[str] = []
@@ -159,18 +158,16 @@ def _wrapped(plain: Sequence[str], y: int, column: int) -> list[str]:
 def _option(
     matches: Sequence[re.Match[str] | None], y: int, step: int, number: int, column: int
 ) -> int | None:
-    """The row of option `number`, next to row `y` in the direction of `step`, in the same column."""
+    """Return the row of option `number`, up to GAP rows from row `y` in the direction of `step`, if any."""
     for at in range(y + step, y + step * (GAP + 1), step):
-        if not 0 <= at < len(matches):
-            return None
-        option = matches[at]
+        option = matches[at] if 0 <= at < len(matches) else None
         if option is not None and int(option["number"]) == number and len(option["lead"]) == column:
             return at
     return None
 
 
 def _above(rows: Sequence[str], plain: Sequence[str], first: int) -> tuple[str, ...]:
-    """The rows that ask, above row `first`: up to the edge of the dialog, or to a gap of three rows."""
+    """Return the rows that ask, above row `first`: up to the dialog's edge, or to a gap of three rows."""
     found: list[str] = []
     for y in range(first - 1, max(first - 1 - MAX_LINES, -1), -1):
         if _EDGE.match(rows[y]) or not any(row.strip() for row in plain[max(y - 2, 0) : y + 1]):
@@ -190,7 +187,7 @@ def _line(rows: Sequence[str], unfinished: str) -> Question:
 
 
 def _unboxed(row: str) -> str:
-    """Return `row` without the sides of the boxes around it; what they enclose keeps its column."""
+    """Return `row` without the left and right sides of the boxes around it."""
     while (bare := _BOX.sub("", row)) != row:
         row = bare
     return row.rstrip()

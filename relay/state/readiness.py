@@ -1,22 +1,22 @@
 """Readiness: is it safe to type into the agent now? Judged from its terminal, by rules that are data.
 
 ready       the program waits for typed text
-working     it computes, or prints, or has not read what was typed before, or a draft stands in its input
+working     it computes or prints, has not read earlier input, or has an unsubmitted draft in its input
 prompting   it asks for a decision or a secret; typed text would answer that
-failed      it gave up, and says so; for a while nothing is typed
-unsafe      typed text would be executed, or taken by another program
+failed      it reports an error; nothing is typed for a while
+unsafe      typed text would be executed, or would reach another program
 
-The first of these that says something decides:
+The first source that knows the state decides:
 
-    the terminal itself                   another program's foreground, no echo
-    a dialog that is drawn                the profile's state rules
-    its hooks                             a lease, which newer evidence on the screen ends
+    the terminal                          another program in the foreground, no echo
+    a dialog on the screen                the profile's state rules
+    the agent's hooks                     a lease, which newer evidence on the screen ends
     its status reports                    OSC 7501
     the screen                            the profile's state rules, and silence
-    the rules for any program             where the profile has no state rules
+    the rules for any program             if the profile has no state rules
 
-A wrong *ready* is the worst error: it types into a dialog.  So where a profile has a rule for ready, that
-rule has to hold, whatever the other sources say.
+A wrong *ready* is the worst error: it types into a dialog. So if a profile has a rule for ready, that rule
+has to hold, whatever the other sources say.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from relay.terminal.tty_state import TtyState
 from relay.text import one_line
 
 QUIET = 0.25
-"""Seconds without output after which a line program is taken to wait, where the system does not say."""
+"""Seconds without output after which a line program counts as waiting if the kernel does not say."""
 
 SCREEN_QUIET = 0.5
-"""Seconds without output after which a program that draws its own input is taken to wait.
+"""Seconds without output after which a program that draws its own input counts as waiting.
 
 Real agents are silent when idle, and animate at least every 0.6 s in a dialog and 0.1 s at work.
 """
@@ -46,26 +46,26 @@ DIALOG_ROWS = 12
 """Rows at the bottom of the screen that may hold a dialog; a dialog of agents has at most ten."""
 
 PROMPT_LEASE = 2.0
-"""Seconds for which *prompting* from hooks holds although the screen shows no dialog: the agent draws one
-within milliseconds, and after an answer no hook fires until the tool has ended."""
+"""Seconds for which *prompting* from hooks holds without a dialog on the screen: the agent draws one within
+milliseconds, and after an answer no hook fires until the tool has ended."""
 
 WORK_LEASE = 3.0
-"""Seconds of silence, at an input that is drawn, after which *working* from hooks has ended: an Esc fires no
-Stop, and an agent at work animates."""
+"""Seconds of silence with the input on the screen after which *working* from hooks no longer holds: Esc fires
+no Stop, and an agent at work animates."""
 
 REPORT_LEASE = 30.0
-"""The same for status reports: the process that reported may have been killed."""
+"""WORK_LEASE for status reports: the process that reported may have been killed."""
 
 FAILURE = 60.0
-"""Seconds for which an agent that failed is left alone; then a text may try it again."""
+"""Seconds for which nothing is typed into an agent that failed."""
 
 NEAR_ROWS = 4
-"""DIALOG_ROWS for an agent with state rules none of which holds: its text may quote a dialog just above its
-input, and a text in that takes three rows or more; the last rows of a real dialog stand at the bottom."""
+"""DIALOG_ROWS for an agent with state rules of which none holds: its text may quote a dialog just above its
+input, which takes three rows or more; the last rows of a real dialog are at the bottom."""
 
 
 class Readiness(StrEnum):
-    """The states that a verdict may name."""
+    """The states of a verdict."""
 
     READY = "ready"
     WORKING = "working"
@@ -78,11 +78,11 @@ class Readiness(StrEnum):
 class Verdict:
     """A state, and the reason for it in words.
 
-    wait:  seconds until time alone may change it; None: judge again.
+    wait:  seconds until time alone may change it; None if only new evidence can.
     kind:  with prompting, the kind of prompt.
-    rule:  the name of the state rule that decided, "" where none did.
-    lines: the rows that made that rule hold.
-    draft: with working: it does nothing, and an unsubmitted text stands in its input.
+    rule:  the name of the state rule that decided; "" if none did.
+    lines: the rows that matched that rule.
+    draft: with working: the agent is idle, but an unsubmitted text is in its input.
     """
 
     state: Readiness
@@ -98,14 +98,15 @@ class Verdict:
 class TerminalSnapshot:
     """The agent's terminal at one moment.
 
-    wait:    what the program waits for, by the kernel; read before everything else here.
-    unfinished, rows: the cursor's line and the screen without what relay itself has typed.
-    same:    it is the sleep in which the last typed text already found it.
-    quiet:   seconds since the program's last output and since the last typing.
-    nap:     the sleep in which the program reads the terminal, if it does (relay.state.process_wait).
-    drawn:   every visible row, with what relay itself has typed.
-    title:   the title that the program has set (OSC 0, OSC 2).
-    evidence: the latest evidence of its hooks and its status reports.
+    wait:       the kind of wait that the kernel reports; read before everything else.
+    same:       True if the program has slept since before the last text was typed.
+    quiet:      seconds since the program's last output or the last typing, whichever is later.
+    unfinished: the line of the cursor, without what relay has typed.
+    rows:       the visible rows, without what relay has typed.
+    nap:        the sleep in which the program reads its terminal (process_wait.Waiting); None if it does not.
+    drawn:      every visible row.
+    title:      the title that the program has set (OSC 0, OSC 2).
+    evidence:   the latest evidence from its hooks and its status reports.
     """
 
     tty: TtyState
@@ -125,7 +126,7 @@ class TerminalSnapshot:
 
 
 def judge(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
-    """Return the agent's state; a text may be typed if it is *ready*."""
+    """Return the agent's state. Only *ready* allows typing."""
     shown = _shown(terminal, profile)
     if found := _danger(terminal, profile, shown):
         return found
@@ -139,7 +140,7 @@ def judge(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
 
 
 def danger(terminal: TerminalSnapshot, profile: Profile) -> Verdict | None:
-    """Return why nothing may be typed or submitted, however quiet the program is; None if it may."""
+    """Return the verdict that forbids typing however quiet the program is; None if nothing does."""
     return _danger(terminal, profile, _shown(terminal, profile))
 
 
@@ -177,7 +178,7 @@ def _danger(terminal: TerminalSnapshot, profile: Profile, shown: Detection | Non
 
 
 def _prompting(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | None:
-    """Return *prompting* if hooks or reports say so, and no newer evidence on the screen denies it."""
+    """Return *prompting* if hooks or reports say so and the screen shows nothing newer."""
     for evidence in terminal.evidence:
         if evidence.state != "prompting":
             continue
@@ -196,34 +197,29 @@ def _prompting(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict |
 
 
 def _moved_on(terminal: TerminalSnapshot, shown: Detection | None) -> bool:
-    """Return True if the screen shows what only follows a dialog: work, or the input for some time."""
-    if shown is None:
-        return False
-    return shown.state != "ready" or terminal.quiet >= PROMPT_LEASE
+    """Return True if the screen shows that a dialog is over: work, or the input for PROMPT_LEASE."""
+    return shown is not None and (shown.state != "ready" or terminal.quiet >= PROMPT_LEASE)
 
 
 def _reported(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | None:
-    """Return what hooks and reports say, unless it is *ready*: the screen has to agree to that."""
-    at_input = shown is not None and shown.state in {"ready", "failed"}  # an error ends a turn without a hook
+    """Return what hooks and reports say, unless that is *ready*: the screen has to agree to it."""
+    state = "" if shown is None else shown.state
     for evidence in sorted(terminal.evidence, key=lambda one: one.source):  # hooks before status
         if evidence.state == "working":
-            if at_input:
-                lease = WORK_LEASE if evidence.source == "hooks" else REPORT_LEASE
-                if terminal.quiet >= lease:
-                    continue
-                return _working(f"{_source(evidence)} that it works", lease - terminal.quiet)
-            return _working(f"{_source(evidence)} that it works")
-        works_again = shown is not None and shown.state == "working"
-        if evidence.state == "failed" and evidence.age < FAILURE and not works_again:
+            lease = WORK_LEASE if evidence.source == "hooks" else REPORT_LEASE
+            at_input = state in {"ready", "failed"}  # an error ends a turn without a hook
+            if not at_input or terminal.quiet < lease:
+                wait = lease - terminal.quiet if at_input else None
+                return _working(f"{_source(evidence)} that it works", wait)
+        elif evidence.state == "failed" and evidence.age < FAILURE and state != "working":
             why = one_line(evidence.detail, 60) or "it gave no reason"
-            return Verdict(
-                Readiness.FAILED, f"{_source(evidence)} that it failed: {why}", FAILURE - evidence.age
-            )
+            reason = f"{_source(evidence)} that it failed: {why}"
+            return Verdict(Readiness.FAILED, reason, FAILURE - evidence.age)
     return None
 
 
 def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict | None:
-    """Return what the profile's state rules say; None where they leave it to the rules for any program."""
+    """Return what the profile's state rules say; None if the rules for any program decide."""
     if shown is not None and shown.state == "working":
         return _by(shown, Readiness.WORKING, "it shows that it works")
     if shown is not None and shown.state == "draft":
@@ -233,15 +229,13 @@ def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None
         if terminal.quiet < FAILURE and not went_well:  # else the error is of an earlier turn
             return replace(_by(shown, Readiness.FAILED, "it shows an error"), wait=FAILURE - terminal.quiet)
         shown = detect(ScreenSnapshot(terminal.drawn, terminal.title), profile, ("ready",))
-    if any(rule.state == "ready" for rule in profile.states):
-        if shown is None:
-            return _working(f"nothing on its screen says what it does (no rule of {profile.name!r} holds)")
-        if terminal.tty.canonical:
-            return _working("its terminal takes lines: its own input is not there")
-        if terminal.quiet < SCREEN_QUIET:
-            return _working(f"it drew within the last {SCREEN_QUIET} s", SCREEN_QUIET - terminal.quiet)
-        return _by(shown, Readiness.READY, "it shows its input")
-    return None
+    if not any(rule.state == "ready" for rule in profile.states):
+        return None
+    if shown is None:
+        return _working(f"nothing on its screen says what it does (no rule of {profile.name!r} holds)")
+    if terminal.tty.canonical:
+        return _working("its terminal takes lines: its own input is not there")
+    return _drew(terminal) or _by(shown, Readiness.READY, "it shows its input")
 
 
 def _line_program(terminal: TerminalSnapshot) -> Verdict:
@@ -254,9 +248,14 @@ def _line_program(terminal: TerminalSnapshot) -> Verdict:
     return Verdict(Readiness.READY, f"it has been quiet for {QUIET} s and its terminal takes lines")
 
 
+def _drew(terminal: TerminalSnapshot) -> Verdict | None:
+    left = SCREEN_QUIET - terminal.quiet
+    return _working(f"it drew within the last {SCREEN_QUIET} s", left) if left > 0 else None
+
+
 def _screen_program(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
-    if terminal.quiet < SCREEN_QUIET:
-        return _working(f"it drew within the last {SCREEN_QUIET} s", SCREEN_QUIET - terminal.quiet)
+    if found := _drew(terminal):
+        return found
     if terminal.wait is Wait.BUSY:
         return _working("it waits for something else than its terminal")
     reports = any(evidence.state == "ready" for evidence in terminal.evidence)
@@ -266,20 +265,18 @@ def _screen_program(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
 
 
 def _asking(terminal: TerminalSnapshot, profile: Profile, ordinary: bool) -> Verdict | None:
-    """Return *prompting* if the program asks for something that ordinary text must not answer."""
+    """Return *prompting* if the program asks something that ordinary text must not answer."""
     line = terminal.unfinished
     if not ordinary and (rule := _match((*profile.decisions, *profile.questions), line)):
         return Verdict(Readiness.PROMPTING, f"{_show(line)} reads as a question (rule {rule})")
     drawn = [row for row in terminal.rows if row.strip()]
     if terminal.tty.canonical:
-        # The choice may stand above a bare prompt mark; older lines have been answered, and other
-        # questions are the agent's conversation.
+        # The choice may be just above a bare prompt mark. Older lines have been answered, and other
+        # questions are part of the conversation.
         rules, rows = profile.decisions, drawn[-2 if line.strip() else -1 :]
     else:
-        rules, rows = (
-            (*profile.decisions, *profile.dialogs),
-            drawn[-(NEAR_ROWS if profile.states else DIALOG_ROWS) :],
-        )
+        rules = (*profile.decisions, *profile.dialogs)
+        rows = drawn[-(NEAR_ROWS if profile.states else DIALOG_ROWS) :]
     for row in rows:
         if rule := _match(rules, row):
             return Verdict(Readiness.PROMPTING, f"{_show(row)} reads as a dialog (rule {rule})")
@@ -298,7 +295,7 @@ def _source(evidence: Evidence) -> str:
 
 
 def _match(rules: Iterable[re.Pattern[str]], text: str) -> str | None:
-    """Return the first rule that matches in `text`."""
+    """Return the pattern of the first rule that matches in `text`; None if none does."""
     return next((rule.pattern for rule in rules if rule.search(text)), None) if text.strip() else None
 
 

@@ -1,12 +1,12 @@
-"""What the agent does, and since when: a table of states, and the transitions between them.
+"""The agent's state and its transitions.
 
-    starting → working ⇄ ready | prompting | unsafe       from the judgement of the agent's terminal
-               working → failed → working | ready | ...   nothing fails that has not worked
+    starting → working ⇄ ready | prompting | unsafe       judged from the agent's terminal
+               working → failed → working | ready | ...   only an agent that worked can fail
                any ⇄ stopped                              Ctrl-Z, and fg
                any → exited                               the agent has ended
 
-Nothing announces that a program falls quiet, so the state is looked at whenever output has just stopped,
-whenever the agent's own hooks or its status reports say something, and whenever somebody asks.
+Nothing announces that a program falls quiet, so the state is judged whenever output has just stopped,
+whenever the agent's hooks or status reports say something, and on request.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     STOPPED: frozenset({READY, WORKING, PROMPTING, UNSAFE, EXITED}),
     EXITED: frozenset(),
 }
-"""The states that may follow each one. Nothing starts twice, fails without having worked, or comes back to
-life; a prompt may follow another prompt, of another kind."""
+"""The states that may follow each one. An agent starts once, fails only after work, and ends for good; a
+prompt may follow a prompt of another kind."""
 
 
 def path(before: str, after: str) -> tuple[str, ...]:
-    """Return the states that lead from `before` to `after`, the last one `after` itself.
+    """Return the states to enter on the way from `before` to `after`, `after` included.
 
-    Looks are samples, and an agent may work and fail between two of them: then it has worked.
+    The state is sampled: an agent may work and fail between two looks. Then it enters *working* first.
     """
     if after in TRANSITIONS[before]:
         return (after,)
@@ -50,43 +50,44 @@ def path(before: str, after: str) -> tuple[str, ...]:
 
 
 class AgentState:
-    """The state of one agent. `name` is the state's, `since` when it was entered (seconds since the epoch)."""
+    """The state of one agent.
+
+    name:    the state at the last look.
+    since:   when it was entered, in seconds since the epoch.
+    verdict: the verdict at the last look; None if the agent's process was stopped or had ended.
+    ended:   the agent's process has ended.
+    """
 
     def __init__(self, view: AgentView, bus: EventBus, *, clock: Callable[[], float] = time.time) -> None:
         self.name = STARTING
         self.since = clock()
+        self.verdict: Verdict | None = None
+        self.ended = False
         self._view = view
         self._bus = bus
         self._clock = clock
         self._suspended = False
-        self._ended = False
-        self._decided: Verdict | None = None
-
-    @property
-    def ended(self) -> bool:
-        """True once the agent's process has ended."""
-        return self._ended
 
     def suspend(self) -> None:
-        """Note that the agent's process is stopped."""
+        """Record that the agent's process is stopped."""
         self._suspended = True
         self.look()
 
     def resume(self) -> None:
-        """Note that the agent's process runs: it writes."""
+        """Record that the agent's process runs."""
         self._suspended = False
 
     def end(self) -> None:
-        """Note that the agent's process has ended."""
-        self._ended = True
+        """Record that the agent's process has ended."""
+        self.ended = True
         self.look()
 
     def look(self) -> str:
-        """Judge the state now, publish what has changed, and return its name."""
-        verdict = None if self._ended or self._suspended else self._view.verdict
-        name = EXITED if self._ended else STOPPED if verdict is None else str(verdict.state)
+        """Judge the state now, publish any change, and return the state's name."""
+        verdict = None if self.ended or self._suspended else self._view.verdict
+        name = EXITED if self.ended else STOPPED if verdict is None else str(verdict.state)
         before, kind = self.name, self.prompt
-        self._decided = verdict
+        self.verdict = verdict
         if verdict is not None:
             self._bus.publish(StateJudged(verdict))
         if name != before:
@@ -96,22 +97,16 @@ class AgentState:
         return name
 
     @property
-    def verdict(self) -> Verdict | None:
-        """What decided at the last look; None where the system did."""
-        return self._decided
-
-    @property
     def prompt(self) -> PromptKind | None:
-        """What the agent asked for at the last look."""
-        decided = self._decided
-        if decided is None or decided.state is not Readiness.PROMPTING:
+        """The kind of prompt that the agent showed at the last look; None if it showed none."""
+        if self.verdict is None or self.verdict.state is not Readiness.PROMPTING:
             return None
-        return decided.kind or PromptKind.OTHER
+        return self.verdict.kind or PromptKind.OTHER
 
     @property
     def reason(self) -> str:
-        """Why the agent counts as in this state, for the user."""
-        if self._ended:
+        """The reason for the state now, in words for the user."""
+        if self.ended:
             return "it has ended; what it said last is still acted on"
         if self._suspended:
             return "it was suspended with Ctrl-Z; `fg` in its terminal brings it back"

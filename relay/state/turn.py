@@ -1,7 +1,7 @@
-"""The turn of one agent: what was said in it, how often the agent went on with it, and what may still come.
+"""The current turn of one agent: its messages, its continuations, and its tool permissions.
 
-Two sources tell of turns, and both keep this one record: the agent's own hooks (`take`), and where they do not
-speak, its screen (relay.features.turn_tracker).
+The agent's own hooks keep this record (`take`); where they do not report, its screen does
+(relay.features.turn_tracker).
 """
 
 from __future__ import annotations
@@ -13,37 +13,35 @@ from relay.agents.profile import PromptKind
 from relay.state.hook_state import HookState, ToolPermissions
 
 MAX_TEXTS = 1_000
-"""Texts of one turn that are kept for agent_end's `messages`."""
+"""Messages of one turn kept for agent_end's `messages`."""
 
-_SHARED = frozenset(
-    {
-        NativeName.TOOL_PRE,
-        NativeName.PERMISSION,
-        NativeName.TOOL_POST,
-        NativeName.TOOL_FAILED,
-        NativeName.NOTIFICATION,
-    }
+TOOL_EVENTS = frozenset(
+    {NativeName.TOOL_PRE, NativeName.PERMISSION, NativeName.TOOL_POST, NativeName.TOOL_FAILED}
 )
-"""Events that mean the same when a subagent's work has caused them."""
+"""The events of a tool call."""
+
+_SHARED = TOOL_EVENTS | {NativeName.NOTIFICATION}
+"""Events that also count for the agent's turn when a subagent causes them."""
 
 _COMPARED = 200
-"""Characters by which a text that an agent goes on with is recognised."""
+"""Characters by which the text of a continuation is recognised."""
 
 _NOTIFIED = {"permission_prompt": PromptKind.PERMISSION, "ToolPermission": PromptKind.PERMISSION}
-"""Types of notifications that say that a dialog is open (Claude Code and Qwen; Gemini)."""
+"""Notification types that report an open dialog (Claude Code and Qwen; Gemini)."""
 
 
 class Turn:
     """The turn of one agent. Times are those of `clock`, in seconds.
 
-    hooks:         the agent's state by the word of its hooks.
-    tools:         the permissions for calls of tools in this turn.
-    active:        a prompt was submitted, as the hooks say, and the turn has not ended.
-    began:         when that was.
-    messages:      what was said in it: {"role": "user" or "assistant", "content": TEXT}, in order.
-    continuations: how often in a row relay has had the agent go on with a turn that it had ended.
-    runaway:       messages that the agent sent in it are held; until the next prompt.
-    halted:        why a rule or a handler has stopped it: no tool is called any more, until the next prompt.
+    hooks:         the agent's state as its hooks report it.
+    tools:         the permissions for tool calls in this turn.
+    active:        the hooks have reported a prompt, and not the end of its turn.
+    began:         the time of that prompt; 0.0 before the first.
+    messages:      the texts of the turn in order: {"role": "user" or "assistant", "content": TEXT}.
+    continuations: the number of times in a row that relay has made the agent go on after its turn.
+    runaway:       messages that the agent sent in it are held. Reset by the next prompt.
+    halted:        why a rule or a handler stopped the turn: no tool may be called; "" if none did. Reset by
+                   the next prompt.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -64,16 +62,16 @@ class Turn:
         return self._clock() - self.began if self.began else None
 
     def take(self, event: NativeEvent) -> bool:
-        """Note what a hook tells; return True if a turn begins with it that is no continuation.
+        """Record the event of a hook; return True if a new turn begins with it, not a continuation.
 
-        Of `stop` nothing is noted yet: the agent may be made to go on (`end`, `go_on`).
+        `stop` records nothing yet, since the agent may be made to go on: call `end` or `go_on`.
         """
         if event.agent_id and event.name not in _SHARED:
             return False  # a subagent's turn is a part of this one
         match event.name:
             case NativeName.PROMPT_SUBMIT if event.prompt:
                 return self._prompt(event.prompt)
-            case NativeName.PROMPT_SUBMIT:  # Qwen tells so of each tool's result
+            case NativeName.PROMPT_SUBMIT:  # Qwen reports each tool's result so
                 self._work()
             case NativeName.TOOL_PRE:
                 self.tools.forget(event)
@@ -81,7 +79,7 @@ class Turn:
             case NativeName.PERMISSION if self.tools.allows(event):
                 self._work()
             case NativeName.PERMISSION:
-                # The tools that ask by themselves need a permission, too; it is the same dialog.
+                # Tools that ask the user anyway need a permission, too; it is the same dialog.
                 self._ask_or_work(event, prompt_kind(event.tool_name) or PromptKind.PERMISSION)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
                 self.tools.forget(event)
@@ -98,22 +96,22 @@ class Turn:
         return False
 
     def allow(self, event: NativeEvent) -> None:
-        """Ask nobody about the call of a tool that `event` tells of."""
+        """Allow the tool call of `event`: the user is not asked."""
         self.tools.allow(event)
         self.hooks.allowed(event)
 
     def say(self, text: str) -> None:
-        """Note a text of the agent's."""
+        """Record a text that the agent said."""
         self._note("assistant", text)
 
     def end(self, error: str | None = None) -> None:
-        """The agent has ended its turn; with an `error`, because its model failed."""
+        """Record the end of the turn; with an `error`, because the model failed."""
         self.active = False
-        self._continued = ""  # it was read; the same words may come as the user's own
+        self._continued = ""  # it was read; the user may submit the same words later
         self.hooks.stands(error)
 
     def go_on(self, text: str) -> None:
-        """The agent was made to go on with `text`."""
+        """Record that the reply to a hook makes the agent go on with `text`."""
         self.continuations += 1
         self._continued = text[-_COMPARED:]
         self._note("user", text)
@@ -121,31 +119,31 @@ class Turn:
         self.hooks.begins()
 
     def will_go_on(self, text: str) -> None:
-        """The turn has ended, and `text` comes as a prompt of its own, for the agent to go on with."""
+        """Record that relay will submit `text` as a prompt to make the agent go on."""
         self.continuations += 1
         self._continued = text.strip().rpartition("\n")[2].strip()[-_COMPARED:]
 
     def halt(self, reason: str) -> None:
-        """A rule or a handler has stopped the turn."""
+        """Stop the turn for `reason`: no tool may be called until the next prompt."""
         self.halted = reason
 
     def hold(self) -> None:
-        """Messages that the agent sent in this turn are held."""
+        """Record that messages the agent sent in this turn are held."""
         self.runaway = True
 
     def begin_anew(self) -> None:
-        """The user has submitted a prompt: what was counted and forbidden before does not hold for it."""
+        """Reset the counts and prohibitions: the user has submitted a prompt."""
         self.continuations = 0
         self.runaway = False
         self.halted = ""
 
     def _prompt(self, prompt: str) -> bool:
-        begins = not self.active  # a prompt typed meanwhile joins the turn
+        begins = not self.active  # a prompt during a turn joins it
         self.tools.new_prompt(joins=self.active)
         if begins:
             self.began = self._clock()
             self.messages.clear()
-        if self._continued and self._continued in prompt:  # some agents submit what they go on with
+        if self._continued and self._continued in prompt:  # some agents submit the text of a continuation
             self._continued = ""
             begins = False
         else:

@@ -1,4 +1,4 @@
-"""The view of the agent's terminal: what it shows at one moment, apart from what relay itself has typed."""
+"""The view of the agent's terminal: a snapshot that tells the program's output from what relay has typed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from relay.terminal.status import StatusRecords
 INPUT_BORDER = " \t│┃|║▏▕>❯›»"
 """Characters that input boxes draw around a text."""
 
-_ENDS = 64  # marks remembered: more than fit on a screen, one a row
+_ENDS = 64  # marks remembered: more than a screen has rows
 
 
 class KnownEvidence:
-    """All that is known of an agent's state beside its screen. Times are those of `clock`, in seconds."""
+    """The evidence of an agent's state from other sources than its screen. clock: in seconds."""
 
     def __init__(self, hooks: HookState, status: StatusRecords, clock: Callable[[], float]) -> None:
         self._hooks = hooks
@@ -31,16 +31,16 @@ class KnownEvidence:
         self._clock = clock
 
     def current(self) -> tuple[Evidence, ...]:
-        """Return the last word of each source that has one; of hooks only while they are alive."""
+        """Return the latest evidence of each source; that of hooks only while they are alive."""
         hooks = self._hooks.evidence() if self._hooks.alive else None
         found = (hooks, reported(self._status.root(), self._clock()))
         return tuple(each for each in found if each is not None)
 
 
 class AgentView:
-    """Looks at the agent's terminal and judges whether it may be typed into. It is told what is typed.
+    """Judges whether the agent may be typed into. The typist reports to it what is typed.
 
-    never: why nothing is ever typed into this terminal; "" where something may be.
+    held: the verdict that forbids all typing here, for the reason `never`; None if there is no such reason.
     """
 
     def __init__(
@@ -54,45 +54,40 @@ class AgentView:
     ) -> None:
         self.profile = profile
         self._terminal = terminal
+        self.held = Verdict(Readiness.UNSAFE, never) if never else None
         self._evidence = evidence
-        self._never = Verdict(Readiness.UNSAFE, never) if never else None
         self._clock = clock
-        self._text = ""  # what is being typed now, its blanks collapsed
-        self._ends: deque[str] = deque(maxlen=_ENDS)  # how the texts given to the agent ended
-        self._nap: tuple[int, int] | None = None  # the sleep in which the last text found the program
-        self._typed = clock()  # when something was last typed
+        self._text = ""  # the text being typed now, its blanks collapsed
+        self._ends: deque[str] = deque(maxlen=_ENDS)  # the closing marks of the last texts typed
+        self._nap: tuple[int, int] | None = None  # the program's sleep when the last text was typed
+        self._typed = clock()  # the time of the last typing
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the agent can be typed into now, and why."""
-        return self._never or judge(self.look(), self.profile)
-
-    @property
-    def held(self) -> Verdict | None:
-        """The reason for which nothing is ever typed here, if there is one."""
-        return self._never
+        """The agent's state now; only *ready* allows typing."""
+        return self.held or judge(self.look(), self.profile)
 
     def given(self, end: str) -> None:
-        """Note that a text which ends in `end` is given to the agent."""
+        """Record that a text that ends with the mark `end` is given to the agent."""
         self._ends.append(end)
 
     def gave(self, text: str) -> bool:
-        """Return True if `text` is one that was given lately, from its first mark to its last, alone."""
+        """Return True if `text` is exactly one of the last texts given, from its first mark to its last."""
         text = text.strip()
         return any(text.endswith(end) and text.startswith(end.replace("/", "")[:-1]) for end in self._ends)
 
     def typing(self, text: str, nap: tuple[int, int] | None) -> None:
-        """Note that `text` is about to be typed; `nap`: the sleep in which it finds the program (TerminalSnapshot.nap)."""
+        """Record that `text` is about to be typed. nap: the program's sleep (TerminalSnapshot.nap)."""
         self._text = " ".join(text.split())
         self._nap = nap
 
     def typed(self) -> None:
-        """Note that the typing has come to its end."""
+        """Record that the typing is over."""
         self._text = ""
         self._typed = self._clock()
 
     def quiet(self) -> float:
-        """Return the seconds since the program's last output and since the last typing."""
+        """Return the seconds since the program's last output or the last typing, whichever is later."""
         return self._clock() - max(self._terminal.last_output(), self._typed)
 
     def output_quiet(self) -> float:
@@ -100,11 +95,11 @@ class AgentView:
         return self._clock() - self._terminal.last_output()
 
     def look(self) -> TerminalSnapshot:
-        """Return what the terminal shows now."""
+        """Return a snapshot of the terminal now."""
         port = self._terminal
         tty = port.tty()
-        # The kernel's word comes first: what the program printed before it slept is then either
-        # analysed or pending. A program that prints, or is not in the foreground, needs no such look.
+        # Ask the kernel first: then everything that the program printed before it slept is either
+        # analysed or pending. Skip that if the program prints or is not in the foreground.
         looked = process_wait.UNKNOWN
         if tty.foreground == tty.agent_group and self.profile.inject != "never" and not port.output_pending():
             looked = process_wait.look(tty.foreground)
@@ -132,17 +127,15 @@ class AgentView:
         return any(rule.state == "ready" for rule in self.profile.states)
 
     def state(self) -> str | None:
-        """Return the state that the profile's rules see on the screen now."""
-        found = detect(
-            ScreenSnapshot(tuple(self._terminal.screen_text()), self._terminal.title()), self.profile
-        )
-        return found.state if found else None
+        """Return the state that the profile's rules detect on the screen now; None if no rule holds."""
+        screen = ScreenSnapshot(tuple(self._terminal.screen_text()), self._terminal.title())
+        return found.state if (found := detect(screen, self.profile)) else None
 
     def _others(self, rows: list[str]) -> list[str]:
-        """Return `rows` without those that show what relay typed: a question in it is not the program's.
+        """Return `rows` without those that show what relay typed, which may read like a question.
 
-        While a text is being typed that is every row of it, later only one that ends in its mark: what a
-        peer wrote must not make a dialog that reads the same invisible.
+        While a text is being typed, that is every row of it; later, only rows that end with its mark: the
+        text of a peer must not hide a dialog that reads the same.
         """
         text, ends = self._text, tuple(self._ends)
         return [
