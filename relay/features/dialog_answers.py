@@ -16,7 +16,7 @@ from relay.control.server import Answer, Request
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.question import Option, Question
+from relay.state.question import Option, ScreenQuestion
 from relay.state.readiness import Readiness
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
@@ -84,7 +84,7 @@ class DialogAnswers:
             self._journal.write("answer", **note, result=result)
             return {"result": result}
 
-    async def _settled(self) -> Question:
+    async def _settled(self) -> ScreenQuestion:
         """Return the question once it stands still. Raise RelayError if there is none, or a secret's."""
         asked, stood = self._asked(), 0
         for _ in range(round(FOLLOWS / LOOK)):
@@ -95,7 +95,7 @@ class DialogAnswers:
                 break
         return asked
 
-    def _asked(self) -> Question:
+    def _asked(self) -> ScreenQuestion:
         if self._state.look() != Readiness.PROMPTING:
             raise RelayError("it asks nothing now. `relay explain` says what it does.")
         tty = self._terminal.tty()
@@ -103,7 +103,7 @@ class DialogAnswers:
             raise RelayError("it asks for a secret, which belongs into its own terminal: `relay attach`.")
         return self._drawn()
 
-    async def _give(self, asked: Question, token: str, choice: str, text: str | None) -> str:
+    async def _give(self, asked: ScreenQuestion, token: str, choice: str, text: str | None) -> str:
         if asked.token != token:
             raise NotAllowed("it asks something else by now. Look at that first.")
         if not asked.options and not self._terminal.tty().canonical:
@@ -124,7 +124,7 @@ class DialogAnswers:
 
         return "answered" if await self._seen(gone, TAKEN) else "unconfirmed"
 
-    async def _give_text(self, asked: Question, text: str) -> None:
+    async def _give_text(self, asked: ScreenQuestion, text: str) -> None:
         if visible(text) != text or "\n" in text or "\t" in text or not 0 < len(text) <= MAX_TEXT:
             raise UsageError(f"an answer is one line of at most {MAX_TEXT} visible characters.")
         if asked.options and asked.free is None:
@@ -148,7 +148,7 @@ class DialogAnswers:
         if not (seen and typed()):
             raise RelayError("what was typed did not appear, and was not submitted. Look at its terminal.")
 
-    async def _select(self, asked: Question, option: Option) -> None:
+    async def _select(self, asked: ScreenQuestion, option: Option) -> None:
         at = asked.selected
         for _ in asked.options:
             if at == option.number:
@@ -168,7 +168,7 @@ class DialogAnswers:
         if at != option.number:
             raise RelayError("its menu does not follow the arrow keys. Nothing was chosen: `relay attach`.")
 
-    def _drawn(self) -> Question:
+    def _drawn(self) -> ScreenQuestion:
         return question.find(self._terminal.screen_text(), self._terminal.unfinished())
 
     async def _seen(self, condition: Callable[[], bool], seconds: float = FOLLOWS) -> bool:

@@ -12,7 +12,7 @@ from relay.tasks import Tasks
 from relay.terminal.events import Notify
 
 
-class Memory:
+class MemoryFeature:
     """Checks `store` at the beginning, and closes it at the end. Handlers reach it by their context."""
 
     def __init__(self, bus: EventBus, tasks: Tasks, store: MemoryStore) -> None:

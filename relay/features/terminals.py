@@ -11,6 +11,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from relay.control.operations import operation
@@ -19,6 +20,7 @@ from relay.control.terminal_client import TerminalClient
 from relay.errors import RelayError, UsageError
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, Goodbye, SessionBegan
+from relay.messaging.client import current_client
 from relay.state.agent_terminal import AgentTerminal
 from relay.tasks import Tasks
 from relay.terminal.events import (
@@ -67,7 +69,7 @@ class Terminals:
     """Serves one client at a time, and ends the agent if the terminal of the session's owner goes away.
 
     first:    the client that started the session.
-    detached: dismiss `first` at once.
+    detached: dismiss `first` as soon as messages for the agent are taken.
     """
 
     def __init__(
@@ -95,14 +97,19 @@ class Terminals:
         self._attaching = _Attaching()
         self._background = False
         if detached:
-            note = f"{name} runs detached (pid {os.getpid()})."
-            tasks.spawn(first.dismiss("detached", notices=[note]), "the terminal")
+            tasks.spawn(self._dismiss_first(first), "the terminal")
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
         if self._first is not None:
             self._adopt(self._first)
         self._answer_queries()
+
+    async def _dismiss_first(self, first: TerminalClient) -> None:
+        with suppress(RelayError):
+            await current_client(self._bus)  # who is started after this one can write to it at once
+        note = f"{self._name} runs detached (pid {os.getpid()})."
+        await first.dismiss("detached", notices=[note])
 
     @operation("attach")
     async def attach(self, request: Request) -> Answer:

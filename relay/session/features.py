@@ -25,7 +25,7 @@ from relay.features.idle import IdleWatch
 from relay.features.injection_audit import InjectionAudit
 from relay.features.injector import Injector
 from relay.features.mailbox import Mailbox
-from relay.features.memory import Memory
+from relay.features.memory import MemoryFeature
 from relay.features.native_hooks import NativeHooks
 from relay.features.notices import Notices
 from relay.features.onboarding import Onboarding
@@ -265,7 +265,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     ),
     "audit": _audit,
     "answers": lambda core: DialogAnswers(core.journal, core.agent.terminal, core.agent.state),
-    "memory": lambda core: Memory(core.bus, core.tasks, core.memory),
+    "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
     "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
     "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),
     "recorder": _recorder,

@@ -50,7 +50,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ScreenQuestion:
     """A question on the screen.
 
     lines:    the rows that ask, without the options.
@@ -102,7 +102,7 @@ def _is_input(text: str) -> bool:
     return text == _INPUT or text.startswith(f"{_INPUT} ") or _FREE.match(text) is not None
 
 
-def find(rows: Sequence[str], unfinished: str) -> Question:
+def find(rows: Sequence[str], unfinished: str) -> ScreenQuestion:
     """Return the menu on the screen; without one, the cursor's line, `unfinished`, and the rows above it."""
     return _menu(rows) or _line(rows, unfinished)
 
@@ -114,7 +114,7 @@ def drawn(terminal: AgentTerminal) -> tuple[str, ...]:
     return asked.lines + options if options else ()
 
 
-def _menu(rows: Sequence[str]) -> Question | None:
+def _menu(rows: Sequence[str]) -> ScreenQuestion | None:
     plain = [_unboxed(row) for row in rows]
     matches = [_OPTION.match(row) for row in plain]
     marked = next((y for y in range(len(rows) - 1, -1, -1) if (m := matches[y]) and m["mark"]), None)
@@ -136,7 +136,7 @@ def _menu(rows: Sequence[str]) -> Question | None:
         first, *beside = _BESIDE.split(option["text"].strip())
         rest = [] if beside else _wrapped(plain, y, option.start("text"))
         options.append(Option(number, " ".join([first, *rest])))
-    return Question(_above(rows, plain, found[1]), tuple(options), selected)
+    return ScreenQuestion(_above(rows, plain, found[1]), tuple(options), selected)
 
 
 def _wrapped(plain: Sequence[str], y: int, column: int) -> list[str]:
@@ -177,13 +177,13 @@ def _above(rows: Sequence[str], plain: Sequence[str], first: int) -> tuple[str, 
     return tuple(reversed(found))
 
 
-def _line(rows: Sequence[str], unfinished: str) -> Question:
+def _line(rows: Sequence[str], unfinished: str) -> ScreenQuestion:
     drawn = [row.strip() for row in rows if not _ORNAMENT.match(row)][-LINE_ROWS:]
     lines = tuple(drawn) or ((unfinished.strip(),) if unfinished.strip() else ())
     keyed = [(found["key"], found["key"] + found["rest"]) for found in _KEYED.finditer(unfinished)]
     if not keyed and (slashed := _SLASHED.search(unfinished)):
         keyed = [(key, _WORDS.get(key.casefold(), key)) for key in slashed["keys"].split("/")]
-    return Question(lines, tuple(Option(n, text, key) for n, (key, text) in enumerate(keyed, 1)))
+    return ScreenQuestion(lines, tuple(Option(n, text, key) for n, (key, text) in enumerate(keyed, 1)))
 
 
 def _unboxed(row: str) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ledgers import locked
+from relay.home import Home
 from session.puppet import Puppet, events, messages, ps, settings
 from support import Relay, wait_until
 
@@ -25,6 +28,23 @@ def test_a_message_arrives_once_and_exactly(relay: Relay) -> None:
     assert bob.texts() == [("Alice", "Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é")]
     wait_until(lambda: states(relay) == ["injected"])
     assert alice.heard == ""
+
+
+def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
+    """Once `wrap -d` has returned, however long another process kept the ledger locked meanwhile."""
+    Puppet(relay, "Alice").wrap()
+    bob = Puppet(relay, "Bob")
+    with locked(Home.from_env(relay.environment).ledger):
+        starting = subprocess.Popen(
+            [*relay.command, "wrap", "-d", "-n", "Bob", *map(str, bob.command())],
+            env=relay.environment,
+            cwd=relay.home,
+        )
+        wait_until(lambda: "Bob" in [row["name"] for row in ps(relay)])
+        assert starting.poll() is None
+    assert starting.wait(60) == 0
+    relay("send", "Bob", "hello")
+    bob.hears("hello")
 
 
 def test_the_order_of_fifty_is_kept(relay: Relay) -> None:
