@@ -31,6 +31,7 @@ from relay.home import Home
 from relay.message import OutgoingMessage, State
 from relay.messaging.client import MessagingClient
 from relay.messaging.events import MessageStored, StatusReported
+from relay.messaging.receiver import Receiver
 from relay.messaging.runaway import Limits
 
 TEAM = "fleet"
@@ -45,7 +46,6 @@ class Agent:
         self.name = name
         self.connected = asyncio.Event()
         self.connected_at = 0.0
-        self.heard = 0
         self._injected = injected
         self._arrived: asyncio.Queue[MessageStored] = asyncio.Queue()
 
@@ -58,14 +58,6 @@ class Agent:
             limits=Limits(rate=0, depth=0, broadcasts=0, queue=0),
             publish=self.publish,
         )
-        receiver = self.client._receiver
-        hear = receiver._hear
-
-        async def counted(*arguments: Any) -> None:
-            self.heard += 1
-            await hear(*arguments)
-
-        receiver._hear = counted  # type: ignore[method-assign]
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.client.run())
             tasks.create_task(self._inject())
@@ -93,11 +85,26 @@ class Agent:
         return len(await self.client.send(OutgoingMessage(to, str(time.monotonic()))))
 
 
+class Heard:
+    """Counts the announcements that come in."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        hear = Receiver._hear
+
+        async def counted(*arguments: Any) -> None:
+            self.count += 1
+            await hear(*arguments)
+
+        Receiver._hear = counted  # type: ignore[method-assign]
+
+
 class Worker:
     def __init__(self, home: Home, first: int, end: int, total: int) -> None:
         self._injected: list[tuple[float, float]] = []
         self._everybody = [f"agent-{number}" for number in range(total)]
         self._home = home
+        self._heard = Heard()
         self._agents = [Agent(name, self._injected) for name in self._everybody[first:end]]
         self._random = random.Random(first)
 
@@ -118,7 +125,7 @@ class Worker:
         return seen
 
     async def heard(self) -> object:
-        return sum(agent.heard for agent in self._agents)
+        return self._heard.count
 
     async def chat(self, count: str, rate: str) -> object:
         begun = time.monotonic()

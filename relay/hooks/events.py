@@ -25,7 +25,7 @@ def _snake(camel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HandlerEvent(Event):
-    """An event for which users may register handlers. Subclasses name themselves and enter `EVENTS`."""
+    """An event that users may handle. A subclass takes its name from its class, and registers in `EVENTS`."""
 
     name: ClassVar[str] = ""
 

@@ -19,14 +19,14 @@ class Inject(Event):
 
 @dataclass(frozen=True, slots=True)
 class Withdraw(Event):
-    """Do not give the injection `id` to the agent any more, unless that has begun."""
+    """Do not give the injection `id` to the agent any more, unless delivery has begun."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class MayBegin(Question[bool]):
-    """The giving of `injection` is about to begin; note whatever must be known if it is interrupted.
+    """`injection` is about to be delivered: record what is needed to recover if that is interrupted.
 
     begins: it begins a turn of its own, and does not ride along with another text.
 
@@ -39,14 +39,14 @@ class MayBegin(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class InjectionDeferred(Event):
-    """After MayBegin nothing was written: the injection waits again."""
+    """Delivery was allowed, but nothing was written: the injection waits again."""
 
     injection: Injection
 
 
 @dataclass(frozen=True, slots=True)
 class InjectionEnded(Event):
-    """An injection has ended. One that was uncertain may end once more, as given."""
+    """An injection has ended. One that was uncertain may end a second time, as injected."""
 
     injection: Injection
     outcome: Outcome
@@ -54,7 +54,7 @@ class InjectionEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Compose(Question[tuple[Injection, ...]]):
-    """These injections are about to be typed as one prompt: answer with what is to stand before them.
+    """These injections are about to be typed as one prompt: answer with the texts to put before them.
 
     Raise MessageRefused if the prompt is not to be typed.
     """

@@ -331,7 +331,7 @@ class MessagingClient:
 
 @dataclass(frozen=True, slots=True)
 class CurrentClient(Question[MessagingClient]):
-    """Which client does this session use? Asked by `current_client`."""
+    """Name the client of this session (`current_client`); raise a RelayError that says why there is none."""
 
     wait: bool
 

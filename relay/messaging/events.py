@@ -12,14 +12,14 @@ from relay.storage.journal import preview
 
 @dataclass(frozen=True, slots=True)
 class MessageStored(Event):
-    """A message for this agent was stored, and its turn has come."""
+    """A message for this agent is stored, and next in order."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeReported(Event):
-    """A message of this agent is stored at its receiver, or was settled there."""
+    """A message of this agent has reached its receiver's ledger, or its outcome there is known."""
 
     message: Message
 
@@ -38,7 +38,7 @@ class ClientOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessageGiven(Event):
-    """A message is about to be given to the agent. begins: with a turn of its own."""
+    """A message is about to be given to the agent. begins: True if it starts a new turn."""
 
     message: Message
     begins: bool
@@ -53,14 +53,14 @@ class MessageExchanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessagesHeld(Event):
-    """Messages that the agent sent are held. reason: for the user, with what they can do."""
+    """Messages that the agent sent are held. reason: shown to the user, with what they can do."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class InHand(Question[frozenset[str]]):
-    """Which messages (ids) is this session giving to the agent now?"""
+    """Name the messages (ids) that this session is delivering to the agent now."""
 
 
 def journal_fields(message: Message) -> dict[str, Any]:

@@ -21,7 +21,7 @@ WEEK = 7 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one agent may send before the user is asked; 0: no limit.
+    """The limits of what one agent may send before the user is asked; 0: no limit.
 
     rate:       messages from one agent to another in WINDOW.
     depth:      messages that led to one another since the user last spoke.

@@ -16,7 +16,7 @@ Results = tuple[HookResult, ...]
 
 @dataclass(frozen=True, slots=True)
 class Consult(Question[Results]):
-    """Ask the rules for `rules`, and then the handlers of `handlers`, each if it is given.
+    """Run the rules for the event `rules`, then the handlers for the event `handlers`; either may be None.
 
     Rules come first: handlers see a tool's input as a rule has changed it.  Handlers of what is about to
     happen are not asked where rules have refused it.

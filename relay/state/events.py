@@ -53,7 +53,7 @@ class TurnDrawn(Event):
 
 @dataclass(frozen=True, slots=True)
 class HooksAlive(Event):
-    """The agent's own hooks have begun to report, or have been silent for a whole turn."""
+    """The agent's own hooks have started to report, or have reported nothing for a whole turn."""
 
     alive: bool
 

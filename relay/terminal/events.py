@@ -19,7 +19,7 @@ class OutputRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputSkipped(Event):
-    """The agent has written `size` bytes that nothing could keep."""
+    """The agent has written `size` bytes that were dropped, as the session was too far behind."""
 
     size: int
 
@@ -51,7 +51,7 @@ class TerminalResized(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputQuiet(Event):
-    """The agent has written nothing for a moment: what depends on quiet is worth another look."""
+    """The agent has written nothing for a moment: whatever depends on silence is worth another look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ReadingFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TerminalLost(Event):
-    """The lent terminal has gone; `what` it was: "terminal" or "pipe"."""
+    """The lent terminal has gone; `what` says which kind: "terminal" or "pipe"."""
 
     what: str
 
@@ -75,7 +75,7 @@ class DetachRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputHeld(Event):
-    """No output reaches a terminal until another one is lent (Forwarder.hold)."""
+    """Output is paused until another terminal is lent (Forwarder.hold)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class AgentExited(Event):
 
 @dataclass(frozen=True, slots=True)
 class Notify(Event):
-    """Show the user one line: at once if that spoils no screen, else when the terminal is given back.
+    """Show the user one line: at once if the screen allows it, else when the terminal is given back.
 
     source: the handler or rule whose words these are; "" for relay's own.
     keep:   write it to the journal, too.

@@ -411,7 +411,7 @@ def test_what_is_gone_from_the_ledger_is_not_given_any_more(home: Path, tmp_path
         injector = desk.agent.injector
         dropped, _, typed = await desk.arrive("dropped", "kept", "typed")
         await desk.collect()
-        await (await desk.current(CurrentClient(), ())).injecting(typed.id)
+        await (await desk.current(CurrentClient(wait=True), ())).injecting(typed.id)
         await desk.ledger(lambda ledger: ledger.registry.register("default", "Alice"))
         await desk.ledger(lambda ledger: ledger.drop(dropped.id))
         await desk.look()

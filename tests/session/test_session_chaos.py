@@ -22,8 +22,8 @@ TYPING = [
     ("relay.messaging.inbox:Inbox.injecting", "after", {("uncertain", 0)}),
     ("relay.injection.typist:Typist.type", "before", {("uncertain", 0)}),
     # An agent whose terminal goes away may not have read what was in it.
-    ("relay.terminal.forward:Forwarder._write_child", "before", {("uncertain", 0)}),
-    ("relay.terminal.forward:Forwarder._write_child", "after", {("uncertain", 0), ("uncertain", 1)}),
+    ("relay.terminal.forward:_Child.write", "before", {("uncertain", 0)}),
+    ("relay.terminal.forward:_Child.write", "after", {("uncertain", 0), ("uncertain", 1)}),
     ("relay.injection.typist:Typist.type", "after", {("uncertain", 0), ("uncertain", 1)}),
     ("relay.messaging.inbox:Inbox.settle", "before", {("uncertain", 0), ("uncertain", 1)}),
     ("relay.messaging.inbox:Inbox.settle", "after", {("injected", 0), ("injected", 1)}),

@@ -122,7 +122,7 @@ def test_an_agents_own_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> 
     )
     bob = Puppet(relay, "Bob").wrap()
     relay("wrap", "-d", "-n", "Alice", "sh", script)
-    wait_until((tmp_path / "done").exists)
+    wait_until(lambda: (tmp_path / "done").exists() and (tmp_path / "done").read_text())
     bob.hears("[/relay")
     assert bob.texts() == [("Alice", "from a tool")]
     assert json.loads((tmp_path / "sent").read_text())[0]["from"] == "Alice"
