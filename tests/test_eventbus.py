@@ -87,7 +87,6 @@ def test_all_features_see_all_events_in_the_same_order() -> None:
             *("a Happened 1", "b Happened 1", "a Followed 1", "b Followed 1"),
             *("a Happened 2", "b Happened 2", "a Followed 2", "b Followed 2"),
         ]
-        assert bus.handled(Followed) and not bus.handled(HandlerFailed)
 
     asyncio.run(main())
 

@@ -41,6 +41,12 @@ _quiet = logging.Logger("relay.transport.mqtt")
 _quiet.disabled = True
 
 
+def _look_at(lost: asyncio.Future[None]) -> None:
+    """Take note of how `lost` came out; else asyncio complains on stderr that nobody did."""
+    if not lost.cancelled():
+        lost.exception()
+
+
 class ConnectionLost(BrokerError):
     """The broker went away or does not answer; connect again later."""
 
@@ -144,8 +150,10 @@ class MqttTransport:
             while raw.socket() is not None:  # what had arrived, then the end, which closes it
                 raw.loop_read()
         for lost in (self._lost_at_once, self._client._disconnected):
-            if lost.done() and not lost.cancelled():
-                lost.exception()  # or asyncio complains on stderr that nobody looked
+            if lost.done():
+                _look_at(lost)
+            else:  # the thread that connects may still report a loss
+                lost.add_done_callback(_look_at)
 
     @contextlib.asynccontextmanager
     async def _bounded(self, what: str) -> AsyncIterator[None]:

@@ -105,6 +105,19 @@ def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_
     gc.collect()
 
 
+def test_a_loss_that_is_reported_after_the_end_leaves_nothing_for_the_event_loop_to_say() -> None:
+    """As the thread that connects may, when whoever wanted the connection has gone meanwhile."""
+
+    async def scenario() -> None:
+        transport = MqttTransport(Endpoint.of("mqtt://127.0.0.1:1"), Login("agent"))
+        transport.close()
+        transport._lost_at_once.set_exception(ConnectionError("late"))
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    gc.collect()
+
+
 def test_a_connection_that_the_broker_closes_is_said_in_plain_words() -> None:
     async def leaving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await fickle(reader, writer)
