@@ -218,7 +218,8 @@ class Mailbox:
             self._give(message)
             first = first or message
         if first is not None:
-            self._shown.waits(first, self._view)
+            # Soon, not now: judging the terminal would hold up the first message of an agent that is ready.
+            self._bus.loop.call_soon(self._shown.waits, first, self._view)
         self._swept = time.monotonic()
         self._shown.well()
         return True

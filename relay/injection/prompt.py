@@ -61,34 +61,35 @@ class PromptComposer:
         self._composed: list[Prompt] = []
 
     async def compose(self, first: Injection) -> Prompt | None:
-        """Return the prompt that begins with `first`; None if Compose was asked just now: look again."""
+        """Return the prompt that begins with `first`; None if rules were asked just now: look again."""
         waiting = tuple(self._queue)
         self._composed = [each for each in self._composed if each.injections[0] in waiting]
         for known in self._composed:
             if known.injections[0] is first:
                 return replace(known, injections=tuple(each for each in known.injections if each in waiting))
-        await self._ask(self._together(first))
-        return None
+        return await self._ask(self._together(first))
 
-    async def _ask(self, injections: tuple[Injection, ...]) -> None:
-        contexts: Sequence[Injection] = ()
+    async def _ask(self, injections: tuple[Injection, ...]) -> Prompt | None:
+        """Compose the prompt of `injections`; return it if nobody had to be waited for."""
+        answers: Sequence[tuple[Injection, ...]] | None = None
         self.asking = True
         try:
             async with asyncio.timeout(TIMEOUT):
                 answers = await self._bus.ask(Compose(injections))
-            contexts = [each for answer in answers for each in answer]
         except TimeoutError:
             pass  # whoever runs rules has a limit for each, and reports it
         except MessageRefused as error:
             for each in injections:
                 self._queue.discard(each, Outcome(Result.REJECTED, str(error)))
-            return
+            return None
         except Exception:  # noqa: BLE001 (logged with its traceback; nothing waits for ever)
             _log.exception("what rules say to a prompt is not known; it is typed without")
         finally:
             self.asking = False
-        fitting = tuple(each for each in contexts if self._queue.fits(each))
-        self._composed.append(Prompt(injections, fitting))
+        contexts = [each for answer in answers or () for each in answer]
+        prompt = Prompt(injections, tuple(each for each in contexts if self._queue.fits(each)))
+        self._composed.append(prompt)
+        return prompt if answers == [] else None
 
     def _together(self, first: Injection) -> tuple[Injection, ...]:
         """Return `first`, and for a hook's text those of hooks behind it, where they can be one text."""
