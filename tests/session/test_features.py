@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from puppet import Puppet, messages, project, ps
+from puppet import Puppet, project
 
+from relay.control.sessions import live
+from relay.home import Home
+from relay.memory.store import MemoryStore
+from relay.messaging.ledger import Ledger
 from relay.session.features import FEATURES
 from support import Relay, wait_until
 
@@ -49,23 +53,25 @@ def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
         if feature not in needs:
             wait_until(condition, message=alice.log)
 
+    home = Home.from_env(relay.environment)
+
+    def states() -> list[str]:
+        with Ledger(home.ledger) as ledger:
+            return [str(entry.message.state) for entry in ledger.messages()]
+
     alice.say("@probe:first x\n@memory:save a thing\n")
     works({"handlers"}, lambda: probes.read_text() == "first\n")
-    works({"handlers", "memory"}, lambda: "a thing" in relay("memory", "list", "--name", "Alice").stdout)
+    works({"handlers", "memory"}, lambda: MemoryStore(home.memory, "default", "Alice").search("a thing"))
     works({"rules", "derived rules"}, lambda: "ruled" in json.dumps(alice.events("hook_fired")))
     relay("send", "Alice", "hello", check=feature != "bus")  # without it, no ledger knows Alice
     works({"bus", "mailbox", "injector", "handlers"}, lambda: "hello" in alice.heard)
-    works(
-        {"bus", "mailbox", "injector", "handlers", "sender"},
-        lambda: "injected" in [each["state"] for each in messages(relay)],
-    )
+    works({"bus", "mailbox", "injector", "handlers", "sender"}, lambda: "injected" in states())
     works({"audit", "bus", "mailbox", "injector", "handlers"}, lambda: alice.events("injection"))
-    works({"recorder"}, lambda: list((relay.home / "state" / "recordings").rglob("*.cast")))
-    (row,) = ps(relay)
-    assert row["name"] == "Alice" and row["pid"]
-    assert "Alice" in relay("explain", "Alice").stdout
+    works({"recorder"}, lambda: list(home.recordings.rglob("*.cast")))
+    ((session,), explained) = live(home), relay("explain", "Alice").stdout
+    assert (session.name, session.agent) == ("Alice", "generic") and "Alice" in explained
     alice.exit(3)
     wait_until(alice.ended, message=alice.log)
-    wait_until(lambda: not ps(relay))
+    wait_until(lambda: not live(home))
     log = relay.home / "state" / "session.log"
     assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()
