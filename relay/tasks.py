@@ -59,10 +59,9 @@ class Tasks:
             while not queue.empty():
                 queue.get_nowait().close()
 
-    @property
-    def waiting(self) -> int:
-        """The number of queued pieces of work that have not started."""
-        return sum(queue.qsize() for queue in self._queues.values())
+    def waiting(self, prefix: str) -> int:
+        """Return the number of queued pieces of work of kinds with `prefix` that have not started."""
+        return sum(queue.qsize() for kind, queue in self._queues.items() if kind.startswith(prefix))
 
     async def _serve(self, kind: str) -> None:
         queue = self._queues[kind]

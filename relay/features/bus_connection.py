@@ -97,12 +97,19 @@ class BusConnection:
 
     async def _opened(self) -> MessagingClient:
         client = await self._open(frozenset(await self._bus.gather(InHand())))
-        for channel in self._channels:
-            try:
-                await client.join(channel)
-            except MessageRefused as error:  # too many; the session needs the bus anyway
-                self._bus.publish(Notify(f"{self._name} is not in #{channel}, as the settings say: {error}"))
+        try:
+            for channel in self._channels:
+                await self._join(client, channel)
+        except BaseException:
+            await client.close()  # or the next one would find the name taken
+            raise
         return client
+
+    async def _join(self, client: MessagingClient, channel: str) -> None:
+        try:
+            await client.join(channel)
+        except MessageRefused as error:  # too many; the session needs the bus anyway
+            self._bus.publish(Notify(f"{self._name} is not in #{channel}, as the settings say: {error}"))
 
     def _pause(self) -> float:
         match self._problem:
@@ -139,8 +146,8 @@ class BusConnection:
     async def client(self, question: CurrentClient, _: object) -> MessagingClient:
         if question.wait:
             await self._tried.wait()
-        if self._client is None:
-            raise self._problem or RelayError("this session is not on the bus yet.")
+        if self._client is None or self._client.ended:
+            raise self._problem or RelayError("this session is not on the bus now.")
         return self._client
 
     @answers(Describe)

@@ -35,7 +35,7 @@ from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import ReplyDelivery
 from relay.injection.typist import Typist
 from relay.injection.user_typing import UserTyping
-from relay.lifecycle import Describe, SessionEnding
+from relay.lifecycle import Describe, SessionClosed, SessionEnding
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import HooksAlive, PromptSubmitted
 from relay.state.readiness import TerminalSnapshot
@@ -94,15 +94,15 @@ class Injector:
         self._bus = bus
         self._terminal = terminal
         self._view = view
-        self._directive = directive
         self._user = UserTyping(terminal, view, clock)
         self._queue = queue = InjectionQueue(bus, clock)
         self._delivery = delivery = ReplyDelivery(queue, view, directive)
         self._gate = TypingGate(view, queue, delivery, self._user, idle=idle, clock=clock)
-        self._composer = PromptComposer(bus, queue, view)
+        self._composer = PromptComposer(bus, queue, view, directive)
         self._typist = Typist(terminal, view, clock)
         self._news = _News(clock)
         self._typing: tuple[Injection, ...] = ()  # as one text
+        self._running: asyncio.Task[Any] | None = None
 
     @handles(Inject)
     def submit(self, event: Inject) -> None:
@@ -140,6 +140,13 @@ class Injector:
         for injection in self._delivery.injections:
             self.delivered(injection, Outcome(Result.UNCERTAIN, why))
         self._news.notice()
+
+    @answers(SessionClosed)
+    async def finish(self, _: SessionClosed, __: object) -> None:
+        """Cut off what is being typed, so that its outcome is known before the mailbox closes."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
@@ -222,6 +229,7 @@ class Injector:
 
     async def run(self) -> None:
         """Type injections until the session ends; one that the end cuts off is uncertain."""
+        self._running = asyncio.current_task()
         while not self._queue.closed:
             if not self._queue:
                 await self._news.wait()
@@ -260,7 +268,7 @@ class Injector:
                     self._queue.defer(prompt.injections[1:])
                     prompt = replace(prompt, injections=prompt.injections[:1])
                     self._typing = prompt.injections
-                parts = prompt.lay_out(style_of(sight), mark, self._directive)
+                parts = self._composer.lay_out(prompt, style_of(sight), mark)
                 start, profile = parts[0][0], self._view.profile
                 if start in profile.submit.avoid:
                     raise MessageRefused(

@@ -21,7 +21,7 @@ from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.injection.events import Inject, InjectionDeferred, InjectionEnded, MayBegin, Withdraw
 from relay.injection.injection import Injection, Outcome, Result
-from relay.lifecycle import Describe, SessionReady
+from relay.lifecycle import Describe, SessionClosed, SessionReady
 from relay.message import Message, Priority, State
 from relay.messaging.client import MessagingClient, current_client
 from relay.messaging.events import (
@@ -59,6 +59,9 @@ LOOK = 5.0
 
 SWEEP = 30.0
 """Seconds after which the ledger is read even if nothing in it has changed."""
+
+CLOSING = 2.0
+"""Seconds that the end of a session waits for the ledger."""
 
 T = TypeVar("T")
 
@@ -105,9 +108,7 @@ class Mailbox:
     def deferred(self, event: InjectionDeferred) -> None:
         """Record that a message which was about to be given waits again."""
         if event.injection.kind == "message":
-            # If the ledger cannot record that, it is given later anyway, or uncertain if this session dies.
-            self._put_back.add(event.injection.id)
-            self._queue(self._catch_up_or_say())
+            self._queue(self._defer(event.injection.id))
 
     @handles(InjectionEnded)
     def ended(self, event: InjectionEnded) -> None:
@@ -123,7 +124,14 @@ class Mailbox:
 
     @answers(InHand)
     async def in_hand(self, _: InHand, __: object) -> frozenset[str]:
-        return frozenset(self._given)
+        return frozenset(self._given) | frozenset(self._unsettled)
+
+    @answers(SessionClosed)
+    async def close(self, _: SessionClosed, __: object) -> None:
+        """Record what became of each message while there is a ledger."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING):
+                await self._ordered(self._catch_up_or_say())
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any]:
@@ -168,11 +176,10 @@ class Mailbox:
 
         If the ledger cannot be read, try again after `retry` seconds.
         """
+        self._collecting = True  # a message that comes meanwhile is taken up after this
         if not await self._taken_up():
             again = min(2 * retry, LAST_RETRY)
             self._bus.loop.call_later(retry, lambda: self._queue(self._collect(again)))
-            return
-        self._collecting = True  # only now: a message that came meanwhile must not overtake the others
 
     async def _look(self) -> None:
         """Take up messages that another process stored, or that came while the ledger was in trouble.
@@ -199,6 +206,7 @@ class Mailbox:
     async def _taken_up(self) -> bool:
         """Give the injector the next messages of the ledger; return False if it cannot be read."""
         limit = WINDOW + len(self._given)
+        self._behind = False  # a message that comes while the ledger is read is looked for once more
         try:
             waiting = await (await self._client()).waiting(limit)
         except LedgerError as error:
@@ -207,7 +215,7 @@ class Mailbox:
             return False
         except RelayError:
             return True  # there is no bus, as the user knows; a new client is looked into anyway
-        self._behind = len(waiting) >= limit
+        self._behind |= len(waiting) >= limit
         first: Message | None = None
         for message in waiting:
             if message.id in self._given or message.id in self._unsettled:
@@ -287,6 +295,11 @@ class Mailbox:
                 role=outcome.role or None,
             )
         self._unsettled.pop(injection.id, None)
+
+    async def _defer(self, id: str) -> None:
+        # If the ledger cannot record that, it is given later anyway, or uncertain if this session dies.
+        self._put_back.add(id)
+        await self._catch_up_or_say()
 
     async def _catch_up_or_say(self) -> None:
         try:

@@ -22,6 +22,7 @@ class Notices:
         self._tasks = tasks
         self._journal = journal
         self._first = first
+        self._mistakes: set[str] = set()
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
@@ -40,7 +41,9 @@ class Notices:
 
     @handles(HandlerFailed)
     def handler_failed(self, event: HandlerFailed) -> None:
-        self._bus.publish(Notify(f"relay made a mistake, and goes on: {event.error}. See session.log."))
+        if event.error not in self._mistakes:  # it may have happened because of the notice of the last one
+            self._mistakes.add(event.error)
+            self._bus.publish(Notify(f"relay made a mistake, and goes on: {event.error}. See session.log."))
 
     @handles(WritingFailed)
     def writing_failed(self, event: WritingFailed) -> None:

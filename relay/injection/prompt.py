@@ -36,16 +36,6 @@ class Prompt:
     injections: tuple[Injection, ...]
     contexts: tuple[Injection, ...] = ()
 
-    def lay_out(self, style: Style, mark: str, directive: re.Pattern[str]) -> list[str]:
-        """Return the texts to type, as layout.lay_out does; several injections need Style.PASTE."""
-        if len(self.injections) == 1:
-            return layout.lay_out(self.injections[0], style, mark, directive, self.contexts)
-        texts, contexts = (
-            [(each, layout.clean(each, directive)) for each in some]
-            for some in (self.injections, self.contexts)
-        )
-        return [layout.enclose(texts, mark, contexts)]
-
 
 class PromptComposer:
     """Makes prompts of what waits, asking once for each what is to stand before it (Compose).
@@ -53,10 +43,13 @@ class PromptComposer:
     asking: Compose is being answered.
     """
 
-    def __init__(self, bus: EventBus, queue: InjectionQueue, view: AgentView) -> None:
+    def __init__(
+        self, bus: EventBus, queue: InjectionQueue, view: AgentView, directive: re.Pattern[str]
+    ) -> None:
         self._bus = bus
         self._queue = queue
         self._view = view
+        self._directive = directive
         self.asking = False
         self._composed: list[Prompt] = []
 
@@ -68,6 +61,16 @@ class PromptComposer:
             if known.injections[0] is first:
                 return replace(known, injections=tuple(each for each in known.injections if each in waiting))
         return await self._ask(self._together(first))
+
+    def lay_out(self, prompt: Prompt, style: Style, mark: str) -> list[str]:
+        """Return the texts to type, as layout.lay_out does; several injections need Style.PASTE."""
+        if len(prompt.injections) == 1:
+            return layout.lay_out(prompt.injections[0], style, mark, self._directive, prompt.contexts)
+        texts, contexts = (
+            [(each, layout.clean(each, self._directive)) for each in some]
+            for some in (prompt.injections, prompt.contexts)
+        )
+        return [layout.enclose(texts, mark, contexts)]
 
     async def _ask(self, injections: tuple[Injection, ...]) -> Prompt | None:
         """Compose the prompt of `injections`; return it if nobody had to be waited for."""

@@ -105,7 +105,8 @@ class InjectionQueue:
             self._refusal = Refusal(injection, str(error), delay, self._clock() + delay)
             self._put_back(injection)
             return False
-        except BaseException:  # cancelled: it is not given
+        except BaseException:  # cancelled: it is not given, whatever was recorded meanwhile
+            self._bus.publish(InjectionDeferred(injection))
             self._put_back(injection)
             raise
         self._refusal = None

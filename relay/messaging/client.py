@@ -122,6 +122,7 @@ class MessagingClient:
             ProxyPublishers(home, ledger, team, connector, roster),
             ReceiptSender(ledger, team, name),
         )
+        self.ended = False  # `run` is over, or about to be
         parts = (self._tracker, self._announcer, self._outgoing, self._status)
         self._receiver = Receiver(ledger, team, name, limits.queue, *parts, publish)
 
@@ -145,6 +146,7 @@ class MessagingClient:
                 raise
             raise _first(fatal) from None
         finally:
+            self.ended = True
             await self.close()
 
     # The jobs that these methods hand to the ledger are done in the order of the calls.

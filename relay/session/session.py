@@ -139,7 +139,7 @@ class Session:
         await self._bus.ask(Goodbye(code))
         await self._shutdown.sweep()
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
-        if left := tasks.waiting:
+        if left := tasks.waiting("@"):
             text = f"{count(left, 'directive')} of {self._core.session.name}'s last words came to nothing."
             self._bus.publish(Notify(text))
 

@@ -83,6 +83,7 @@ class PtyAgent(AgentTerminal):
         self.end_of: Callable[[Injection, Outcome], None] = lambda injection, outcome: None
         self.on_prompt: OnPrompt | None = None  # what Compose is answered
         self.deferred: list[str] = []
+        self.writes: list[tuple[bytes, float]] = []  # what was written to the agent, and when
         self.said: tuple[Evidence, ...] = ()
         self._later = 0.0
         self.bus = EventBus()
@@ -177,6 +178,7 @@ class PtyAgent(AgentTerminal):
     # the port
 
     def write(self, data: bytes) -> None:
+        self.writes.append((data, time.monotonic()))
         self._queued += data
         self._flush()
 
@@ -299,7 +301,7 @@ async def running(
     task = asyncio.create_task(agent.injector.run())
     try:
         yield agent
-        if task.done():
+        if task.done() and not task.cancelled():
             task.result()
     finally:
         agent.close()

@@ -32,7 +32,7 @@ class Line:
     def __init__(self, bus: EventBus, end: Exception | None) -> None:
         self.bus = bus
         self.end = end
-        self.connected = False
+        self.connected = self.ended = self.closed = False
 
     async def run(self) -> None:
         if self.end is not None:
@@ -40,6 +40,13 @@ class Line:
         self.connected = True
         self.report("connected to mqtt://here")
         await asyncio.Event().wait()
+
+    async def join(self, channel: str) -> None:
+        if isinstance(self.end, LedgerError):
+            raise self.end
+
+    async def close(self) -> None:
+        self.closed = True
 
     def report(self, text: str) -> None:
         self.bus.publish(StatusReported(text))
@@ -55,6 +62,7 @@ class Scene(Clock):
     told: list[str] = field(default_factory=list)  # what the user is shown, and the journal keeps
     shown: list[str] = field(default_factory=list)  # what the user is shown of statuses
     pauses: list[float] = field(default_factory=list)
+    channels: tuple[str, ...] = ()
     problems: list[str] = field(default_factory=list)  # at the end of each client
     opened: list[Line] = field(default_factory=list)
 
@@ -95,7 +103,9 @@ class Scene(Clock):
         async def main() -> None:
             self.bus = EventBus()
             journal = Journal(self.folder / "events", "id", "Alice")
-            connection = BusConnection(self.bus, journal, self._open, name="Alice", clock=self)
+            connection = BusConnection(
+                self.bus, journal, self._open, name="Alice", channels=self.channels, clock=self
+            )
             self.bus.add(connection)
             self.bus.add(self)
             running = asyncio.ensure_future(connection.run())
@@ -130,7 +140,7 @@ def test_who_asks_for_the_client_before_there_is_one_waits_for_the_first_try(tmp
         bus.add(connection)
         running = asyncio.ensure_future(connection.run())
         asking = asyncio.ensure_future(current_client(bus))
-        with pytest.raises(RelayError, match="not on the bus yet"):
+        with pytest.raises(RelayError, match="not on the bus now"):
             await current_client(bus, wait=False)
         assert not asking.done()
         may_open.set()
@@ -183,6 +193,24 @@ def test_a_client_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
         "locked. Messages wait until then.",
     ]
     assert scene.pauses == [3, 6, LEDGER_RETRY, 12]
+
+
+def test_a_client_that_cannot_join_its_channels_is_closed(tmp_path: Path) -> None:
+    """Else the next one would find its name taken by the first."""
+    scene = Scene(tmp_path, [LedgerError("the disk is full."), None], channels=("ops",)).play()
+    assert [line.closed for line in scene.opened] == [True, False]
+    assert scene.told == ["the disk is full. The agent runs on without messages."]
+
+
+def test_a_client_that_ends_is_not_used_any_more(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, [None])
+
+    async def then() -> None:
+        assert await scene.problem() == ""
+        scene.opened[0].ended = True  # it closes, which takes a moment
+        assert await scene.problem() == "this session is not on the bus now."
+
+    scene.play(then)
 
 
 def test_trouble_with_the_ledger_is_told_while_connected(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from relay.hooks import events
 from relay.hooks.commands import SendMessage
 from relay.injection.events import Inject, MayBegin
 from relay.injection.injection import Injection, Outcome, Result
-from relay.lifecycle import Describe, Identity, SessionReady
+from relay.lifecycle import Describe, Identity, SessionClosed, SessionReady
 from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging.client import CurrentClient, MessagingClient
-from relay.messaging.events import ClientOpened, MessageGiven, MessageStored
+from relay.messaging.events import ClientOpened, InHand, MessageGiven, MessageStored
 from relay.messaging.ledger import Ledger
 from relay.messaging.runaway import Limits
 from relay.state.events import PromptSubmitted
@@ -375,6 +375,72 @@ def test_an_end_that_the_ledger_did_not_take_is_noted_later(home: Path, tmp_path
         await desk.look()
         assert await desk.states() == [("injected", "native", "system")]
         assert desk.agent.injector.pending == 0
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
+def test_what_was_given_while_there_was_no_bus_is_not_taken_for_what_a_dead_session_left(
+    home: Path, tmp_path: Path
+) -> None:
+    async def scene(desk: Desk) -> None:
+        (one,) = await desk.arrive("one")
+        await desk.collect()
+        (taken,) = await desk.agent.injector.take(1_000)
+        desk.client = NameInUse("another host has the name.")
+        await desk.deliver(taken, Outcome(Result.INJECTED, role="system"))
+        in_hand = await desk.bus.gather(InHand())  # as the next client is told
+        assert in_hand == [one.id]
+        assert not await desk.ledger(lambda ledger: ledger.inbox.recover("default", "Bob", in_hand))
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
+def test_what_is_cut_off_by_the_end_is_known_before_the_ledger_closes(home: Path, tmp_path: Path) -> None:
+    """A message that was begun, and of which nothing was typed, waits for the next session."""
+
+    async def scene(desk: Desk) -> None:
+        agent = desk.agent
+        desk.agent.reserved = lambda: False  # type: ignore[method-assign]  # as when the terminal has gone
+        await desk.arrive("one")
+        await desk.collect()
+        await agent.until(lambda: agent.typing)
+        agent.close()
+        await desk.bus.ask(SessionClosed())
+        assert await desk.states() == [("stored", None, None)] and await desk.waiting() == ["one"]
+
+    at_desk(home, tmp_path, fake("lines"), scene)
+
+
+def test_a_message_that_comes_while_the_ledger_is_read_is_looked_for_again(
+    home: Path, tmp_path: Path
+) -> None:
+    """Also when there was more than the window held."""
+
+    async def scene(desk: Desk) -> None:
+        await desk.collect()
+        client, has_read, go_on = (
+            await desk.current(CurrentClient(wait=True), ()),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
+        read = client.waiting
+
+        async def slowly(limit: int) -> list[Message]:
+            found = await read(limit)
+            has_read.set()
+            await go_on.wait()
+            return found
+
+        client.waiting = slowly  # type: ignore[method-assign, assignment]
+        desk.mailbox._behind = True
+        reading = asyncio.ensure_future(desk.mailbox._taken_up())
+        await has_read.wait()
+        (late,) = await desk.arrive("late")
+        desk.bus.publish(MessageStored(late))
+        go_on.set()
+        await reading
+        await desk.tasks.idle()
+        assert await desk.carry() == ["late"]
 
     at_desk(home, tmp_path, DIALOG, scene)
 
