@@ -91,19 +91,19 @@ def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also over another client, as after trouble with the ledger."""
-    monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
+    # While Bob has no client, a sweep of Alice's would take all that he left for a dead session's.
+    monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
 
     async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            for body in ("in hand", "left"):
+                await alice.send("Bob", body)
+            in_hand, left = await bob.receive(2)
+            await bob.client.injecting(in_hand.id)
+            await bob.client.injecting(left.id)
+        again = await MessagingClient.open(home, "default", "Bob", publish=bob.publish, in_hand=[in_hand.id])
+        monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
         async with running(Agent(home, "Alice")) as alice:
-            async with running(Agent(home, "Bob")) as bob:
-                for body in ("in hand", "left"):
-                    await alice.send("Bob", body)
-                in_hand, left = await bob.receive(2)
-                await bob.client.injecting(in_hand.id)
-                await bob.client.injecting(left.id)
-            again = await MessagingClient.open(
-                home, "default", "Bob", publish=bob.publish, in_hand=[in_hand.id]
-            )
             assert (await alice.outcome(State.UNCERTAIN)).id == left.id
             await again.settle(in_hand.id, State.INJECTED)
             assert (await alice.outcome(State.INJECTED)).id == in_hand.id

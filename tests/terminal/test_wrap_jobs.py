@@ -169,13 +169,17 @@ def test_the_size_reaches_the_agent(wrap: Open) -> None:
 def test_terminals_of_odd_sizes(terminal: Open, wrap: Open) -> None:
     """As alone, whatever the agent makes of it."""
     for columns, rows in ((1, 1), (0, 0), (2, 1), (1, 5), (1000, 500)):
-        outer = wrap("sh", "-c", "read line; stty size; printf '\\033[5;5H@relay:x hello\\033[2J\\n'")
+        size = f"{rows} {columns}"
+        # relay learns of a new size beside the keys that follow it; of none it learns nothing.
+        known = f'until [ "$(stty size)" = "{size}" ]; do sleep 0.01; done; ' if columns else ""
+        draw = "stty size; printf '\\033[5;5H@relay:x hello\\033[2J\\n'"
+        outer = wrap("sh", "-c", f"read line; {known}{draw}")
         outer.resize(columns, rows)
         outer.type("\r")
         started = wrap("sh", "-c", "stty size; printf '\\033[5;5Hx\\033[2J\\n'", columns=columns, rows=rows)
         for each in (outer, started):
             assert each.end() == 0, (columns, rows)
-            assert not columns or f"{rows} {columns}\r\n".encode() in each.output
+            assert not columns or f"{size}\r\n".encode() in each.output
 
 
 def test_signals_to_relay_are_the_agents(relay: Relay, wrap: Open) -> None:
