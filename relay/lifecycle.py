@@ -1,6 +1,7 @@
 """The phases of a session.
 
-SessionBegan ─ SessionReady ─ ... ─ AgentExited ─ LastWords ─ SessionEnding ─ Goodbye ─ SessionClosed
+SessionBegan ─ SessionReady ─ ... ─ AgentExited ─ LastWords ─ SessionEnding ─ Goodbye
+                                                       ─ SessionSettling ─ SessionClosed
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ class Goodbye(Question[None]):
     """Give the user's terminal back. code: the agent's exit code."""
 
     code: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettling(Question[None]):
+    """The session is about to close: end what is under way, so that its outcome can be recorded."""
 
 
 @dataclass(frozen=True, slots=True)

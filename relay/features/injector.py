@@ -35,7 +35,7 @@ from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import ReplyDelivery
 from relay.injection.typist import Typist
 from relay.injection.user_typing import UserTyping
-from relay.lifecycle import Describe, SessionClosed, SessionEnding
+from relay.lifecycle import Describe, SessionEnding, SessionSettling
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import HooksAlive, PromptSubmitted
 from relay.state.readiness import TerminalSnapshot
@@ -141,8 +141,8 @@ class Injector:
             self.delivered(injection, Outcome(Result.UNCERTAIN, why))
         self._news.notice()
 
-    @answers(SessionClosed)
-    async def finish(self, _: SessionClosed, __: object) -> None:
+    @answers(SessionSettling)
+    async def finish(self, _: SessionSettling, __: object) -> None:
         """Cut off what is being typed, so that its outcome is known before the mailbox closes."""
         if self._running is not None:
             self._running.cancel()

@@ -21,7 +21,15 @@ from relay.control.terminal_client import TerminalClient
 from relay.eventbus import EventBus, handles
 from relay.features.requests import Requests
 from relay.hooks import events
-from relay.lifecycle import Goodbye, Identity, LastWords, SessionBegan, SessionClosed, SessionEnding
+from relay.lifecycle import (
+    Goodbye,
+    Identity,
+    LastWords,
+    SessionBegan,
+    SessionClosed,
+    SessionEnding,
+    SessionSettling,
+)
 from relay.memory.store import MemoryStore
 from relay.readers.auto import AutoReader
 from relay.redaction import Redactor, known_in
@@ -107,6 +115,7 @@ class Session:
         self._bus.publish(SessionBegan())
         code = await self._exited
         await self._end(code)
+        await self._bus.ask(SessionSettling())
         await self._bus.ask(SessionClosed())
         tasks.cancel()
         if self._started.bridge_dir:

@@ -21,7 +21,7 @@ from relay.hooks import events
 from relay.hooks.commands import SendMessage
 from relay.injection.events import Inject, MayBegin
 from relay.injection.injection import Injection, Outcome, Result
-from relay.lifecycle import Describe, Identity, SessionClosed, SessionReady
+from relay.lifecycle import Describe, Identity, SessionClosed, SessionReady, SessionSettling
 from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging.client import CurrentClient, MessagingClient
 from relay.messaging.events import ClientOpened, InHand, MessageGiven, MessageStored
@@ -405,6 +405,7 @@ def test_what_is_cut_off_by_the_end_is_known_before_the_ledger_closes(home: Path
         await desk.collect()
         await agent.until(lambda: agent.typing)
         agent.close()
+        await desk.bus.ask(SessionSettling())
         await desk.bus.ask(SessionClosed())
         assert await desk.states() == [("stored", None, None)] and await desk.waiting() == ["one"]
 
