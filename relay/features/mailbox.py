@@ -30,6 +30,7 @@ from relay.messaging.events import (
     MessageExchanged,
     MessageGiven,
     MessageStored,
+    handler_fields,
     journal_fields,
 )
 from relay.state.readiness import Readiness
@@ -236,17 +237,7 @@ class Mailbox:
         self._given[message.id] = message
         self._journal.write("message_received", **journal_fields(message))
         self._bus.publish(MessageExchanged(message))
-        self._bus.publish(
-            events.MessageReceived(
-                sender=message.sender,
-                body=message.body,
-                id=message.id,
-                channel=message.channel,
-                thread=message.thread,
-                reply_to=message.reply_to,
-                priority=message.priority.value,
-            )
-        )
+        self._bus.publish(events.MessageReceived(sender=message.sender, **handler_fields(message)))
         source = THE_USER if names.same(message.sender, names.PERSON) else message.sender
         injection = Injection(
             id=message.id,

@@ -27,6 +27,7 @@ from relay.messaging.events import (
     MessageGiven,
     MessagesHeld,
     OutcomeReported,
+    handler_fields,
     journal_fields,
 )
 from relay.messaging.reply_chain import ReplyChain
@@ -82,17 +83,7 @@ class MessageSender:
         if names.same(message.to, names.PERSON) and message.state is not State.HELD:
             where = f"in #{message.channel}" if message.channel else "says to you"
             self._bus.publish(Notify(f"{message.sender} {where}: {message.body}"))
-        self._bus.publish(
-            events.MessageSent(
-                to=message.to,
-                body=message.body,
-                id=message.id,
-                channel=message.channel,
-                thread=message.thread,
-                reply_to=message.reply_to,
-                priority=message.priority.value,
-            )
-        )
+        self._bus.publish(events.MessageSent(to=message.to, **handler_fields(message)))
 
     async def _look_at_held(self) -> None:
         if self._tracker.holding:

@@ -85,7 +85,7 @@ class PromptComposer:
             for each in injections:
                 self._queue.discard(each, Outcome(Result.REJECTED, str(error)))
             return None
-        except Exception:  # noqa: BLE001 (logged with its traceback; nothing waits for ever)
+        except Exception:  # noqa: BLE001 (logged; who runs the rules tells the user)
             _log.exception("what rules say to a prompt is not known; it is typed without")
         finally:
             self.asking = False

@@ -63,6 +63,18 @@ class InHand(Question[frozenset[str]]):
     """Name the messages (ids) that this session is delivering to the agent now."""
 
 
+def handler_fields(message: Message) -> dict[str, Any]:
+    """Return the fields that handlers get of a message, whether it was sent or received."""
+    return {
+        "body": message.body,
+        "id": message.id,
+        "channel": message.channel,
+        "thread": message.thread,
+        "reply_to": message.reply_to,
+        "priority": message.priority.value,
+    }
+
+
 def journal_fields(message: Message) -> dict[str, Any]:
     """Return the fields of a journal entry about a message."""
     fields = {name: getattr(message, name) for name in ("id", "sender", "to", "state", "route", "role")}

@@ -240,7 +240,9 @@ def test_while_off_the_bus_each_reason_that_lasts_is_told_once(
             assert await scene.status() in {CONNECTING, *scene.shown}
             for reason in reasons:
                 line.report(reason)
-            await asyncio.sleep(0.01)
+            shown = asyncio.Event()
+            scene.bus.loop.call_later(0, shown.set)  # after the timers that show what lasts
+            await shown.wait()
             assert await scene.status() == reasons[-1]
 
         await off("the connection was lost.", "connection refused.")  # the first did not last

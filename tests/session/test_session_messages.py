@@ -12,6 +12,7 @@ import pytest
 
 from ledgers import locked
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from session.puppet import Puppet, events, messages, ps, settings
 from support import Relay, wait_until
 
@@ -45,6 +46,33 @@ def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
     assert starting.wait(60) == 0
     relay("send", "Bob", "hello")
     bob.hears("hello")
+
+
+def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay, tmp_path: Path) -> None:
+    """Its agent ends while the user's keys are still to be held back: nothing of it was typed for certain."""
+    launcher = tmp_path / "launcher.py"
+    launcher.write_text(
+        "import sys\nfrom relay.state.agent_terminal import AgentTerminal\nfrom relay.__main__ import main\n"
+        "AgentTerminal.reserved = lambda self: False\nsys.exit(main())\n"
+    )
+    bob = Puppet(relay, "Bob")
+    relay.command = [sys.executable, str(launcher)]
+    bob.wrap()
+    relay.command = [sys.executable, "-m", "relay"]
+    relay("send", "Bob", "hello")
+
+    def begun() -> bool:
+        with Ledger(Home.from_env(relay.environment).ledger) as ledger:
+            return not ledger.inbox.waiting("default", "Bob") and bool(ledger.inbox.stored("default", "Bob"))
+
+    wait_until(begun)
+    bob.exit()
+    wait_until(lambda: not ps(relay))
+    assert states(relay) == ["stored"]
+    for left in ("strings", "heard"):
+        (bob.folder / left).unlink()
+    bob.wrap().hears("hello")
+    wait_until(lambda: states(relay) == ["injected"])
 
 
 def test_the_order_of_fifty_is_kept(relay: Relay) -> None:
