@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
                 "If it is to get the text once more, `relay send` it anew."
             )
         to = None if args.to is None else _receiver(ledger, entry, args.to)
-        limits = None if caller(home) is None else limits_here(home)
-        again = ledger.retry(entry.message.id, to, limits=limits)
+        by_user = caller(home) is None
+        again = ledger.retry(entry.message.id, to, limits=limits_here(home), by_user=by_user)
     carried = have_carried(home, entry.team, again.sender)
     if again.id == entry.message.id:
         what = f"{short_id(again.id)} is published again"

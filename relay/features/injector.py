@@ -40,13 +40,10 @@ from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import HooksAlive, PromptSubmitted
 from relay.state.readiness import TerminalSnapshot
 from relay.state.view import AgentView
-from relay.terminal.events import KeysTyped, OutputRead
+from relay.terminal.events import KeysHeldBack, KeysTyped, OutputRead
 
 LOOK_MIN, LOOK_MAX = 0.001, 0.25
 """Limits for the seconds between two looks at a program that is not ready: a tenth of the wait so far."""
-
-RESERVE_TIMEOUT, _RESERVE_STEP = 0.25, 0.0005
-"""Seconds to wait until the user's keys are held back from the agent, and between two checks."""
 
 
 class _News:
@@ -92,7 +89,6 @@ class Injector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bus = bus
-        self._terminal = terminal
         self._view = view
         self._user = UserTyping(terminal, view, clock)
         self._queue = queue = InjectionQueue(bus, clock)
@@ -120,6 +116,10 @@ class Injector:
         self._user.keys(event.data)
         if self._queue:
             self._news.notice()
+
+    @handles(KeysHeldBack)
+    def held_back(self, _: KeysHeldBack) -> None:
+        self._user.held()
 
     @handles(OutputRead)
     def output(self, event: OutputRead) -> None:
@@ -282,7 +282,7 @@ class Injector:
         except MessageRefused as error:
             outcome = Outcome(Result.REJECTED, str(error))
         finally:
-            self._terminal.release()
+            self._user.release()
             self._typing = ()
             if outcome is None:
                 self._queue.defer(prompt.injections)
@@ -298,12 +298,8 @@ class Injector:
 
         The state may have changed since the last look, because the answers to MayBegin may take long.
         """
-        self._terminal.reserve()
-        end = time.monotonic() + RESERVE_TIMEOUT
-        while not self._terminal.reserved():
-            if time.monotonic() > end:
-                return None
-            await asyncio.sleep(_RESERVE_STEP)
+        if not await self._user.hold():
+            return None
         sight = self._view.look()
         return sight if not self._gate.obstacle(typing=True) and self._gate.allows(sight) else None
 
@@ -312,11 +308,11 @@ class Injector:
         for number, part in enumerate(parts):
             if number:
                 # To the program each part is a line of its own; it may answer one with a question.
-                self._terminal.release()
+                self._user.release()
                 again = None
                 while again is None and await self._ready():
                     if (again := await self._reserve()) is None:
-                        self._terminal.release()
+                        self._user.release()
                 if again is None:
                     why = f"the session ended after {number} of {len(parts)} lines"
                     return Outcome(Result.UNCERTAIN, why, "typed", "user")

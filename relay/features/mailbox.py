@@ -3,8 +3,9 @@
 MessagingClient ─ message → Inject ─ typed, or in a hook's reply → MessagingClient ─ receipt → the sender
 
 The ledger is authoritative. The mailbox takes messages from it in order, a window at a time; urgent ones do
-not wait for the window. It reads the ledger whenever the client reports something, and periodically, so that
-no message is forgotten. All its work on the ledger runs in one queue.
+not wait for the window. It reads the ledger at the start, when there is room for what did not fit, and
+periodically, so that no message is forgotten; in between it takes each one from MessageStored. All its work
+on the ledger runs in one queue.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ WINDOW = 64
 LOOK = 5.0
 """Seconds between two checks for changes that another process made in the ledger."""
 
+A_WAIT = 0.1
+"""Seconds after which a message counts as waiting: an agent that is ready is given it sooner."""
+
 SWEEP = 30.0
 """Seconds after which the ledger is read even if nothing in it has changed."""
 
@@ -101,9 +105,7 @@ class Mailbox:
 
     @handles(MessageStored)
     def arrived(self, event: MessageStored) -> None:
-        waits = self._behind and event.message.priority is not Priority.URGENT
-        if self._collecting and event.message.id not in self._given and not waits:
-            self._queue(self._taken_up())
+        self._queue(self._arrive(event.message))
 
     @handles(InjectionDeferred)
     def deferred(self, event: InjectionDeferred) -> None:
@@ -204,10 +206,29 @@ class Mailbox:
         if (due or self._behind) and await self._taken_up():
             self._version = version
 
+    async def _arrive(self, message: Message) -> None:
+        """Give the injector a message that was just stored, unless others come before it.
+
+        What was stored before is given already, or else the ledger is read again (`_behind`).
+        """
+        if not self._collecting or self._has(message):
+            return
+        if message.priority is Priority.URGENT or not self._behind:
+            if self._fits(message):
+                self._give(message)
+                self._watch(message)
+            else:
+                self._behind = True
+
+    def _has(self, message: Message) -> bool:
+        return message.id in self._given or message.id in self._unsettled
+
+    def _fits(self, message: Message) -> bool:
+        return message.priority is Priority.URGENT or len(self._given) < WINDOW
+
     async def _taken_up(self) -> bool:
         """Give the injector the next messages of the ledger; return False if it cannot be read."""
         limit = WINDOW + len(self._given)
-        self._behind = False  # a message that comes while the ledger is read is looked for once more
         try:
             waiting = await (await self._client()).waiting(limit)
         except LedgerError as error:
@@ -216,19 +237,15 @@ class Mailbox:
             return False
         except RelayError:
             return True  # there is no bus, as the user knows; a new client is looked into anyway
-        self._behind |= len(waiting) >= limit
-        first: Message | None = None
-        for message in waiting:
-            if message.id in self._given or message.id in self._unsettled:
-                continue
-            if message.priority is not Priority.URGENT and len(self._given) >= WINDOW:
+        self._behind = len(waiting) >= limit
+        new = [message for message in waiting if not self._has(message)]
+        for message in new:
+            if not self._fits(message):
                 self._behind = True
                 break
             self._give(message)
-            first = first or message
-        if first is not None:
-            # Soon, not now: judging the terminal would hold up the first message of an agent that is ready.
-            self._bus.loop.call_soon(self._shown.waits, first, self._view)
+        if new:
+            self._watch(new[0])
         self._swept = time.monotonic()
         self._shown.well()
         return True
@@ -248,6 +265,15 @@ class Mailbox:
             priority=message.priority,
         )
         self._bus.publish(Inject(injection))
+
+    def _watch(self, message: Message) -> None:
+        """Tell the user why `message` waits, if it still does after a moment."""
+
+        def look() -> None:
+            if message.id in self._given:
+                self._shown.waits(message, self._view)
+
+        self._bus.loop.call_later(A_WAIT, look)
 
     async def _begin(self, id: str, *, begins: bool) -> None:
         """Record that giving the message begins: if this session dies from here on, nobody gives it again.

@@ -27,6 +27,7 @@ from relay.terminal import forward
 from relay.terminal.events import (
     DetachRequested,
     InputEnded,
+    KeysHeldBack,
     KeysTyped,
     Notify,
     OutputHeld,
@@ -66,6 +67,7 @@ _SIGNALS: dict[int, type[Event]] = {
     forward.DETACH: DetachRequested,
     forward.HELD: OutputHeld,
     forward.SETTLED: OutputSettled,
+    forward.RESERVED: KeysHeldBack,
     forward.INPUT_OVER: InputEnded,
 }
 """The events for the tee's entries without a value."""

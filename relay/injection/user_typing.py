@@ -1,7 +1,11 @@
-"""Follows the user's typing: while they type, or have a half-typed line, nothing is injected."""
+"""Follows the user's typing: while they type, or have a half-typed line, nothing is injected.
+
+While a text is injected, the user's keys are held back, so that they end up neither in it nor lost.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from relay.injection.draft import Draft
@@ -12,6 +16,9 @@ from relay.state.view import AgentView
 USER_PAUSE = 2.0
 """Seconds after the user's last key during which nothing is typed."""
 
+HOLD_TIMEOUT = 0.25
+"""Seconds to wait until the user's keys are held back from the agent."""
+
 
 class UserTyping:
     """Follows the user's keys in one terminal, of which `view` judges what it shows."""
@@ -21,6 +28,30 @@ class UserTyping:
         self._view = view
         self._clock = clock
         self._draft = Draft()
+        self._holds = 0  # that were asked for, and have not taken effect
+        self._held = asyncio.Event()
+
+    async def hold(self) -> bool:
+        """Hold back the user's keys until `release`; return False if that takes too long."""
+        self._holds += 1
+        self._held.clear()
+        self._terminal.reserve()
+        try:
+            async with asyncio.timeout(HOLD_TIMEOUT):
+                await self._held.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def held(self) -> None:
+        """Note that one `hold` took effect: keys that were typed before it are noted."""
+        self._holds -= 1
+        if not self._holds:  # else an earlier one that was given up
+            self._held.set()
+
+    def release(self) -> None:
+        """Pass on the user's keys again, and those that were held back."""
+        self._terminal.release()
 
     def keys(self, data: bytes) -> None:
         """Note what was typed, after it was written to the terminal."""

@@ -129,11 +129,14 @@ class Ledger(LedgerDatabase):
         *found, team = rows[0]
         return LedgerEntry(message_of(found), team)
 
-    def retry(self, id: str, to: str | None = None, *, limits: Limits | None = None) -> Message:
+    def retry(
+        self, id: str, to: str | None = None, *, limits: Limits | None = None, by_user: bool = True
+    ) -> Message:
         """Send message `id` again: what is on its way at once, what is settled anew, in a new place.
 
-        to:     send it to another agent instead, and give up the first.
-        limits: those of the agent that asks; None for the user, with whom a new chain of replies begins.
+        to:      send it to another agent instead, and give up the first.
+        limits:  those of relay.toml (default: Limits()).
+        by_user: the user asks, whom the runaway guard does not limit; a new chain of replies begins.
 
         A settled message keeps its id and its honest state; the new one has an id of its own, since a
         receiver ignores an id that it has seen. Raise LedgerError if it waits at its receiver, or is held.
@@ -155,10 +158,12 @@ class Ledger(LedgerDatabase):
             self.write("UPDATE outbox SET due = ? WHERE id = ?", self.now(), message.id)
             return message
         receiver = to or message.to
-        same = (message.body, message.thread, message.reply_to, message.priority)
-        outgoing = OutgoingMessage(receiver, *same, depth=message.depth if limits else 0)
+        limits = limits or Limits()
+        same = (message.body, message.thread, message.reply_to, message.priority, limits.ttl)
+        outgoing = OutgoingMessage(receiver, *same, depth=0 if by_user else message.depth)
+        guard = None if by_user else limits
         (again,) = self.outbox.send(
-            entry.team, message.sender, [receiver], outgoing, channel=message.channel, limits=limits
+            entry.team, message.sender, [receiver], outgoing, channel=message.channel, limits=guard
         )
         if not message.state.final:
             try:

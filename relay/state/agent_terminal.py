@@ -56,12 +56,8 @@ class AgentTerminal:
         self._forwarder.write(data)
 
     def reserve(self) -> None:
-        """Hold back what the user types from now on, until `release`."""
+        """Hold back what the user types from now on, until `release`; KeysHeldBack says that it is done."""
         self._forwarder.reserve(True)
-
-    def reserved(self) -> bool:
-        """Return True once `reserve` is in force and everything typed before has been published."""
-        return self._forwarder.reserved and not self._forwarder.tee
 
     def release(self) -> None:
         """Pass on what the user types, and what they have typed since `reserve`."""

@@ -138,9 +138,16 @@ class AgentView:
         text of a peer must not hide a dialog that reads the same.
         """
         text, ends = self._text, tuple(self._ends)
+        if not text and not ends:
+            return rows
         return [
             row
             for row in rows
-            if not row.rstrip(INPUT_BORDER).endswith(ends)
-            and not (text and row.strip(INPUT_BORDER) and " ".join(row.strip(INPUT_BORDER).split()) in text)
+            if not row or not (row.rstrip(INPUT_BORDER).endswith(ends) or _is_part(row, text))
         ]
+
+
+def _is_part(row: str, text: str) -> bool:
+    """Return True if `row` shows a part of `text`."""
+    words = row.strip(INPUT_BORDER).split()
+    return bool(words) and " ".join(words) in text

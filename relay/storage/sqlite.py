@@ -201,14 +201,23 @@ class Database:
         committed (the disk is full), each job is run once more, in a transaction of its own, which its other
         effects must bear.
         """
-        ends, whole = self._attempt(jobs)
+        batch = _Batch()
+        ends, whole = self._attempt(jobs, batch)
         if not whole and len(jobs) > 1:
-            ends = [self._attempt([job])[0][0] for job in jobs]
+            ends = []
+            for job in jobs:
+                batch = _Batch(refusal=batch.refusal)  # a lock that stays is waited for once
+                ends += self._attempt([job], batch)[0]
         return ends
 
-    def _attempt(self, jobs: Sequence[Callable[[Any], Any]]) -> tuple[list[End], bool]:
+    @property
+    def stuck(self) -> bool:
+        """True between two calls if a transaction could not even be rolled back: open the file anew."""
+        return self._connection.in_transaction
+
+    def _attempt(self, jobs: Sequence[Callable[[Any], Any]], batch: _Batch) -> tuple[list[End], bool]:
         """Return the ends of `jobs`, and False if they were all rolled back."""
-        batch = self._batch = _Batch()
+        self._batch = batch
         ends: list[End] = []
         try:
             with self._explained():
@@ -218,7 +227,8 @@ class Database:
                     self._connection.execute("COMMIT")
         except RelayError as error:
             if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.Error):  # then it is stuck
+                    self._connection.execute("ROLLBACK")
             return [(None, error)] * len(jobs), False
         finally:
             self._batch = None
@@ -409,8 +419,9 @@ class Writer(Generic[D]):
             self._database.close()
 
     def _opened(self) -> D:
-        if self._database is not None and self._reopen and self._database.was_moved():
-            self._database.close()
+        database = self._database
+        if database is not None and (database.stuck or (self._reopen and database.was_moved())):
+            database.close()
             self._database = None
         if self._database is None:
             self._database = self._kind(self._path)

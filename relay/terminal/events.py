@@ -32,6 +32,11 @@ class KeysTyped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class KeysHeldBack(Event):
+    """The user's keys stay in their terminal (Forwarder.reserve); all typed before has been published."""
+
+
+@dataclass(frozen=True, slots=True)
 class InputEnded(Event):
     """The input that the user's shell gave relay, a pipe or a file, has come to its end."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 
-OUTPUT, TYPED, WRITTEN, RESIZED, GAP, ENDED, LOST, DETACH, HELD, SETTLED, INPUT_OVER = range(11)
+OUTPUT, TYPED, WRITTEN, RESIZED, GAP, ENDED, LOST, DETACH, HELD, SETTLED, RESERVED, INPUT_OVER = range(12)
 """Kinds of events in the tee; each event is (kind, value).
 
 OUTPUT bytes from the agent
@@ -41,6 +41,7 @@ ENDED  None: the output is over  LOST   "terminal" or "pipe": the lent terminal 
 DETACH None: the user asked to detach
 HELD   None: `hold` took effect; no output follows until `lend`
 SETTLED None: the agent's output up to `settle` has been shown
+RESERVED None: `reserve` took effect; nothing of the user's follows until it ends
 INPUT_OVER None: the lent input, a pipe or a file, has ended
 """
 
@@ -193,14 +194,13 @@ def _order(method: Callable[Concatenate[Forwarder, P], None]) -> Callable[Concat
 class Forwarder:
     """The thread and its buffers. Other threads may call the public methods and read the public attributes.
 
-    over:     the thread has ended or will; no terminal can be lent any more.
-    reserved: `reserve` took effect: what the user typed until then is in the tee, and no more follows.
+    over: the thread has ended or will; no terminal can be lent any more.
     """
 
     def __init__(self, pty: Pty) -> None:
         self.tee = Tee()
         self.over = False
-        self.reserved = False
+        self._reserved = False
         self._child = _Child(pty)
         self._poller = Poller()
         self._user = UserTerminal(self._poller, lambda what: self.tee.event(LOST, what))
@@ -318,8 +318,13 @@ class Forwarder:
 
     @_order
     def reserve(self, reserved: bool) -> None:
-        """Leave the user's keys in their terminal, so that only `write` types, or read them again."""
-        self.reserved = reserved
+        """Leave the user's keys in their terminal, so that only `write` types, or read them again.
+
+        As they are left there, RESERVED is put into the tee, behind all that was typed until then.
+        """
+        self._reserved = reserved
+        if reserved:
+            self.tee.event(RESERVED)
 
     @_order
     def settle(self) -> None:
@@ -362,7 +367,7 @@ class Forwarder:
         wanted = (0 if full else select.POLLIN) | (select.POLLOUT if child.queued else 0)
         self._poller.watch(child.fd, wanted)
         if lent is not None:
-            reading = not (user.paused or self.reserved) and len(child.queued) < CHILD_LIMIT
+            reading = not (user.paused or self._reserved) and len(child.queued) < CHILD_LIMIT
             self._poller.watch(lent.source, select.POLLIN if reading else 0)
             self._poller.watch(lent.sink, select.POLLOUT if user.queued else 0)
         draining = (self._finishing or self._unsettled > 0) and not user.queued
@@ -389,7 +394,7 @@ class Forwarder:
             elif user.lent is lent and lent is not None:
                 if fd == lent.sink and mask & (select.POLLOUT | _GONE):
                     user.flush()
-                if fd == lent.source and (mask & _GONE or (mask & select.POLLIN and not self.reserved)):
+                if fd == lent.source and (mask & _GONE or (mask & select.POLLIN and not self._reserved)):
                     self._read_source(lent)
         if draining and not read_something:
             self._say_settled()
@@ -464,7 +469,7 @@ class Forwarder:
     def _keys_timeout(self) -> int | None:
         """Return the milliseconds until kept keys are due, None without any. Pass them on if they are due."""
         keyboard = self._user.keyboard
-        if not keyboard.due or self.reserved:
+        if not keyboard.due or self._reserved:
             return None
         left = keyboard.due - time.monotonic()
         if left > 0:

@@ -68,7 +68,7 @@ class Row(NamedTuple):
     colours: Colours | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Drained:
     """Rows that scrolled off the top since the last drain, oldest first.
 
@@ -95,8 +95,8 @@ class VirtualScreen:
         self.failed: str | None = None
         self._noted: tuple[str, ...] = ()
         self._on_reply: Callable[[bytes], None] | None = None
-        self._drained: list[Row] = []
-        self._lost = False
+        self._drained = Drained([])
+        self._rows: list[Row] | None = None  # of the active screen, if they were read since it changed
         self._plain = True  # no control sequence has come yet: there is no mode to undo
         self._collecting = False
         self._size = _bounded(columns, rows)
@@ -113,6 +113,7 @@ class VirtualScreen:
         """Interpret output of the program. Never raise: a failure sets `failed`."""
         if self.failed is not None or self._terminal is None:
             return
+        self._rows = None
         self._plain = self._plain and b"\x1b" not in data and b"\x0e" not in data
         try:
             size = _SLICE if self._collecting else len(data)
@@ -135,8 +136,7 @@ class VirtualScreen:
 
     def drain(self) -> Drained:
         """Return the rows that scrolled off the primary screen since the last call, and forget them."""
-        drained = Drained(self._drained, self._lost)
-        self._drained, self._lost = [], False
+        drained, self._drained = self._drained, Drained([])
         return drained
 
     def resize(self, columns: int, rows: int) -> None:
@@ -144,6 +144,7 @@ class VirtualScreen:
         if self.failed is not None or self._terminal is None:
             return
         size = _bounded(columns, rows)
+        self._rows = None
         try:
             # The pixel sizes matter to size reports and images only.
             _check(self._lib.ghostty_terminal_resize(self._terminal, *size, 8, 16), "resizing")
@@ -207,7 +208,10 @@ class VirtualScreen:
 
     def rows(self) -> list[Row]:
         """Return the rows of the active screen, exactly `height` of them."""
-        return self._attempt(lambda: self._read(vt.ACTIVE, 0, self.height), [Row("")] * self.height)
+        if self._rows is None:
+            blank = [Row("")] * self.height
+            self._rows = self._attempt(lambda: self._read(vt.ACTIVE, 0, self.height), blank)
+        return list(self._rows)
 
     def colours(self, x: int, y: int) -> Colours:
         """Return the colours of one cell of the active screen, zero-based."""
@@ -261,6 +265,7 @@ class VirtualScreen:
     def note_colours(self, *texts: str) -> None:
         """Have rows with one of `texts` say in which colours it is drawn. It costs time for each such row."""
         self._noted = texts
+        self._rows = None
 
     def answer_queries(self, reply: Callable[[bytes], None] | None) -> None:
         """Pass answers to the program's queries (cursor position, device attributes) to `reply`.
@@ -320,9 +325,9 @@ class VirtualScreen:
                 return
         else:  # pruned, or wiped out by a reset, after which nothing has scrolled off
             first = 0
-            self._lost = self._lost or scrollback > 0
+            self._drained.lost |= scrollback > 0
         if first < scrollback:
-            self._drained += self._read(vt.SCREEN, first, scrollback - first)
+            self._drained.rows += self._read(vt.SCREEN, first, scrollback - first)
         move = self._lib.ghostty_tracked_grid_ref_set
         _check(move(self._mark, self._terminal, vt.Point(vt.ACTIVE)), "marking the screen")
 

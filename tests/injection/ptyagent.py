@@ -37,7 +37,7 @@ from relay.place import Place
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.evidence import Evidence
 from relay.state.view import AgentView
-from relay.terminal.events import KeysTyped, OutputRead
+from relay.terminal.events import KeysHeldBack, KeysTyped, OutputRead
 from relay.terminal.screen import VirtualScreen
 from relay.terminal.tty_state import TtyState
 
@@ -184,9 +184,7 @@ class PtyAgent(AgentTerminal):
 
     def reserve(self) -> None:
         self._reserved = True
-
-    def reserved(self) -> bool:
-        return self._reserved
+        self.bus.loop.call_soon(self.bus.publish, KeysHeldBack())
 
     def release(self) -> None:
         self._reserved = False

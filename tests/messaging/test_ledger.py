@@ -22,6 +22,7 @@ from relay.errors import LedgerError, MessageRefused
 from relay.message import Message, Priority, State
 from relay.messaging.envelope import Envelope, Receipt
 from relay.messaging.ledger import KEEP_DAYS, Ledger
+from relay.messaging.runaway import Limits
 
 TEAM = "default"
 
@@ -199,6 +200,16 @@ def test_a_settled_message_is_sent_anew_in_a_new_place(ledger: Ledger) -> None:
     assert (again.body, again.thread, again.state) == ("text", "thread", State.QUEUED)
     assert state(ledger, lost.id) is State.UNCERTAIN
     assert [parcel.message.body for parcel in claim(ledger)] == ["later", "text"]
+
+
+def test_what_is_sent_anew_is_given_up_when_the_settings_say(ledger: Ledger) -> None:
+    (lost,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
+    ledger.inbox.store(TEAM, claim(ledger)[0])
+    ledger.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
+    for by_user in (True, False):
+        again = ledger.retry(lost.id, limits=Limits(ttl=60), by_user=by_user)
+        assert again.expires is not None and again.expires <= ledger.now() + 60
+    assert ledger.retry(lost.id, limits=Limits(ttl=0)).expires is None  # never
 
 
 def test_a_message_that_is_on_its_way_is_tried_at_once(ledger: Ledger) -> None:

@@ -53,7 +53,7 @@ def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay
     launcher = tmp_path / "launcher.py"
     launcher.write_text(
         "import sys\nfrom relay.state.agent_terminal import AgentTerminal\nfrom relay.__main__ import main\n"
-        "AgentTerminal.reserved = lambda self: False\nsys.exit(main())\n"
+        "AgentTerminal.reserve = lambda self: None\nsys.exit(main())\n"
     )
     bob = Puppet(relay, "Bob")
     relay.command = [sys.executable, str(launcher)]

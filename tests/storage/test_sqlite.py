@@ -253,6 +253,28 @@ def test_a_commit_that_fails_is_tried_for_each_job_by_itself(
     notes.close()
 
 
+def test_a_connection_that_cannot_even_roll_back_is_opened_anew(
+    path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that has gone for a moment."""
+    failing = {"COMMIT", "ROLLBACK"}
+
+    class Failing(sqlite3.Connection):
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            if sql in failing:
+                raise sqlite3.OperationalError("disk I/O error")
+            return super().execute(sql, *parameters)
+
+    Notes(path).close()
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **named: connect(*args, factory=Failing, **named))
+    with pytest.raises(Trouble, match="disk I/O error"):
+        writer.call(lambda db: db.add("lost"))
+    failing.clear()
+    assert writer.call(lambda db: db.add("kept")) == "kept"
+    assert writer.call(Notes.all) == ["kept"]
+
+
 def test_a_full_disk_refuses_only_what_has_no_room(writer: Writer[Notes]) -> None:
     """SQLite rolls back the whole transaction then, with what the other jobs had done."""
 
@@ -324,6 +346,46 @@ def test_a_lock_that_stays_is_waited_for_once_by_all_that_wait(
             assert Counting.statements.count("BEGIN IMMEDIATE") == 1 + 1  # and `locked`
         assert all(isinstance(end, Trouble) and "locked" in str(end) for end in ends)
         assert await writer.run(lambda db: db.add("then")) == "then"
+
+    asyncio.run(scenario())
+
+
+def test_a_lock_after_a_failed_commit_is_waited_for_once_too(
+    path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Notes, "busy_seconds", 0.01)
+    begun: list[str] = []
+    rolled_back, locked_now = threading.Event(), threading.Event()
+
+    class Failing(sqlite3.Connection):
+        """Its first commit fails, and then another process has the lock."""
+
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            if sql == "COMMIT" and not rolled_back.is_set():
+                raise sqlite3.OperationalError("disk I/O error")
+            begun.extend([sql] if sql == "BEGIN IMMEDIATE" else [])
+            found = super().execute(sql, *parameters)
+            if sql == "ROLLBACK":
+                rolled_back.set()
+                locked_now.wait(20)
+            return found
+
+    Notes(path).close()
+    connect = sqlite3.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda *args, **named: connect(*args, factory=Failing, **named))
+        writer.call(Notes.all)
+
+    async def scenario() -> None:
+        opened = gate(writer)
+        adding = [writer.run(lambda db, n=n: db.add(str(n))) for n in range(50)]
+        opened.set()
+        await asyncio.to_thread(rolled_back.wait, 20)
+        with locked(path):
+            locked_now.set()
+            ends = await asyncio.gather(*adding, return_exceptions=True)
+        assert all(isinstance(end, Trouble) and "locked" in str(end) for end in ends)
+        assert begun == ["BEGIN IMMEDIATE"] * 2
 
     asyncio.run(scenario())
 

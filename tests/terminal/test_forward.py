@@ -18,6 +18,7 @@ from relay.terminal.forward import (
     INPUT_OVER,
     LOST,
     OUTPUT,
+    RESERVED,
     SINK_LIMIT,
     TYPED,
     Forwarder,
@@ -268,7 +269,7 @@ def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> N
 def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> None:
     """Neither merged with it nor lost."""
     line.forwarder.reserve(True)
-    wait_until(lambda: line.forwarder.reserved)
+    wait_until(lambda: RESERVED in line.kinds())
     os.write(line.keyboard, b"half a thought")
     line.forwarder.write(b"[one text]")
     wait_until(lambda: not line.forwarder.unwritten)
