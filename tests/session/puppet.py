@@ -80,6 +80,11 @@ class Puppet:
             re.MULTILINE,
         )
 
+    def hears_exactly(self, *texts: tuple[str, str]) -> None:
+        """Wait until it has read as many texts, and compare: relay may know of one by its echo before."""
+        wait_until(lambda: len(self.texts()) >= len(texts), message=lambda: f"{self.heard!r}\n{self.log()}")
+        assert self.texts() == list(texts)
+
     def events(self, event: str = "") -> list[Entry]:
         """The journal's entries of this agent, of one kind if `event` is given."""
         entries = events(self.relay)

@@ -80,8 +80,8 @@ def test_the_built_in_namespaces(relay: Relay) -> None:
     alice.say("@relay:bob only for Bob\n@relay:* for all\n@broadcast:* for all again")
     for agent in (bob, carol):
         agent.hears("for all again")
-    assert bob.texts() == [("Alice", "only for Bob"), ("Alice", "for all"), ("Alice", "for all again")]
-    assert carol.texts() == [("Alice", "for all"), ("Alice", "for all again")]
+    bob.hears_exactly(("Alice", "only for Bob"), ("Alice", "for all"), ("Alice", "for all again"))
+    carol.hears_exactly(("Alice", "for all"), ("Alice", "for all again"))
     alice.say("@memory:save Deploys need two reviews")
     id = alice.hears("Saved to memory as").split("Saved to memory as ")[1].split(".")[0]
     alice.say("@memory:search deploying")
@@ -115,7 +115,7 @@ def output(output):
     alice.say("@relay:Bob sent")
     bob.hears("[/relay")
     wait_until(lambda: any(line.startswith("use") for line in record(relay)))
-    assert bob.texts() == [("Alice", "sent")]
+    bob.hears_exactly(("Alice", "sent"))
     assert r"use @relay:Name and \@relay:Name" in record(relay)
     said = [line.removeprefix("output: ") for line in record(relay)]
     assert "@relay:Bob not sent" in said
@@ -205,7 +205,7 @@ def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
     bob.hears("and this")
     bob.say("@relay:Carol from Bob himself")
     carol.hears("from Bob himself")
-    assert carol.texts() == [("Bob", "from Bob himself")]
+    carol.hears_exactly(("Bob", "from Bob himself"))
     assert json.loads(relay("messages", "--json", "--to", "Carol").stdout)[0]["body"] == "from Bob himself"
 
 

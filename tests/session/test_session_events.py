@@ -210,7 +210,7 @@ async def do(target, message, ctx):
     alice.say("@do:it now")
     bob.hears("[/relay")
     alice.hears("injected later")
-    assert bob.texts() == [("Alice", "sent")]
+    bob.hears_exactly(("Alice", "sent"))
     assert [text for _, text in alice.texts()] == ["injected", "injected later"]
     assert "Did you mean Bob?" in alice.told("could not send a message to 'Bbo'")
     alice.told("could not send a message to '#builds'")

@@ -26,7 +26,7 @@ def test_a_message_arrives_once_and_exactly(relay: Relay) -> None:
     alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
     alice.say("@relay:Bob Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é")
     bob.hears("[/relay")
-    assert bob.texts() == [("Alice", "Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é")]
+    bob.hears_exactly(("Alice", "Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é"))
     wait_until(lambda: states(relay) == ["injected"])
     assert alice.heard == ""
 
@@ -110,7 +110,7 @@ def test_a_person_sends_and_waits_and_is_answered(relay: Relay) -> None:
     bob = Puppet(relay, "Bob").wrap()
     done = relay("send", "--wait", "20", "Bob", "are", "you", "there?")
     assert "was given to Bob." in done.stdout
-    assert bob.texts() == [("the person", "are you there?")]
+    bob.hears_exactly(("the person", "are you there?"))
     bob.say("@relay:you I am")
     wait_until(lambda: [m["body"] for m in messages(relay, "--to", "you")] == ["I am"])
 
@@ -152,7 +152,7 @@ def test_an_agents_own_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> 
     relay("wrap", "-d", "-n", "Alice", "sh", script)
     wait_until(lambda: (tmp_path / "done").exists() and (tmp_path / "done").read_text())
     bob.hears("[/relay")
-    assert bob.texts() == [("Alice", "from a tool")]
+    bob.hears_exactly(("Alice", "from a tool"))
     assert json.loads((tmp_path / "sent").read_text())[0]["from"] == "Alice"
     assert json.loads((tmp_path / "listed").read_text())[0]["body"] == "from a tool"
     assert (tmp_path / "done").read_text() == "Alice default\n"
@@ -168,7 +168,7 @@ def test_an_agent_that_asks_is_not_typed_into_until_it_is_answered(relay: Relay,
     assert bob.heard == ""
     bob.say("\nNo answer; going on.")
     relay("send", "--wait", "20", "Bob", "later")
-    assert bob.texts() == [("the person", "y"), ("the person", "later")]
+    bob.hears_exactly(("the person", "y"), ("the person", "later"))
 
 
 HOSTILE = [
@@ -228,8 +228,8 @@ def test_teams_do_not_hear_each_other_and_may_use_the_same_names(relay: Relay) -
     alice.say("@relay:Bob for red\n@relay:* for all of red")
     red.hears("for all of red")
     relay("send", "-t", "blue", "--wait", "20", "Bob", "for blue")
-    assert red.texts() == [("Alice", "for red"), ("Alice", "for all of red")]
-    assert blue.texts() == [("the person", "for blue")]
+    red.hears_exactly(("Alice", "for red"), ("Alice", "for all of red"))
+    blue.hears_exactly(("the person", "for blue"))
 
 
 def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: Relay, tmp_path: Path) -> None:
@@ -276,4 +276,4 @@ def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
         env={"PATH": elsewhere},
     )
     bob.hears("[/relay")
-    assert bob.texts() == [("Alice", "hello")]
+    bob.hears_exactly(("Alice", "hello"))

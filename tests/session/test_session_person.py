@@ -87,7 +87,7 @@ def test_what_the_person_types_never_fires(relay: Relay, attached: Terminals) ->
     alice.hears("typed by the person")
     alice.say("@relay:Bob said by the agent")
     bob.hears("[/relay")
-    assert bob.texts() == [("Alice", "said by the agent")]
+    bob.hears_exactly(("Alice", "said by the agent"))
     assert [m["body"] for m in messages(relay)] == ["said by the agent"]
 
 
@@ -96,7 +96,7 @@ def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Termi
     _, person = attached("Alice", "--reply", "typed", "@relay:Bob typed by the person\n")
     person.send(b"@relay:Bob typed by the person\r")
     bob.hears("[/relay")
-    assert bob.texts() == [("Alice", "typed by the person")]
+    bob.hears_exactly(("Alice", "typed by the person"))
 
 
 def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attached: Terminals) -> None:

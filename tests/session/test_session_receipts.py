@@ -193,7 +193,7 @@ def test_a_handler_waits_for_what_becomes_of_its_message(relay: Relay) -> None:
     bob = Puppet(relay, "Bob").wrap()
     alice.say("@ask:Bob are you there?")
     alice.hears("Bob: injected typed asked urgent")
-    assert bob.texts() == [("Alice", "are you there?")]
+    bob.hears_exactly(("Alice", "are you there?"))
 
 
 def test_an_answer_names_what_it_answers_and_keeps_its_thread(relay: Relay) -> None:
@@ -229,7 +229,7 @@ def test_the_urgent_goes_first_also_from_an_agents_shell(relay: Relay, tmp_path:
     wait_until(lambda: len(messages(relay, "--state", "stored")) == 2)
     bob.say("\nNo answer; going on.")
     bob.hears("normal")
-    assert bob.texts() == [("Alice", "stop"), ("the person", "normal")]
+    bob.hears_exactly(("Alice", "stop"), ("the person", "normal"))
 
 
 def test_a_message_that_did_not_arrive_goes_to_another(relay: Relay) -> None:
@@ -246,7 +246,7 @@ def test_a_message_that_did_not_arrive_goes_to_another(relay: Relay) -> None:
     (bob.folder / "strings").unlink()
     bob.wrap()
     relay("send", "--wait", "20", "Bob", "welcome back")
-    assert bob.texts() == [("the person", "welcome back")]
+    bob.hears_exactly(("the person", "welcome back"))
 
 
 def test_messages_are_followed_through_all_their_states(relay: Relay) -> None:
