@@ -170,7 +170,7 @@ class MessageSender:
     @operation("drain")
     async def on_drain(self, _: Request) -> Answer:
         with suppress(RelayError):
-            (await current_client(self._bus, wait=False)).drain()
+            await (await current_client(self._bus, wait=False)).drain()
         await self._look_at_held()
         return {"ok": True}
 

@@ -176,9 +176,10 @@ class MessagingClient:
         """Return the channels that this agent is in, sorted."""
         return await self._ledger.run(lambda ledger: ledger.channels.of(self.team, self.name))
 
-    def drain(self) -> None:
-        """Publish what another process of this home has put into the ledger."""
+    async def drain(self) -> None:
+        """Publish what another process of this home has put into the ledger; report what it changed there."""
         self._outgoing.wake()
+        await self._receiver.report()
 
     async def waiting(self, limit: int = -1) -> list[Message]:
         """Return the first `limit` (-1: all) messages for this agent that may be typed now, in order."""

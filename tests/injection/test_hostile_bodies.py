@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ptyagent import PtyAgent, fake, running
+from ptyagent import PtyAgent, fake, running, shipped
 
 from relay.injection.layout import deface, quote, sanitise
 from relay.state import readiness
@@ -111,7 +112,8 @@ async def _through_paste(tmp_path: Path, bodies: list[str]) -> None:
 
 
 async def _paste(tmp_path: Path, bodies: list[str]) -> None:
-    async with running(fake("tui", "paste"), tmp_path) as agent:
+    profile = replace(shipped(), submit=replace(shipped().submit, delay=0.02))
+    async with running(fake("tui", "paste"), tmp_path, profile) as agent:
         typed = await _types(agent, bodies)
         log = [json.loads(line) for line in agent.received().splitlines()]
         assert not [entry for entry in log if "submitted" not in entry]  # no control byte outside a paste

@@ -379,7 +379,7 @@ async def _act(actor: Actor, commands: Connection) -> None:
         while True:
             command = await orders.get()
             if command is None:
-                client.drain()
+                await client.drain()
                 continue
             to, bodies = command
             for body in bodies:

@@ -21,7 +21,7 @@ from relay import names
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.message import State
-from relay.transport import acl, broker
+from relay.transport import acl, attack, broker
 from relay.transport.credentials import Credentials
 from relay.transport.endpoint import Endpoint
 from relay.transport.probe import probe
@@ -35,6 +35,12 @@ BOB = Credentials("default", "bob~b", "bob's: password")
 CAROL = Credentials("web", "carol", "carol's password")
 TEAM = [ALICE, BOB, CAROL]
 PASSWORDS = acl.mosquitto_passwords(TEAM)
+
+
+@pytest.fixture(autouse=True)
+def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These brokers deliver in the order of what they got; only one of several nodes may not."""
+    monkeypatch.setattr(attack, "SETTLE_SECONDS", 0.0)
 
 
 def tried(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Finding, str]]:
@@ -83,7 +89,7 @@ def test_whose_login_is_refused_can_read_why_his_messages_wait(home: Home, tmp_p
         ):
             await alice.sees("Bob")
             await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "Bob", "from me"))
-            alice.client.drain()
+            await alice.client.drain()
 
             async def explained() -> bool:
                 (waits,) = await alice.ledger()

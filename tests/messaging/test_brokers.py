@@ -23,6 +23,7 @@ from clients import Agent, eventually, running
 from ledgers import messages, states
 from relay.home import Home
 from relay.message import MAX_BODY, Message, State
+from relay.messaging import publisher
 from relay.messaging.envelope import Envelope, encode
 from relay.messaging.ledger import Ledger
 from relay.messaging.outbox import WINDOW
@@ -362,8 +363,11 @@ def test_what_a_broker_forgot_is_published_again(home: Home, far: Home, server: 
     asyncio.run(scenario())
 
 
-def test_receiver_and_broker_killed_together(home: Home, far: Home, server: Broker) -> None:
+def test_receiver_and_broker_killed_together(
+    home: Home, far: Home, server: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No will is published then, and the kept announcement, if there is one, says that Bob is there."""
+    monkeypatch.setattr(publisher, "FIRST_RETRY", 0.5)
     server.start()
 
     async def scenario() -> None:

@@ -135,7 +135,7 @@ def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
 
             async def say(text: str) -> None:
                 await in_ledger(home, lambda ledger: post(ledger, "default", "you", "#ops", text))
-                alice.client.drain()
+                await alice.client.drain()
 
             async with running(Agent(far, "Bob", url=bobs)) as bob:
                 await bob.client.join("ops")

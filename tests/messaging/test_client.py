@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from clients import Agent, known, running
 
-from ledgers import counted, locked
+from ledgers import counted, in_ledger, locked
 from relay.home import Home
 from relay.message import State
 from relay.messaging import client
@@ -83,6 +83,24 @@ def test_who_is_cancelled_while_it_sends_has_sent_all_the_same(home: Home) -> No
             assert sending.cancelled()
             await alice.client.waiting()
             assert [message.body for message in await alice.ledger()] == ["hello"]
+
+    asyncio.run(scenario())
+
+
+def test_what_another_process_did_to_a_message_is_told_when_it_asks_for_that(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `relay drop` does; the next look into the ledger may be 15 s away."""
+    monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
+
+    async def scenario() -> None:
+        await known(home, "Bob")
+        async with running(Agent(home, "Alice")) as alice:
+            for _ in range(3):  # one may be told when its client has announced itself
+                (waiting,) = await alice.send("Bob", "never mind")
+                await in_ledger(home, lambda ledger, id=waiting.id: ledger.drop(id))  # type: ignore[misc]
+                await alice.client.drain()
+                assert (await alice.outcome(State.EXPIRED)).id == waiting.id
 
     asyncio.run(scenario())
 

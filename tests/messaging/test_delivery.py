@@ -59,7 +59,7 @@ def test_mail_of_an_agent_that_has_ended_is_carried_by_another(home: Home) -> No
             await gone.open()
             await gone.send("Bob", "my last words")
             await gone.client.close()
-            carol.client.drain()
+            await carol.client.drain()
             (message,) = await bob.receive()
             assert (message.sender, message.body) == ("Gone", "my last words")
 
@@ -72,7 +72,7 @@ def test_the_persons_message_is_carried_by_a_session_and_its_end_is_known(home: 
 
             async def say(text: str) -> None:
                 await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "bob", text))
-                bob.client.drain()
+                await bob.client.drain()
 
             await say("from the keyboard")
             (message,) = await bob.receive()
