@@ -307,9 +307,11 @@ def test_a_megabyte_on_one_line_takes_linear_time(hostile: str) -> None:
 
 def test_our_own_sources_stay_as_they_are() -> None:
     """R44: code that talks of tokens and passwords all the time."""
+    sources = list((Path(__file__).parents[1] / "relay").rglob("*.py"))
+    assert len(sources) > 100
     found = {
         f"{path.name}: {text[s.start : s.end]}"
-        for path in Path("relay").rglob("*.py")
+        for path in sources
         if path.name != "detectors.py"  # whose expressions look like what they find
         for text in [path.read_text()]
         for s in find(text)

@@ -44,7 +44,7 @@ from relay.terminal.tty_state import TtyState
 FAKES = Path(__file__).parent.parent / "fakes"
 COLUMNS, ROWS = 120, 40
 OnPrompt = Callable[[Sequence[Injection]], Awaitable[Sequence[Injection]]]
-DEADLINE = 15.0  # seconds; only a broken program reaches it
+DEADLINE = 60.0  # seconds; only a broken program reaches it
 
 
 def fake(name: str, *arguments: str) -> list[str]:

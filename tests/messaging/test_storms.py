@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from clients import Agent, eventually, running
@@ -44,7 +45,8 @@ def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
 
 def test_who_comes_together_with_others_says_so_twice(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two that subscribe and announce themselves at once, one may miss the other."""
-    monkeypatch.setattr(announcer, "CROWD_SECONDS", 2.0)
+    monkeypatch.setattr(announcer, "CROWD_SECONDS", 3_600.0)  # however late the other comes
+    monkeypatch.setattr(announcer, "random", SimpleNamespace(uniform=lambda *_: 0.0))
     heard: Counter[str] = Counter()
     decode = presence.decode
 

@@ -125,7 +125,7 @@ def test_a_closed_window_ends_it(relay: Relay, replay: Replay) -> None:
 
 def test_the_keys_of_a_terminal(relay: Relay, replay: Replay) -> None:
     session(relay.home, "Alice", *STILL, entries=[{"event": "notice", "text": "look", "at": 1500.0}])
-    e = replay("Alice", "--idle", "1000", "--events", "--at", "16:38")
+    e = replay("Alice", "--idle", "1000", "--events", "--at", "16:38", "--speed", "0.1")
     e.wait_for("playing 16:3")
     assert not e.shows("second")
     e.type(" ")
@@ -136,7 +136,7 @@ def test_the_keys_of_a_terminal(relay: Relay, replay: Replay) -> None:
     e.type("\x1bOD")
     e.wait(lambda: not e.shows("second"), "back before the second line")
     e.type("+")
-    e.wait_for("2x")
+    e.wait_for("0.2x")
     e.type("]")
     e.wait_for("25:00  notice")
     e.type("/THIR")

@@ -39,7 +39,7 @@ def test_who_has_joined_hears_it_and_the_sender_does_not(relay: Relay) -> None:
     relay("leave", "-n", "Bob", "ops")
     carol.say("@relay:#ops Bob is gone")
     alice.hears("Bob is gone")
-    assert "Bob is gone" not in bob.heard
+    assert [m["to"] for m in messages(relay) if m["body"] == "Bob is gone"] == ["Alice"]
     assert carol.heard == ""
 
 

@@ -128,7 +128,8 @@ def working(target, message): return f"worked: {message}"
 def test_a_faulty_handler_is_reported_once_and_everything_goes_on(
     relay: Relay, namespace: str, kind: str, told: str, answer: str | None
 ) -> None:
-    settings(relay, "handler_seconds = 0.3\n")
+    if "0.3 s" in f"{told} {answer}":  # else a slow machine may add a handler that took too long
+        settings(relay, "handler_seconds = 0.3\n")
     folder = project(relay, FAULTS)
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
     for number in (1, 2):

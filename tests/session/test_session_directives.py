@@ -114,7 +114,8 @@ def output(output):
     alice.say(r"@log:x use \@relay:Name and \\@relay:Name")
     alice.say("@relay:Bob sent")
     bob.hears("[/relay")
-    wait_until(lambda: any(line.startswith("use") for line in record(relay)))
+    for line in ("use", r"output: \@relay:Bob not sent either"):  # two handlers, each with a queue of its own
+        wait_until(lambda start=line: any(each.startswith(start) for each in record(relay)))  # type: ignore[misc]
     bob.hears_exactly(("Alice", "sent"))
     assert r"use @relay:Name and \@relay:Name" in record(relay)
     said = [line.removeprefix("output: ") for line in record(relay)]

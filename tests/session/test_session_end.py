@@ -65,8 +65,9 @@ def test_prompt_on_end_asks_with_the_built_in_words(relay: Relay) -> None:
 
 def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> None:
     """R52: bounded."""
-    settings(relay, "closing_seconds = 0.3\nstop_seconds = 0.3\n")
-    alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP", cwd=project(relay, CLOSING))
+    settings(relay, "closing_seconds = 2\nstop_seconds = 0.3\n")
+    deaf = ("--deaf", "SIGTERM", "--deaf", "SIGHUP", "--think", "1000", "--reply", "Save what", "")
+    alice = Puppet(relay, "Alice").wrap(*deaf, cwd=project(relay, CLOSING))
     relay("stop", "Alice")
     alice.hears("Save what you learned.")
     assert alice.events("session_end")[0]["code"] == 128 + signal.SIGKILL

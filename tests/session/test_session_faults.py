@@ -178,7 +178,7 @@ def test_a_full_disk_stops_no_agent(relay: Relay) -> None:
         alice.say(f"@memory:save note {number} " + "x" * 400)
     alice.hears("Make room")
     alice.say("@relay:Bob hello")
-    wait_until(lambda: "ledger" in alice.heard or "messages" in alice.heard)
+    alice.hears("the message ledger")
     assert [row["name"] for row in ps(relay)] == ["Alice"]
     relay("stop", "Alice")
     assert ps(relay) == []

@@ -134,10 +134,9 @@ def test_the_largest_message_arrives_whole(relay: Relay) -> None:
     bob = Puppet(relay, "Bob").wrap()
     body = " ".join(f"word{n}" for n in range(20_000))[: 64 * 1024].strip()
     relay("send", "--wait", "20", "Bob", "-", input=body)
-    parts = re.findall(
-        r"^\[relay \w{4} \d+/\d+ from the person\] (.*) \[/relay \w{4}\]$", bob.heard, re.MULTILINE
-    )
-    assert " ".join(parts) == body
+    part = re.compile(r"^\[relay \w{4} (\d+)/(\d+) from the person\] (.*) \[/relay \w{4}\]$", re.MULTILINE)
+    parts = wait_until(lambda: (found := part.findall(bob.heard)) and found[-1][0] == found[-1][1] and found)
+    assert " ".join(text for *_, text in parts) == body
 
 
 def test_an_agents_own_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> None:
@@ -164,7 +163,7 @@ def test_an_agent_that_asks_is_not_typed_into_until_it_is_answered(relay: Relay,
     bob.say(question, end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("send", "Bob", "y")
-    assert states(relay) == ["stored"]
+    wait_until(lambda: states(relay) == ["stored"])
     assert bob.heard == ""
     bob.say("\nNo answer; going on.")
     relay("send", "--wait", "20", "Bob", "later")
@@ -251,7 +250,7 @@ def test_a_message_to_a_shell_waits_and_the_person_is_told_why(relay: Relay) -> 
     relay("wrap", "-d", "-n", "Bob", "bash", "--norc")
     relay("send", "Bob", "rm -rf /")
     relay("send", "Bob", "rm -rf /")
-    assert states(relay) == ["stored", "stored"]
+    wait_until(lambda: states(relay) == ["stored", "stored"])
     assert ps(relay)[0]["state"] == "unsafe"
     told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
     assert told == [

@@ -70,7 +70,7 @@ def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> 
     person.send(b"hello wor")
     person.expect_exact(b"hello wor")
     relay("send", "Alice", "from a peer")
-    assert [m["state"] for m in messages(relay)] == ["stored"]
+    wait_until(lambda: [m["state"] for m in messages(relay)] == ["stored"])
     why = json.loads(relay("explain", "Alice", "--json").stdout)
     assert why["obstacle"] == "you have a half-typed line in it"
     person.send(b"ld\r")

@@ -170,7 +170,7 @@ def test_a_name_in_use_is_refused(shared: Relay, tmp_path: Path) -> None:
     shared("wrap", "-d", "-n", "Taken", "cat")
     run = _run(shared, "relay wrap -n tAKEN true", cwd=tmp_path)
     assert run.returncode == 1
-    assert b"tAKEN is running" in run.stderr or b"Choose another name" in run.stderr
+    assert b"tAKEN is running" in run.stderr and b"hoose another name" in run.stderr
 
 
 def test_a_socket_path_that_is_too_long_is_explained(relay: Relay) -> None:
