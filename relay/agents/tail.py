@@ -8,10 +8,10 @@ cut or be replaced. Nothing is kept open and nothing is raised.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from pathlib import Path
+
+from relay.storage.files import open_regular
 
 MAX_LINE = 4 << 20
 """Bytes of the longest line that is kept: a tool's result may be longer, a model's answer never is."""
@@ -48,7 +48,7 @@ class Tail:
         try:
             if _look(self.path.stat()) == self._seen and not self.behind:
                 return [], 0
-            with open(self.path, "rb", buffering=0, opener=_open) as file:
+            with open(self.path, "rb", buffering=0, opener=open_regular) as file:
                 now = _look(os.fstat(file.fileno()))
                 other = self._seen is not None and now[:2] != self._seen[:2]
                 before = self._offset - len(self._witness)
@@ -93,7 +93,7 @@ class Tail:
     def _start_at_end(self) -> None:
         """Start behind the last complete line: half a line there is being written now."""
         try:
-            with open(self.path, "rb", buffering=0, opener=_open) as file:
+            with open(self.path, "rb", buffering=0, opener=open_regular) as file:
                 self._seen = _look(os.fstat(file.fileno()))
                 size = self._seen[2]
                 back = os.pread(file.fileno(), _CHUNK, max(0, size - _CHUNK))
@@ -105,15 +105,6 @@ class Tail:
         self._offset = size if self._skipping else size - len(back) + whole
         self._witness = back[-_WITNESS:] if self._skipping else back[:whole][-_WITNESS:]
         self.behind = self._offset < size
-
-
-def _open(path: str, flags: int) -> int:
-    """Open a regular file; do not wait for a pipe."""
-    fd = os.open(path, flags | os.O_NONBLOCK)
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    raise OSError(errno.EINVAL, "it is not a file")
 
 
 def _look(status: os.stat_result) -> tuple[int, int, int, int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from relay.agents.events import HookAsked, HookReported
 from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
-from relay.agents.hook_reply import Answered, Fate, Reply, carries, render
+from relay.agents.hook_reply import Answered, Fate, Reply, Settle, carries, render
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.hooks.apply import apply
@@ -201,7 +201,7 @@ class HookResponder:
             return Answered(render(event, Reply(halt=decision.reason)))
         text = "\n\n".join(each.text for each in found)
         settle = self._continuations.by_reply(text, _together(found))
-        return Answered(render(event, Reply(go_on=text)), settle)
+        return _answered(event, Reply(go_on=text), settle)
 
     @handles(HookReported)
     def reported(self, event: HookReported) -> None:
@@ -228,7 +228,16 @@ class HookResponder:
             return Answered(render(event, reply))  # context for a subagent would not reach the agent
         found = await self._bus.ask(Contribute(ROOM, messages=messages))
         context = "\n\n".join(each.text for each in found)
-        return Answered(render(event, replace(reply, context=context)), _together(found))
+        return _answered(event, replace(reply, context=context), _together(found))
+
+
+def _answered(event: NativeEvent, reply: Reply, settle: Settle) -> Answered:
+    """Return the answer; what it carries waits again if it cannot be written."""
+    try:
+        return Answered(render(event, reply), settle)
+    except BaseException:
+        settle(Fate.UNSENT)
+        raise
 
 
 def _together(contributions: Sequence[Contribution]) -> Any:

@@ -259,15 +259,19 @@ class Context:
 def _outgoing(
     to: object,
     body: object,
-    thread: str | None,
-    reply_to: str | None,
+    thread: object,
+    reply_to: object,
     priority: str,
-    expires: float | None,
+    expires: object,
     place: Place | None,
 ) -> OutgoingMessage:
     to, body = _text(to, "to"), _text(body, "body")
+    thread = None if thread is None else _text(thread, "thread")
+    reply_to = None if reply_to is None else _text(reply_to, "reply_to (the id of a message)")
     if priority not in set(Priority):
         raise ValueError(f"priority is 'urgent', 'normal' or 'low', not {priority!r}")
+    if not isinstance(expires, int | float | None):
+        raise TypeError(f"expires must be a number of seconds, not {expires!r} ({type(expires).__name__})")
     return OutgoingMessage(to, body, thread, reply_to, Priority(priority), expires, place=place)
 
 

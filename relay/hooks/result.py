@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
@@ -83,6 +84,10 @@ class HookResult:
             raise ValueError("reason needs action='deny', 'ask', 'halt' or 'allow'.")
         if not isinstance(self.updated_input, Mapping | None):
             raise ValueError(f"updated_input is {_shown(self.updated_input)}; use a dict or None.")
+        try:
+            json.dumps(None if self.updated_input is None else dict(self.updated_input))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"updated_input cannot be written as JSON: {error}.") from None
         if (self.action == "modify") != (self.updated_input is not None):
             raise ValueError("action 'modify' and updated_input={...}, the tool's whole input, go together.")
 

@@ -246,8 +246,8 @@ class MessagingClient:
             try:
                 if await self._ledger.run(self._expire):
                     self._outgoing.own.wake()
-                    self._outgoing.receipts.wake()
                 await self._receiver.report()
+                self._outgoing.receipts.wake()  # of what another process ended: the user, or a dead session
                 self._status.calm()
             except LedgerGone:
                 raise
@@ -286,14 +286,14 @@ class MessagingClient:
             await self._announcer.connecting()
             farewell = self._announcer.announcement(online=False)
             transport = await self._connector.connect(self.team, self.name, mailbox=True, farewell=farewell)
-        try:
-            # In a task of its own: in early releases of Python 3.11 a group that fails leaves its task marked
-            # as being cancelled, and a timeout in it would end it without a word.
-            await asyncio.create_task(self._use(transport))
-        finally:
-            self._status.disconnect()
-            await self._announcer.goodbye(transport)
-            transport.close()
+        with contextlib.closing(transport):
+            try:
+                # In a task of its own: in early releases of Python 3.11 a group that fails leaves its task
+                # marked as being cancelled, and a timeout in it would end it without a word.
+                await asyncio.create_task(self._use(transport))
+            finally:
+                self._status.disconnect()
+                await self._announcer.goodbye(transport)
 
     async def _use(self, transport: MqttTransport) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -162,17 +162,14 @@ class Ledger(LedgerDatabase):
         same = (message.body, message.thread, message.reply_to, message.priority, limits.ttl)
         outgoing = OutgoingMessage(receiver, *same, depth=0 if by_user else message.depth)
         guard = None if by_user else limits
-        (again,) = self.outbox.send(
-            entry.team, message.sender, [receiver], outgoing, channel=message.channel, limits=guard
-        )
-        if not message.state.final:
-            try:
+        with self.transaction() as db:  # never both of them, nor neither
+            (again,) = self.outbox.send(
+                entry.team, message.sender, [receiver], outgoing, channel=message.channel, limits=guard
+            )
+            if not message.state.final:
                 self.drop(message.id)
-            except LedgerError:  # it is being typed
-                self.drop(again.id)
-                raise
-        detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
-        self.write("UPDATE outbox SET detail = ? WHERE id = ?", detail, message.id)
+            detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
+            db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (detail, message.id))
         return again
 
     def drop(self, id: str, *, by: str = "the person") -> Message:

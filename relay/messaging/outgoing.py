@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from relay import names
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
-from relay.messaging.envelope import ForeignPayload, Receipt, decode, encode
+from relay.messaging.envelope import ForeignPayload, Receipt, decode
 from relay.messaging.ledger import Ledger
-from relay.messaging.publisher import Publisher
+from relay.messaging.publisher import Publisher, publish_all
 from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.connector import Connector
@@ -66,8 +66,11 @@ class ReceiptSender:
 
     async def _publish(self, transport: MqttTransport, receipts: list[Receipt]) -> None:
         to = [topics.inbox(self.team, each.sender, self.name) for each in receipts]
-        await asyncio.gather(*map(transport.publish, to, map(encode, receipts)))
-        await self.ledger.run(lambda ledger: ledger.inbox.receipted(self.team, receipts))
+        taken, failure = await publish_all(transport, to, receipts)
+        if taken:
+            await self.ledger.run(lambda ledger: ledger.inbox.receipted(self.team, taken))
+        if failure is not None:
+            raise failure
 
 
 @dataclass(eq=False, slots=True)
@@ -149,9 +152,10 @@ class Outgoing:
     receipts: ReceiptSender
 
     def wake(self) -> None:
-        """Look for messages that are due, also of senders without a session."""
+        """Look for messages that are due, also of senders without a session, and for receipts."""
         self.own.wake()
         self.proxies.wake()
+        self.receipts.wake()
 
     def start(self, transport: MqttTransport, tasks: asyncio.TaskGroup) -> None:
         """Publish over `transport` until that is lost, as `tasks`."""

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from relay.messaging.envelope import Envelope, encode
+from relay.messaging.envelope import Envelope, Receipt, encode
 from relay.messaging.ledger import Ledger
 from relay.storage.sqlite import Writer
 from relay.transport import topics
@@ -29,6 +31,8 @@ BATCH_BYTES = 1 << 18
 """Characters of bodies that are on their way to the broker at one time: on a slow link more would take longer
 than the time limit of an answer."""
 
+Item = TypeVar("Item", Envelope, Receipt)
+
 _LOOK_AGAIN = 15.0  # seconds; another process of the home may have changed the ledger
 
 
@@ -36,6 +40,18 @@ def retry_delay(attempt: int) -> float:
     """Return the seconds to wait after `attempt` publishes: doubling, bounded, with jitter."""
     delay: float = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt - 1, 10))
     return delay * random.uniform(0.8, 1.2)
+
+
+async def publish_all(
+    transport: MqttTransport, topics: Sequence[str], items: Sequence[Item]
+) -> tuple[list[Item], BaseException | None]:
+    """Publish each of `items` to its topic; return those that the broker took, and a failure, if any.
+
+    What was taken before the connection was lost need not go out again.
+    """
+    ends = await asyncio.gather(*map(transport.publish, topics, map(encode, items)), return_exceptions=True)
+    taken = [item for item, end in zip(items, ends, strict=True) if end is None]
+    return taken, next((end for end in ends if end is not None), None)
 
 
 @dataclass(eq=False, slots=True)
@@ -69,15 +85,11 @@ class Publisher:
         """Publish one batch; return True if there was anything."""
         envelopes = await self._claim()
         to = [topics.inbox(self.team, each.message.to, self.sender) for each in envelopes]
-        publishing = map(transport.publish, to, map(encode, envelopes))
-        ends = await asyncio.gather(*publishing, return_exceptions=True)
-        # Also if the connection was lost on the way: what was taken need not go out again at once.
-        taken = [envelope.message.id for envelope, end in zip(envelopes, ends, strict=True) if end is None]
+        taken, failure = await publish_all(transport, to, envelopes)
         if taken:
-            await self.ledger.run(lambda ledger: ledger.outbox.sent(taken))
-        for end in ends:
-            if end is not None:
-                raise end
+            await self.ledger.run(lambda ledger: ledger.outbox.sent([each.message.id for each in taken]))
+        if failure is not None:
+            raise failure
         return bool(envelopes)
 
     def _claim(self) -> asyncio.Future[list[Envelope]]:

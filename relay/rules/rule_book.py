@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import shlex
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from relay.rules.event import RuleEvent
 from relay.rules.matcher import Undecided
 from relay.rules.rule import Origin, Rule, RuleWarning
 from relay.rules.rule_file import LARGEST, parse
-from relay.storage.files import rewrite
+from relay.storage.files import open_regular, rewrite
 from relay.text import count, one_line
 
 FILE = "hooks.json"
@@ -244,11 +243,7 @@ def _off(home: Home) -> tuple[frozenset[str], list[RuleWarning]]:
 
 def _read(path: Path, most: int) -> bytes:
     """Return at most `most` bytes of a regular file. Raise OSError for anything else."""
-    # O_NONBLOCK: a pipe without a writer would block.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "it is no regular file")
+    with open(open_regular(path), "rb") as stream:
         return stream.read(most)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +19,17 @@ def make_private(path: Path) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
+def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
+    """Return a descriptor (close-on-exec) of a regular file. Raise OSError for anything else; never block."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer would block
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a regular file")
+
+
 def write_private(path: Path, text: str, *, replace: bool = True) -> None:
-    """Write `text` to `path`, 0600; make missing directories (0700). Raise OSError.
+    """Write `text` to `path`, 0600; make its directory (0700) if it is missing. Raise OSError.
 
     replace: if False, raise FileExistsError if the file exists.
     """

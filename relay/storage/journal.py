@@ -78,7 +78,8 @@ class Journal:
             fd = self._open()
             try:
                 # A single write to a file opened for appending: entries of several sessions do not mix.
-                self._torn = os.write(fd, b"\n" + line if self._torn else line) < len(line)
+                data = b"\n" + line if self._torn else line
+                self._torn = os.write(fd, data) < len(data)
             finally:
                 os.close(fd)
             if self._torn:

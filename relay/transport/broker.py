@@ -33,7 +33,7 @@ from pathlib import Path
 from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage.files import write_private
-from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
+from relay.storage.locks import is_held, locked, open_lock, wait_lock
 from relay.transport import broker_supervisor, nats
 from relay.transport.credentials import Credentials, CredentialStore
 from relay.transport.endpoint import Endpoint
@@ -42,6 +42,7 @@ LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""
 
 _ELECTION_SECONDS = 15.0
+_ASKING = 0.2  # seconds; somebody may be looking (`status`), which takes the lock for a moment
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
 _RELOAD_SECONDS = 5.0
@@ -138,7 +139,7 @@ def run(home: Home, *, port: int | None = None) -> int:
     """
     with _election(home):
         alive = open_lock(home.broker / "alive.lock")
-        if not try_lock(alive):
+        if not wait_lock(alive, _ASKING):
             os.close(alive)
             raise BrokerError("a broker is already running; `relay broker status` says where.")
         process = _launch(home, alive, port, -1, foreground=True)
@@ -179,7 +180,7 @@ def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
     """Do as `ensure`, under the election lock."""
     alive = open_lock(home.broker / "alive.lock")
     try:
-        if not try_lock(alive):
+        if not wait_lock(alive, _ASKING):
             found = _read_endpoint(home)
             if found is not None and is_held(home.broker / "supervisor.lock"):
                 return found[0]

@@ -40,10 +40,10 @@ async def raw_login(
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 answer = await reader.readexactly(4)
+        except TimeoutError:  # an OSError, too, which would be taken for a refusal
+            raise ConnectionLost(f"the broker at {endpoint.url} does not answer to a login.") from None
         except (asyncio.IncompleteReadError, OSError):
             answer = b""  # some close the connection instead of an answer
-        except TimeoutError:
-            raise ConnectionLost(f"the broker at {endpoint.url} does not answer to a login.") from None
         yield len(answer) == 4 and answer[0] == _CONNACK and answer[3] == 0
         if will is None:
             with contextlib.suppress(OSError):

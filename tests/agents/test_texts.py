@@ -477,7 +477,7 @@ def test_a_transcript_that_cannot_be_read_is_told_and_the_stops_are_heard(agent:
     agent.start()
     agent.stop("Done.")
     assert agent.poll(after=GRACE) == ["Done."]
-    assert "not a file" in (agent.problem() or "")
+    assert "not a regular file" in (agent.problem() or "")
 
 
 @pytest.mark.parametrize("path", ["", "relative.jsonl", "/x\0y", "/" + "x" * 5_000])

@@ -128,7 +128,7 @@ def test_what_is_no_file_is_a_problem_and_never_waited_for(tmp_path: Path) -> No
         tail = Tail(tmp_path / name, at_end)
         assert read(tail) == []
         assert tail.problem is not None
-        assert "not a file" in tail.problem
+        assert "not a regular file" in tail.problem
 
 
 def test_a_problem_ends(tmp_path: Path) -> None:

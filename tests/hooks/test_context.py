@@ -117,6 +117,11 @@ def test_a_message_has_a_thread_a_priority_and_an_end(house: House):
             await ctx.relay.send("Bob", "hello", priority="soon")
         except ValueError as error:
             seen.append(str(error))
+        for mistake in ({"reply_to": 3}, {"thread": 1}, {"expires": "5m"}):
+            try:
+                ctx.send("Bob", "never sent", **mistake)
+            except TypeError as error:
+                seen.append(str(error).partition(" must be ")[0])
         ctx.send("Bob", "later", priority="low", expires=60.0)
 
     house.registry.add_event("session_start", act)
@@ -126,7 +131,11 @@ def test_a_message_has_a_thread_a_priority_and_an_end(house: House):
         await services.until(lambda: len(services.sent) == 2)
 
     services = house.run(scene)
-    assert seen == [("injected", "3"), "priority is 'urgent', 'normal' or 'low', not 'soon'"]
+    assert seen == [
+        ("injected", "3"),
+        "priority is 'urgent', 'normal' or 'low', not 'soon'",
+        *("reply_to (the id of a message)", "thread", "expires"),
+    ]
     assert services.options == [
         {"thread": "work", "reply_to": "id", "priority": "urgent"},
         {"priority": "low", "ttl": 60.0},

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from relay.hooks.result import Decision, HookResult, decide, injected, result_of
@@ -67,6 +69,11 @@ def test_roles():
     assert result.context_injection_role == "user"
     with pytest.raises(ValueError, match="use one of 'system', 'user', 'assistant'"):
         HookResult("inject_context", "text", "robot")
+
+
+def test_a_changed_input_is_what_json_can_hold():
+    with pytest.raises(ValueError, match="updated_input cannot be written as JSON"):
+        HookResult("modify", updated_input={"file_path": Path("/tmp")})
 
 
 def test_what_several_results_say_together_keeps_their_order():

@@ -21,8 +21,8 @@ from relay import names
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.message import State
-from relay.transport import acl, attack, broker
-from relay.transport.credentials import Credentials
+from relay.transport import acl, attack, broker, raw_login
+from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint
 from relay.transport.probe import probe
 from relay.transport.probe_result import CLAIMS, Finding
@@ -289,3 +289,16 @@ def test_the_examples_are_what_relay_writes() -> None:
     json.loads((config / "nats" / "relay.conf").read_text().partition("authorization: ")[2])
     users = re.findall(r"^([^:]+):\$7\$\d+\$", (config / "mosquitto" / "passwords").read_text(), re.MULTILINE)
     assert users == [each.user for each in team]
+
+
+def test_a_broker_that_does_not_answer_a_login_has_refused_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_login, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        endpoint = Endpoint.of(f"mqtt://127.0.0.1:{mute.getsockname()[1]}")
+
+        async def scenario() -> None:
+            with pytest.raises(BrokerError, match="does not answer to a login"):
+                async with raw_login.raw_login(endpoint, Login("nobody")):
+                    pass
+
+        asyncio.run(scenario())

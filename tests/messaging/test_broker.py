@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from relay.errors import BrokerError
-from relay.home import Home
-from relay.storage.locks import is_held
+from relay.home import Home, private_directory
+from relay.storage import locks
+from relay.storage.locks import is_held, open_lock, try_lock
 from relay.transport import broker
 from relay.transport.endpoint import Endpoint
 from support import wait_until
@@ -219,3 +220,13 @@ def test_an_url_names_host_port_and_login() -> None:
     assert (endpoint.user, endpoint.password) == ("al@ice", "s:cret")
     assert endpoint.url == "mqtts://example.org:8883"
     assert "s:cret" not in repr(endpoint)
+
+
+def test_who_looks_at_the_broker_is_not_taken_for_one(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look takes the broker's lock for a moment."""
+    private_directory(home.broker)
+    looking = open_lock(home.broker / "alive.lock")
+    assert try_lock(looking, shared=True)
+    monkeypatch.setattr(locks.time, "sleep", lambda _: os.close(looking))  # at the first try in vain
+    monkeypatch.setattr(broker, "_stop", lambda home: pytest.fail("ends what it takes for a broker"))
+    assert broker.ensure(home, linger=0.0).kind == "embedded"

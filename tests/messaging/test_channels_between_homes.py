@@ -149,3 +149,26 @@ def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
                 assert [m.body for m in await bob.receive()] == ["two"]
 
     asyncio.run(scenario())
+
+
+def test_what_its_receivers_user_drops_is_told_to_its_sender_on_another_host(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another process than the receiver's session, which finds the receipt at its next look."""
+    monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
+
+    async def scenario() -> None:
+        async with (
+            running(Agent(home, "Alice")) as alice,
+            running(Agent(far, "Bob", url=url(home, "Bob"))) as bob,
+        ):
+            await alice.sees("Bob")
+            (sent,) = await alice.send("Bob", "never mind")
+            await bob.receive()
+            await alice.outcome(State.STORED)
+            for _ in range(3):  # then its receipt is noted, and Bob has looked for another one
+                await bob.client.channels()
+            await in_ledger(far, lambda ledger: ledger.drop(sent.id))
+            assert (await alice.outcome(State.REJECTED)).id == sent.id
+
+    asyncio.run(scenario())

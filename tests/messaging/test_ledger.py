@@ -244,6 +244,15 @@ def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
     assert state(ledger, sent.id) is State.REJECTED
 
 
+def test_what_cannot_be_dropped_is_not_sent_to_another_either(ledger: Ledger) -> None:
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
+    ledger.inbox.store(TEAM, claim(ledger)[0])
+    ledger.inbox.injecting(TEAM, "Bob", sent.id)
+    with pytest.raises(LedgerError, match="being typed"):
+        ledger.retry(sent.id, to="Carol")
+    assert [entry.message.id for entry in ledger.messages()] == [sent.id] and claim(ledger) == []
+
+
 def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])

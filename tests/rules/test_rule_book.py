@@ -128,7 +128,7 @@ def unreadable(path: Path) -> None:
     ("make", "said"),
     [
         (Path.mkdir, "cannot be read: "),
-        (os.mkfifo, "cannot be read: it is no regular file"),
+        (os.mkfifo, "cannot be read: it is not a regular file"),
         (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file"),
         (lambda path: path.symlink_to(path.name), "cannot be read: Too many levels of symbolic links"),
         (unreadable, "cannot be read: Permission denied"),
@@ -147,6 +147,9 @@ def test_a_file_that_cannot_be_read_leaves_the_others_in_force(
     assert str(warning).startswith(f"{person.config / 'hooks.json'}")
     assert said in str(warning)
     assert commands(book) == ["x"]
+    assert not [
+        link for link in Path("/proc/self/fd").glob("*") if link.resolve() == person.config / "hooks.json"
+    ]
 
 
 def test_a_project_file_that_cannot_be_read_is_said_too(person: Home, project: Path) -> None:

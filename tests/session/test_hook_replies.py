@@ -17,10 +17,12 @@ import pytest
 from injection.ptyagent import PtyAgent, fake, running
 from relay.agents.events import TextRead
 from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.hook_reply import Reply
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.operations import operations
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
+from relay.features import hook_responder
 from relay.features.derived_rules import DerivedRules
 from relay.features.handler_runner import HandlerRunner
 from relay.features.hook_responder import HookResponder
@@ -266,6 +268,26 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
         assert "a message" in await session.called("PostToolUse", **mine, tool_name="Bash")
         await session.called("SessionStart", **nested, source="clear")  # the same agent, after all
         assert not turn.active
+
+    played(tmp_path, play)
+
+
+def test_what_a_reply_that_cannot_be_written_would_have_carried_waits_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is nested too deeply; else nothing would ever be given to the agent again."""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        await session.called("SessionStart", source="startup")
+
+        def fails(event: NativeEvent, reply: Reply) -> str:
+            raise RecursionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(hook_responder, "render", fails)
+            assert not await session.called("PostToolUse", tool_name="Bash")
+        assert "a message" in await session.called("PostToolUse", tool_name="Bash")
 
     played(tmp_path, play)
 

@@ -110,6 +110,21 @@ def test_an_entry_that_was_cut_off_spoils_only_itself(
     assert len(listener.failures) == 1 and "No space left" in listener.failures[0]
 
 
+def test_an_entry_that_lacks_its_last_byte_does_not_swallow_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: Listener
+) -> None:
+    path = tmp_path / "events.jsonl"
+    writer = Journal(path, "s1", "Alice", listener.bus)
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
+        writer.write("cut")
+        full.setattr(os, "write", lambda fd, data: write(fd, data[:-1]))
+        writer.write("whole but for its end")
+    writer.write("whole")
+    assert [entry["event"] for entry in journal.read(path)] == ["whole but for its end", "whole"]
+
+
 def test_a_line_that_is_no_entry_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("\n".join(["[" * 100_000, "{", "3", '{"event": "whole"}', ""]))
