@@ -125,6 +125,18 @@ class EventBus:
                 found.append(answer)
         return found
 
+    async def ask_all(self, question: Question[T]) -> list[T]:
+        """Do as `ask`, but log and publish an exception as HandlerFailed, and ask the others anyway."""
+        found: list[T] = []
+        for answerer in self._answerers.get(type(question), ()):
+            try:
+                answer = await answerer(question, tuple(found))
+            except Exception as error:  # noqa: BLE001 (logged with its traceback, published, contained)
+                self._failed(f"{type(question).__name__} was not answered", error)
+            else:
+                found += [] if answer is None else [answer]
+        return found
+
     async def gather(self, question: Question[Collection[T]]) -> list[T]:
         """Return the elements of all answers to `question`, in the order of `ask`."""
         return [each for answer in await self.ask(question) for each in answer]
@@ -134,7 +146,9 @@ class EventBus:
             try:
                 handler(event)
             except Exception as error:  # noqa: BLE001 (logged with its traceback, published, contained)
-                _log.exception("a handler of %s", type(event).__name__)
-                if not isinstance(event, HandlerFailed):
-                    what = one_line(f"{type(error).__name__}: {error}", 200)
-                    self._waiting.append(HandlerFailed(f"{type(event).__name__} was not handled ({what})"))
+                self._failed(f"{type(event).__name__} was not handled", error)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        _log.error(what, exc_info=error)
+        if not what.startswith(HandlerFailed.__name__):  # else it might go on for ever
+            self.publish(HandlerFailed(f"{what} ({one_line(f'{type(error).__name__}: {error}', 200)})"))

@@ -40,9 +40,7 @@ class LastWords(Question[None]):
 
 @dataclass(frozen=True, slots=True)
 class SessionEnding(Event):
-    """Nothing can reach the agent any more. code: its exit code, as a shell has it."""
-
-    code: int
+    """Nothing can reach the agent any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ class Tasks:
         self._group = group
         self._bus = bus
         self._queues: dict[str, asyncio.Queue[Work]] = {}
+        self._unfinished = 0  # pieces of work in them, or running
+        self._idle = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Work, what: str) -> asyncio.Task[None]:
@@ -44,12 +46,14 @@ class Tasks:
         if kind not in self._queues:
             self._queues[kind] = asyncio.Queue()
             self.spawn(self._serve(kind), kind)
+        self._unfinished += 1
         self._queues[kind].put_nowait(work)
 
     async def idle(self) -> None:
-        """Wait until all queued work is done."""
-        for queue in list(self._queues.values()):
-            await queue.join()
+        """Wait until all queued work is done, that which it has queued itself included."""
+        while self._unfinished:
+            self._idle.clear()
+            await self._idle.wait()
 
     def cancel(self) -> None:
         """Cancel all work, running and queued."""
@@ -70,7 +74,8 @@ class Tasks:
             try:
                 await self._contained(work, kind)
             finally:
-                queue.task_done()
+                self._unfinished -= 1
+                self._idle.set()
             await asyncio.sleep(0)  # work that never waits must not block the loop
 
     async def _contained(self, work: Work, what: str) -> None:

@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,28 +86,21 @@ class ControlServer:
     """Listens at `path` and has `handle` answer each request."""
 
     def __init__(self, path: str, handle: Callable[[Request], Awaitable[Answer]]) -> None:
-        self._path = path
-        self._handle = handle
-        self._listener: socket.socket | None = None
-
-    def listen(self) -> None:
         """Bind the socket (0600), in place of a dead session's: the caller holds the name."""
+        self._handle = handle
         with suppress(FileNotFoundError):
-            Path(self._path).unlink()
+            Path(path).unlink()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.setblocking(False)
         before = os.umask(0o177)
         try:
-            self._listener.bind(self._path)
+            self._listener.bind(path)
         finally:
             os.umask(before)
         self._listener.listen(64)
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        if self._listener is None:
-            self.listen()
-        assert self._listener is not None
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -125,9 +118,10 @@ class ControlServer:
     async def _serve(self, channel: socket.socket) -> None:
         """Answer the requests of one connection. Its failures affect no other."""
         channel.setblocking(False)
-        connection = Connection(channel, peer(channel))
+        connection = Connection(channel, 0)
         kept = False
         try:
+            connection.pid = peer(channel)
             async for fields, fds in lines(channel):
                 request = Request(fields, fds, connection)
                 answer = await self._answer(request)
@@ -144,6 +138,8 @@ class ControlServer:
                 await send(channel, _refusal(UsageError(f"a session understands JSON lines: {error}.")))
         except OSError:
             pass  # the other side has gone
+        except Exception:  # noqa: BLE001 (logged with its traceback, contained)
+            _log.exception("a connection to the control socket")
         finally:
             connection.settled(Fate.UNKNOWN)
             if not kept:
@@ -167,7 +163,7 @@ def _refusal(error: RelayError) -> Answer:
     return {"error": str(error), "type": type(error).__name__}
 
 
-async def lines(channel: socket.socket) -> Any:
+async def lines(channel: socket.socket) -> AsyncIterator[tuple[dict[str, Any], list[int]]]:
     """Yield each request on `channel` as (fields, descriptors) until the other side closes it.
 
     Raise ValueError for one that is no JSON object, or longer than MAX_LINE bytes (MAX_HOOK for a hook's).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +27,9 @@ class TerminalClient:
         """Pass on the requests until the client disconnects; then call `on_gone`, unless it was dismissed."""
         try:
             with suppress(OSError, ValueError):
-                async for fields, _ in lines(self._channel):
+                async for fields, fds in lines(self._channel):
+                    for fd in fds:  # nobody asked for them
+                        os.close(fd)
                     on_request(fields)
         finally:
             self._channel.close()

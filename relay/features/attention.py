@@ -15,7 +15,6 @@ from relay.state.events import PromptOver, StateChanged
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
-from relay.terminal.events import AgentExited
 
 STANDS = 0.8
 """Seconds that a prompt must stand: agents draw a dialog while a hook may still answer it."""
@@ -51,10 +50,6 @@ class Attention:
         elif self._published:
             self._published = False
             self._bus.publish(PromptOver())
-
-    @handles(AgentExited)
-    def exited(self, _: AgentExited) -> None:
-        self._cancel()
 
     def _cancel(self) -> None:
         if self._timer is not None:

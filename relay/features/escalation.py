@@ -18,7 +18,6 @@ from relay.eventbus import EventBus, handles
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
 from relay.message import OutgoingMessage
-from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptOver
 from relay.storage.journal import Journal
@@ -55,7 +54,6 @@ class Escalation:
         bus: EventBus,
         tasks: Tasks,
         journal: Journal,
-        terminal: AgentTerminal,
         title: PromptTitle,
         *,
         name: str,
@@ -65,7 +63,6 @@ class Escalation:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
-        self._terminal = terminal
         self._title = title
         self._name = name
         self._to = to
@@ -77,7 +74,7 @@ class Escalation:
 
     @handles(Prompting)
     def prompting(self, event: Prompting) -> None:
-        lines = question.drawn(self._terminal) or event.text.split("\n")
+        lines = event.text.split("\n")
         shown = [one_line(line, MAX_LINE) for line in lines if line.strip()][-MAX_LINES:]
         self._asked = (event.kind, tuple(shown))
         now = self._clock.now()

@@ -77,7 +77,8 @@ class HookResponder:
                 apply(self._bus, await self._consult(None, failed), event=event.event)
             case NativeName.COMPACT:
                 rules = from_native(event, compaction_type=None)
-                await self._consult(rules, events.Compact(trigger=event.trigger))
+                results = await self._consult(rules, events.Compact(trigger=event.trigger))
+                apply(self._bus, results, event=event.event)
             case NativeName.SESSION_END | NativeName.NOTIFICATION:
                 if (observed := from_native(event)) is not None:
                     self._bus.publish(Observe(observed))  # the agent does not wait long for these

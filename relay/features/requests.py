@@ -24,16 +24,24 @@ class Requests:
     """
 
     def __init__(
-        self, bus: EventBus, journal: Journal, session: Identity, socket: str, *, agent: str, pid: int
+        self,
+        bus: EventBus,
+        journal: Journal,
+        session: Identity,
+        home: Home,
+        socket: str,
+        *,
+        agent: str,
+        pid: int,
     ) -> None:
         self._bus = bus
         self._journal = journal
         self._session = session
+        self._home = home
         self._server = ControlServer(socket, self.answer)
         self._agent = agent
         self._pid = pid
         self._operations: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
-        self._server.listen()
 
     def offer(self, operations: dict[str, Callable[[Request], Awaitable[Answer]]]) -> None:
         """Answer these operations (relay.control.operations)."""
@@ -51,7 +59,7 @@ class Requests:
             raise UsageError(f"a session knows no operation {operation!a}.")
         try:
             # The agent waits for the client of a hook: there, skip the search for other agents.
-            others = set() if operation in guard.OWN else agents(Home.from_env())
+            others = set() if operation in guard.OWN else agents(self._home)
             guard.check(request, self._pid, {self._pid, *others})
         except NotAllowed:
             self._journal.write("refused", operation=operation, pid=request.pid)
@@ -82,6 +90,6 @@ class Requests:
 
     async def _described(self, *, brief: bool) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for facts in await self._bus.ask(Describe(brief)):
+        for facts in await self._bus.ask_all(Describe(brief)):
             found |= facts
         return found

@@ -10,7 +10,14 @@ from relay.lifecycle import Describe
 from relay.state.events import EvidenceChanged, PromptSubmitted, StateJudged
 from relay.state.readiness import Readiness
 from relay.state.states import AgentState
-from relay.terminal.events import AgentExited, AgentSuspended, KeysTyped, OutputQuiet, OutputRead
+from relay.terminal.events import (
+    AgentExited,
+    AgentResumed,
+    AgentSuspended,
+    KeysTyped,
+    OutputQuiet,
+    OutputRead,
+)
 
 LATE = 0.02
 """Seconds to add to a verdict's `wait` before the state is judged again."""
@@ -28,14 +35,14 @@ class StateTracker:
     def output(self, _: OutputRead) -> None:
         self._state.resume()
 
-    @handles(OutputQuiet)
-    def quiet(self, _: OutputQuiet) -> None:
+    @handles(AgentResumed)
+    def resumed(self, _: AgentResumed) -> None:
+        self._state.resume()
         self._state.look()
 
-    @handles(EvidenceChanged)
-    def evidence(self, _: EvidenceChanged) -> None:
-        if not self._state.ended:
-            self._state.look()
+    @handles(OutputQuiet, EvidenceChanged)
+    def look(self, _: object) -> None:
+        self._state.look()
 
     @handles(KeysTyped)
     def keys(self, event: KeysTyped) -> None:
@@ -58,8 +65,7 @@ class StateTracker:
         if self._again is not None:
             self._again.cancel()
         if event.verdict.wait is not None:  # no event would announce that change
-            delay = event.verdict.wait + LATE
-            self._again = self._bus.loop.call_later(delay, self.evidence, EvidenceChanged())
+            self._again = self._bus.loop.call_later(event.verdict.wait + LATE, self._state.look)
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any]:

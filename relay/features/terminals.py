@@ -24,6 +24,7 @@ from relay.messaging.client import current_client
 from relay.state.agent_terminal import AgentTerminal
 from relay.tasks import Tasks
 from relay.terminal.events import (
+    AgentResumed,
     AgentStopped,
     AgentSuspended,
     DetachRequested,
@@ -309,6 +310,7 @@ class Terminals:
                     # The agent was stopped without warning, and will not redraw the screen by itself.
                     self._forwarder.show(screen.repaint())
                 self._pty.signal(signal.SIGCONT)
+                self._bus.publish(AgentResumed())
 
     def _fit(self) -> None:
         if size := self._attaching.size() or self._forwarder.lent_size():

@@ -137,7 +137,11 @@ class TurnTracker:
         failed = None if error is None else agent_end(self._turn, error=error)
         self._turn.end(error)
         if failed is not None:
-            self._tasks.queue(failed.name, self._bus.ask(Consult(handlers=failed)))
+            self._tasks.queue(failed.name, self._tell(failed))
+
+    async def _tell(self, failed: AgentEnd) -> None:
+        results = await self._bus.gather(Consult(handlers=failed))
+        apply(self._bus, results, event=failed.name)
 
     async def _go_on(self, event: AgentEnd) -> None:
         """Ask rules and handlers if the agent should go on; if so, their text is typed."""

@@ -25,7 +25,7 @@ class Withdraw(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MayBegin(Question[bool]):
+class MayBegin(Question[None]):
     """`injection` is about to be delivered: record what is needed to recover if that is interrupted.
 
     begins: it begins a turn of its own, and does not ride along with another text.

@@ -150,7 +150,7 @@ def _escalation(core: Core) -> Escalation | None:
         return None  # a shell's questions come from the commands of the user who sits before it
     title = PromptTitle(core.started.forwarder, terminal, enabled=setup.knows_agent)
     to, name = setup.settings.escalate_to, core.session.name
-    return Escalation(core.bus, core.tasks, core.journal, terminal, title, name=name, to=to)
+    return Escalation(core.bus, core.tasks, core.journal, title, name=name, to=to)
 
 
 def _bus_connection(core: Core) -> BusConnection:

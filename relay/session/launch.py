@@ -172,7 +172,7 @@ def _be_session(
         text = traceback.format_exc()
         sys.stderr.write(text)
         sys.stderr.flush()
-        _tell_end(channel, "the session failed to start; its log is in the state directory.", 70)
+        _tell_end(channel, "the session failed; session.log in the state directory says why.", 70)
     finally:
         os._exit(code)
 

@@ -86,6 +86,7 @@ class Session:
             bus,
             core.journal,
             core.session,
+            started.home,
             started.claim.socket,
             agent=core.setup.profile.name,
             pid=started.pty.pid,
@@ -115,8 +116,8 @@ class Session:
         self._bus.publish(SessionBegan())
         code = await self._exited
         await self._end(code)
-        await self._bus.ask(SessionSettling())
-        await self._bus.ask(SessionClosed())
+        await self._bus.ask_all(SessionSettling())
+        await self._bus.ask_all(SessionClosed())
         tasks.cancel()
         if self._started.bridge_dir:
             hook_setup.remove(self._started.bridge_dir)
@@ -136,16 +137,16 @@ class Session:
     async def _end(self, code: int) -> None:
         """Forward the ended agent's last words, act on them, and leave no process behind."""
         tasks, forwarder = self._core.tasks, self._started.forwarder
-        self._bus.publish(AgentExited(code))
+        self._bus.publish(AgentExited())
         self._started.pty.hang_up(signal.SIGHUP)
         forwarder.finish()
         # Wait for a slow terminal, as the agent itself would have; but `relay stop` does not wait.
         await asyncio.to_thread(forwarder.join, FAREWELL if self._shutdown.asked else None)
         acted = tasks.spawn(self._act_on_last_words(), "acting on the agent's last words")
         await asyncio.wait({acted}, timeout=FAREWELL)
-        self._bus.publish(SessionEnding(code))
+        self._bus.publish(SessionEnding())
         self._core.journal.write("session_end", code=code)
-        await self._bus.ask(Goodbye(code))
+        await self._bus.ask_all(Goodbye(code))
         await self._shutdown.sweep()
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
         if left := tasks.waiting("@"):
@@ -153,7 +154,7 @@ class Session:
             self._bus.publish(Notify(text))
 
     async def _act_on_last_words(self) -> None:
-        await self._bus.ask(LastWords())
+        await self._bus.ask_all(LastWords())
         await self._core.tasks.idle()
         if not self._shutdown.asked:
             self._bus.publish(events.SessionEnd(reason="exit"))

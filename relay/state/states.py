@@ -62,7 +62,7 @@ class AgentState:
         self.name = STARTING
         self.since = clock()
         self.verdict: Verdict | None = None
-        self.ended = False
+        self._ended = False
         self._view = view
         self._bus = bus
         self._clock = clock
@@ -74,18 +74,18 @@ class AgentState:
         self.look()
 
     def resume(self) -> None:
-        """Record that the agent's process runs."""
+        """Record that the agent's process runs; the next look judges it again."""
         self._suspended = False
 
     def end(self) -> None:
         """Record that the agent's process has ended."""
-        self.ended = True
+        self._ended = True
         self.look()
 
     def look(self) -> str:
         """Judge the state now, publish any change, and return the state's name."""
-        verdict = None if self.ended or self._suspended else self._view.verdict
-        name = EXITED if self.ended else STOPPED if verdict is None else str(verdict.state)
+        verdict = None if self._ended or self._suspended else self._view.verdict
+        name = EXITED if self._ended else STOPPED if verdict is None else str(verdict.state)
         before, kind = self.name, self.prompt
         self.verdict = verdict
         if verdict is not None:
@@ -105,12 +105,12 @@ class AgentState:
 
     @property
     def reason(self) -> str:
-        """The reason for the state now, in words for the user."""
-        if self.ended:
+        """The reason for the state at the last look, in words for the user."""
+        if self._ended:
             return "it has ended; what it said last is still acted on"
         if self._suspended:
             return "it was suspended with Ctrl-Z; `fg` in its terminal brings it back"
-        return self._view.verdict.reason
+        return "" if self.verdict is None else self.verdict.reason
 
     def _enter(self, name: str, verdict: Verdict | None) -> None:
         fell_quiet = verdict is not None and verdict.state is not Readiness.WORKING

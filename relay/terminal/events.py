@@ -99,10 +99,13 @@ class AgentSuspended(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentExited(Event):
-    """The agent's process has ended. code: for a shell, 128+N for signal N."""
+class AgentResumed(Event):
+    """The agent, which was stopped, runs again."""
 
-    code: int
+
+@dataclass(frozen=True, slots=True)
+class AgentExited(Event):
+    """The agent's process has ended."""
 
 
 @dataclass(frozen=True, slots=True)

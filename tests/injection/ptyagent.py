@@ -124,7 +124,7 @@ class PtyAgent(AgentTerminal):
 
     def close(self) -> None:
         """The session ends."""
-        self.bus.publish(SessionEnding(0))
+        self.bus.publish(SessionEnding())
 
     def wait_for_retries(self) -> None:
         """Have all the time pass that a refused text waits."""

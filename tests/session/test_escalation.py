@@ -69,9 +69,7 @@ class World:
         terminal, forwarder = cast(AgentTerminal, self), cast(Forwarder, self)
         title = PromptTitle(forwarder, terminal, enabled=True)
         tasks, journal = cast(Tasks, AtOnce()), Journal(self.path, "s1", "Alice")
-        self.bus.add(
-            Escalation(self.bus, tasks, journal, terminal, title, name="Alice", to=to, clock=self.clock)
-        )
+        self.bus.add(Escalation(self.bus, tasks, journal, title, name="Alice", to=to, clock=self.clock))
         self.bus.add(self)
 
     def asks(self, kind: str, lines: Sequence[str]) -> None:
@@ -141,14 +139,6 @@ def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
     assert to == "Lead"
     assert text.splitlines()[1:] == ["> Do you want to proceed?", "> 1. Yes"]
     assert world.path.read_text().count('"escalated"') == 1
-
-
-def test_what_is_drawn_says_more_than_why_it_counts_as_a_prompt(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.drawn = ("Do you want to proceed?", "❯ 1. Yes", "  2. No")
-    world.asks("permission", ["its hooks say that it asks"])
-    world.passes(MOMENT)
-    assert world.notified[0][1] == "Do you want to proceed?\n1. Yes\n2. No"
 
 
 def test_what_hooks_tell_and_what_is_drawn_then_is_one_question(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from relay.features.native_hooks import NativeHooks
 from relay.features.onboarding import Onboarding
 from relay.features.requests import Requests
 from relay.features.turn_tracker import TurnTracker
+from relay.home import Home
 from relay.hooks import events
 from relay.hooks.context import Context, History, MemoryService
 from relay.hooks.events import HandlerEvent
@@ -102,7 +103,8 @@ class Session:
             record=TranscriptReader("claude"),
             continuations=3,
         )
-        requests = Requests(bus, journal, identity, self.path, agent="claude", pid=os.getpid())
+        home = Home.from_env({"RELAY_HOME": str(folder)})
+        requests = Requests(bus, journal, identity, home, self.path, agent="claude", pid=os.getpid())
         for feature in (
             hooks,
             TurnTracker(bus, tasks, turn, continuations, identity, known=True, hooked=True, recorded=True),

@@ -42,7 +42,6 @@ def _talk(path: Path, *lines: bytes) -> list[list[dict[str, Any]]]:
 
     async def run() -> list[list[dict[str, Any]]]:
         server = ControlServer(str(path), _answer)
-        server.listen()
         serving = asyncio.create_task(server.run())
         try:
             return [await asyncio.to_thread(ask, line) for line in lines]
@@ -97,7 +96,6 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
 
     async def run() -> tuple[str, bytes]:
         server = ControlServer(str(path), _answer)
-        server.listen()
         told: asyncio.Queue[str] = asyncio.Queue()
         listener = logging.Handler()
         listener.emit = lambda record: told.put_nowait(record.getMessage())  # type: ignore[method-assign]
