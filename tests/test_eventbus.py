@@ -120,6 +120,28 @@ def test_each_feature_answers_in_turn_and_sees_the_answers_before() -> None:
     asyncio.run(main())
 
 
+class Failing(Feature):
+    @answers(Ask)
+    async def answer(self, question: Ask, earlier: Sequence[str]) -> str:
+        raise ValueError("no room")
+
+    @handles(HandlerFailed)
+    def failed(self, event: HandlerFailed) -> None:
+        self.seen.append(event.error)
+
+
+def test_all_are_asked_though_one_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """As at a session's end, where each has something to put away."""
+
+    async def main() -> None:
+        bus, seen = on_bus(Answering, Failing, Answering)
+        assert await bus.ask_all(Ask()) == ["a", "c"]
+        assert seen == ["a []", "Ask was not answered (ValueError: no room)", "c ['a']"]
+
+    asyncio.run(main())
+    assert len(caplog.records) == 1 and caplog.records[0].exc_info
+
+
 def test_an_event_may_be_posted_from_any_thread() -> None:
     async def main() -> None:
         bus, handled = EventBus(), asyncio.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -19,6 +20,10 @@ Open = Callable[..., Emulator]
 
 def _prompt(outer: Emulator) -> bool:
     return outer.lines()[-1:] != [] and outer.lines()[-1].endswith("shell>")
+
+
+def _states(relay: Relay) -> list[str]:
+    return [each["state"] for each in json.loads(relay("ps", "--json").stdout)]
 
 
 @pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x1c", 131)])
@@ -64,16 +69,19 @@ def test_ctrl_z_stops_the_job_and_fg_brings_it_back(shell: Open, home: Path) -> 
     assert (home / "text").read_text().endswith("line 99\nend\n")
 
 
-def test_a_stopped_agent_gets_the_size_of_its_return(shell: Open) -> None:
+def test_a_stopped_agent_gets_the_size_of_its_return(shell: Open, relay: Relay) -> None:
+    """And is not called stopped any more, though it prints nothing."""
     outer = shell()
     outer.type("relay wrap sh -c 'echo up; read line; stty size'\r")
     outer.see("up\r\n")
     outer.type("\x1a")
     outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.wait(lambda: _states(relay) == ["stopped"])
     outer.resize(77, 22)
     outer.type("fg\r")
     outer.see("fg\r\n")
     outer.wait(outer.raw)
+    outer.wait(lambda: _states(relay) == ["ready"])
     outer.type("\r")
     outer.see("22 77\r\n")
 

@@ -1,0 +1,32 @@
+"""The background work of a session."""
+
+from __future__ import annotations
+
+import asyncio
+
+from relay.eventbus import EventBus
+from relay.tasks import Tasks
+
+
+def test_idle_waits_for_what_queued_work_has_queued() -> None:
+    """In queues before and behind its own, and in new ones: what an agent's last words lead to is done."""
+    done: list[str] = []
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = Tasks(group, EventBus())
+
+            async def work(name: str, *then: tuple[str, str]) -> None:
+                await asyncio.sleep(0)
+                done.append(name)
+                for kind, what in then:
+                    tasks.queue(kind, work(what))
+
+            tasks.queue("a", work("first"))
+            tasks.queue("b", work("second", ("a", "third"), ("c", "fourth")))
+            await tasks.idle()
+            assert sorted(done) == ["first", "fourth", "second", "third"]
+            await tasks.idle()  # at once
+            tasks.cancel()
+
+    asyncio.run(main())
