@@ -6,6 +6,7 @@ which wins.  A project may come from anywhere: until the user trusts its file, o
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -187,11 +188,19 @@ def load(
 
 
 def find(directory: Path) -> Path | None:
-    """Return the nearest relay.toml from `directory` up to the project's root or the home folder."""
+    """Return the nearest relay.toml (`nearest`)."""
+    return nearest(directory, FILE)
+
+
+def nearest(directory: Path, name: str, exists: Callable[[Path], bool] = Path.is_file) -> Path | None:
+    """Return the file `name` in `directory` or above, up to the project's root or the home folder.
+
+    The project's root is the folder with .git. exists: tells if a path counts.
+    """
     for folder in (directory, *directory.parents):
-        if (folder / FILE).is_file():
-            return folder / FILE
-        if (folder / ".git").exists() or folder == Path.home():
+        if exists(folder / name):
+            return folder / name
+        if os.path.lexists(folder / ".git") or folder == Path.home():
             break
     return None
 

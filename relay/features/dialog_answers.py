@@ -101,7 +101,7 @@ class DialogAnswers:
         tty = self._terminal.tty()
         if tty.canonical and not tty.echo:
             raise RelayError("it asks for a secret, which belongs into its own terminal: `relay attach`.")
-        return self._drawn()
+        return question.on(self._terminal)
 
     async def _give(self, asked: ScreenQuestion, token: str, choice: str, text: str | None) -> str:
         if asked.token != token:
@@ -120,7 +120,9 @@ class DialogAnswers:
         self._terminal.write(ENTER)
 
         def gone() -> bool:
-            return self._state.look() != Readiness.PROMPTING or self._drawn().token != asked.token
+            return (
+                self._state.look() != Readiness.PROMPTING or question.on(self._terminal).token != asked.token
+            )
 
         return "answered" if await self._seen(gone, TAKEN) else "unconfirmed"
 
@@ -134,7 +136,7 @@ class DialogAnswers:
         end = (text[-20:].split() or [text])[-1]
 
         def typed() -> bool:
-            now = self._drawn()
+            now = question.on(self._terminal)
             same = now.lines == asked.lines and now.selected == asked.free.number if asked.free else True
             rows = self._terminal.screen_text() or [self._terminal.unfinished()]
             return same and any(end in row for row in rows)
@@ -157,19 +159,16 @@ class DialogAnswers:
             self._terminal.write(DOWN if option.number > at else UP)
 
             def moved(before: int = before) -> bool:
-                now = self._drawn()
+                now = question.on(self._terminal)
                 return now.selected != before and now.token == asked.token
 
             if not await self._seen(moved):
                 break
-            at = self._drawn().selected
-        if self._drawn().token != asked.token:
+            at = question.on(self._terminal).selected
+        if question.on(self._terminal).token != asked.token:
             raise NotAllowed("it asks something else by now. Nothing was chosen.")
         if at != option.number:
             raise RelayError("its menu does not follow the arrow keys. Nothing was chosen: `relay attach`.")
-
-    def _drawn(self) -> ScreenQuestion:
-        return question.find(self._terminal.screen_text(), self._terminal.unfinished())
 
     async def _seen(self, condition: Callable[[], bool], seconds: float = FOLLOWS) -> bool:
         """Return True once `condition` holds, False after `seconds`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -66,7 +66,6 @@ class NativeHooks:
         note: str,
         record: TranscriptReader | None,
         continuations: int,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bus = bus
         self._journal = journal
@@ -75,7 +74,6 @@ class NativeHooks:
         self._note = note
         self._record = record
         self._most = continuations
-        self._clock = clock
         self._spoken = False  # the hooks have reported at least once
         self._problem: str | None = None
         self._listening = _Listening()
@@ -135,7 +133,7 @@ class NativeHooks:
         if not decide:
             self._bus.publish(EvidenceChanged())
             return Answered("")
-        self._listening.until(self._clock() + AFTERWARDS)
+        self._listening.until(time.monotonic() + AFTERWARDS)
         if self._record is not None:
             texts = self._record.event(event)
             if not late:
@@ -176,7 +174,7 @@ class NativeHooks:
         while self._record is not None:
             await self._listening.begun()
             self._publish(self._record.poll())
-            if not self._turn.active and self._record.settled and self._listening.over(self._clock()):
+            if not self._turn.active and self._record.settled and self._listening.over(time.monotonic()):
                 continue
             await asyncio.sleep(POLL)
 

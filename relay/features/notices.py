@@ -32,8 +32,7 @@ class Notices:
     @handles(Notify)
     def keep(self, event: Notify) -> None:
         if event.keep:
-            text = f"{event.source}: {event.text}" if event.source else event.text
-            self._journal.write("notice", text=text, level=event.level, source=event.source or None)
+            self._journal.write("notice", text=event.line, level=event.level, source=event.source or None)
 
     @handles(TaskFailed)
     def task_failed(self, event: TaskFailed) -> None:

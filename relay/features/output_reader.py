@@ -90,7 +90,6 @@ class OutputReader:
         *,
         prefix: str,
         source: str | None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bus = bus
         self._forwarder = forwarder
@@ -99,7 +98,6 @@ class OutputReader:
         self._pipeline = OutputPipeline(reader, grammar)
         self._pipeline.muted = source != TERMINAL
         self._prefix = prefix
-        self._clock = clock
         self._ticking: asyncio.TimerHandle | None = None
         self._checks: list[asyncio.TimerHandle] = []
         self._scheduled = False
@@ -145,10 +143,10 @@ class OutputReader:
     def _empty(self) -> None:
         self._scheduled = False
         self._forwarder.tee.rearm()
-        tee, started, offset = self._forwarder.tee, self._clock(), self._terminal.output_offset()
+        tee, started, offset = self._forwarder.tee, time.monotonic(), self._terminal.output_offset()
         while tee:
             self._take(*tee.popleft())
-            if tee and self._clock() - started > SLICE:
+            if tee and time.monotonic() - started > SLICE:
                 self._empty_later(0)
                 break
         else:
@@ -163,7 +161,7 @@ class OutputReader:
         self._bus.loop.call_later(delay, self._empty)
 
     def _take(self, kind: int, value: object) -> None:
-        now, publish = self._clock(), self._bus.publish
+        now, publish = time.monotonic(), self._bus.publish
         match kind, value:
             case forward.OUTPUT, bytes(data):
                 self._output(self._joined(data), now)
@@ -212,7 +210,7 @@ class OutputReader:
             return Reading()
         reading = Reading()
         try:
-            reading = step(self._clock())
+            reading = step(time.monotonic())
             failed = self._reader.failed
         except Exception as error:  # noqa: BLE001 (logged with its traceback, published once, contained)
             _log.exception("the reader failed")

@@ -266,8 +266,7 @@ class Terminals:
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
-        text = f"{event.source}: {event.text}" if event.source else event.text
-        self._notices.show(text if event.level == "info" else f"{event.level}: {text}")
+        self._notices.show(event.line if event.level == "info" else f"{event.level}: {event.line}")
 
     @handles(WithdrawNotice)
     def withdraw_notice(self, event: WithdrawNotice) -> None:

@@ -83,11 +83,7 @@ class RelayConfig:
         for name in ("patterns", "hooks"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ConfigError(f"{name} must be a dict, not {getattr(self, name)!r}.")
-        trial = Registry()
-        for pattern, function, options in self._pattern_handlers():
-            trial.add_pattern(pattern, function, **options)
-        for event, function in self._event_handlers():
-            trial.add_event(event, function)
+        self._register(Registry())  # on trial
         for pattern in self._builtins():
             Pattern.parse(pattern)
         self.memory_config()
@@ -110,6 +106,9 @@ class RelayConfig:
         for pattern in self._builtins():
             if not built_in.has_builtin(Pattern.parse(pattern).namespace):
                 raise ConfigError(f"patterns: there is no built-in handler for {pattern!r}; give a function.")
+        self._register(registry)
+
+    def _register(self, registry: Registry) -> None:
         for pattern, function, options in self._pattern_handlers():
             registry.add_pattern(pattern, function, **options)
         for event, function in self._event_handlers():

@@ -26,6 +26,7 @@ from relay.hooks.config import MemoryConfig, RelayConfig
 from relay.hooks.registry import Registry, registering
 from relay.hooks.threads import WorkerPool
 from relay.hooks.trust import Trust, digest
+from relay.settings import nearest
 from relay.text import one_line
 
 FILE = "relay.config.py"
@@ -72,13 +73,8 @@ def find(directory: Path, home: Home) -> Path | None:
     It is the nearest one, up to the project's root (the folder with .git) or the home folder; else the user's
     own, in relay's configuration folder.
     """
-    for folder in (directory, *directory.parents):
-        if (folder / FILE).is_file():
-            return folder / FILE
-        if (folder / ".git").exists() or folder == Path.home():
-            break
     own = home.config / FILE
-    return own if own.is_file() else None
+    return nearest(directory, FILE) or (own if own.is_file() else None)
 
 
 def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:

@@ -92,10 +92,10 @@ class HookResult:
             raise ValueError("action 'modify' and updated_input={...}, the tool's whole input, go together.")
 
     @classmethod
-    def inject(cls, text: str, *, source: str = "", stop: bool = False) -> HookResult:
+    def inject(cls, text: str, *, source: str = "") -> HookResult:
         """Return a result that gives `text` to the agent; an empty text gives nothing."""
         action: Action = "inject_context" if text else "continue"
-        return cls(action, text or None, source=source, stop=stop)
+        return cls(action, text or None, source=source)
 
 
 _REASON = "the reason, for the agent to read, a string"

@@ -26,6 +26,7 @@ from relay.rules.event import RuleEvent
 from relay.rules.matcher import Undecided
 from relay.rules.rule import Origin, Rule, RuleWarning
 from relay.rules.rule_file import LARGEST, parse
+from relay.settings import nearest
 from relay.storage.files import open_regular, rewrite
 from relay.text import count, one_line
 
@@ -136,13 +137,8 @@ def public(rule: Rule) -> dict[str, Any]:
 
 
 def find(directory: Path) -> Path | None:
-    """Return the nearest hooks.json in `directory` or above, up to a project's root or the home folder."""
-    for folder in (directory, *directory.parents):
-        if os.path.lexists(folder / FILE):
-            return folder / FILE
-        if os.path.lexists(folder / ".git") or folder == Path.home():
-            return None
-    return None
+    """Return the nearest hooks.json (`settings.nearest`), even one that cannot be read."""
+    return nearest(directory, FILE, os.path.lexists)
 
 
 class _Loading:

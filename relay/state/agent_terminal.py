@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 
 from relay.place import TERMINAL, Place
 from relay.readers.auto import AutoReader
@@ -31,19 +30,16 @@ class AgentTerminal:
         forwarder: Forwarder,
         pty: Pty,
         reader: AutoReader,
-        *,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._forwarder = forwarder
         self._pty = pty
         self._reader = reader
-        self._clock = clock
-        self._last_output = clock()
+        self._last_output = time.monotonic()
         self._offset = 0
 
     def note_output(self, size: int) -> Place:
         """Count `size` bytes of output; return the place where they end."""
-        self._last_output = self._clock()
+        self._last_output = time.monotonic()
         self._offset += size
         return self.place
 
@@ -130,7 +126,7 @@ class AgentTerminal:
         if looked.wait is Wait.READ and looked.alone:
             return True
         needed = {Wait.READ: LONG_QUIET, Wait.POLL: SCREEN_QUIET, Wait.UNKNOWN: LONG_QUIET}
-        return self._clock() - self._last_output >= needed.get(looked.wait, math.inf)
+        return time.monotonic() - self._last_output >= needed.get(looked.wait, math.inf)
 
     def reads_input(self) -> bool:
         """Return True if the kernel says that the foreground program sleeps in a read of the terminal."""

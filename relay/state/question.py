@@ -107,9 +107,14 @@ def find(rows: Sequence[str], unfinished: str) -> ScreenQuestion:
     return _menu(rows) or _line(rows, unfinished)
 
 
+def on(terminal: AgentTerminal) -> ScreenQuestion:
+    """Return the question that `terminal` shows (`find`)."""
+    return find(terminal.screen_text(), terminal.unfinished())
+
+
 def drawn(terminal: AgentTerminal) -> tuple[str, ...]:
     """Return the rows of the question on `terminal`, options included; () if it shows no known options."""
-    asked = find(terminal.screen_text(), terminal.unfinished())
+    asked = on(terminal)
     options = tuple(f"{each.number}. {each.text}" for each in asked.options)
     return asked.lines + options if options else ()
 

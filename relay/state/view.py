@@ -50,17 +50,15 @@ class AgentView:
         evidence: KnownEvidence,
         *,
         never: str = "",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.profile = profile
         self._terminal = terminal
         self.held = Verdict(Readiness.UNSAFE, never) if never else None
         self._evidence = evidence
-        self._clock = clock
         self._text = ""  # the text being typed now, its blanks collapsed
         self._ends: deque[str] = deque(maxlen=_ENDS)  # the closing marks of the last texts typed
         self._nap: tuple[int, int] | None = None  # the program's sleep when the last text was typed
-        self._typed = clock()  # the time of the last typing
+        self._typed = time.monotonic()  # the time of the last typing
 
     @property
     def verdict(self) -> Verdict:
@@ -84,15 +82,15 @@ class AgentView:
     def typed(self) -> None:
         """Record that the typing is over."""
         self._text = ""
-        self._typed = self._clock()
+        self._typed = time.monotonic()
 
     def quiet(self) -> float:
         """Return the seconds since the program's last output or the last typing, whichever is later."""
-        return self._clock() - max(self._terminal.last_output(), self._typed)
+        return time.monotonic() - max(self._terminal.last_output(), self._typed)
 
     def output_quiet(self) -> float:
         """Return the seconds since the program's last output."""
-        return self._clock() - self._terminal.last_output()
+        return time.monotonic() - self._terminal.last_output()
 
     def look(self) -> TerminalSnapshot:
         """Return a snapshot of the terminal now."""

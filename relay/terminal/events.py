@@ -121,6 +121,11 @@ class Notify(Event):
     source: str = ""
     keep: bool = True
 
+    @property
+    def line(self) -> str:
+        """The text, with its source."""
+        return f"{self.source}: {self.text}" if self.source else self.text
+
 
 @dataclass(frozen=True, slots=True)
 class WithdrawNotice(Event):
