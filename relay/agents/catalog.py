@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from relay import data
+from relay.agents.launchers import without_launchers
 from relay.agents.pattern_file import PatternFile
 from relay.agents.profile import Native, Profile, RowStyle, StateRule, Submit
 from relay.errors import ConfigError
@@ -17,9 +17,7 @@ GENERIC = "generic"
 """The profile of a program that no other profile recognises."""
 
 # Programs that run the command in their arguments; what they run is what counts.
-_PREFIXES = frozenset({"command", "env", "exec", "nice", "nohup", "setsid", "stdbuf", "sudo", "time"})
 _TABLES: dict[str, type] = {"echo": RowStyle, "code": RowStyle, "submit": Submit, "native": Native}
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def for_command(argv: Sequence[str], home: Home) -> Profile:
@@ -27,7 +25,7 @@ def for_command(argv: Sequence[str], home: Home) -> Profile:
 
     Raise ConfigError for a pattern file that is wrong.
     """
-    words = _unwrap(argv)
+    words = without_launchers(argv)
     return next((profile for profile in profiles(home) if profile.recognises(words)), load(GENERIC, home))
 
 
@@ -57,16 +55,6 @@ def profiles(home: Home) -> list[Profile]:
 
 def _files(directory: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(directory.glob("*.toml"))}
-
-
-def _unwrap(argv: Sequence[str]) -> list[str]:
-    """Return `argv` without leading `env`, `sudo`, `nohup`, ..., their options and assignments."""
-    words = list(argv)
-    while words and PurePath(words[0]).name in _PREFIXES:
-        words.pop(0)
-        while words and (words[0].startswith("-") or _ASSIGNMENT.match(words[0])):
-            words.pop(0)
-    return words
 
 
 def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:

@@ -222,7 +222,7 @@ class Ledger(LedgerDatabase):
         """Forget what an earlier call found settled, if that was more than KEEP_DAYS ago.
 
         The age of a message does not count: its end may be news, even if that came with a jump of the clock.
-        Nothing is forgotten whose end its sender was not told.
+        No end is forgotten that the broker has not taken for its sender.
         """
         now = self.now()
         states = ", ".join(f"'{state}'" for state in State if state.final)

@@ -1,8 +1,8 @@
 """Everything that goes out for one agent: its messages, those of senders without a session, its receipts.
 
 Senders without a session are the user, and agents that have ended.  Each gets a connection with its own
-credentials, so that the broker still vouches for the sender, while there are messages to publish and for LINGER
-after that.  A receipt from another host that comes later is lost: the message stays *stored* here.
+credentials, so that the broker still vouches for the sender, while there are messages to publish and for
+LINGER after that.  A receipt from another host that comes later is lost: the message stays *stored* here.
 
 A caller of `wake` has handed its jobs to the ledger's writer before: jobs run in their order of arrival, so
 that the woken task sees their effect.

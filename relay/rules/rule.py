@@ -1,4 +1,4 @@
-"""One rule of a hooks.json file, the name of one that has none, and a warning about such a file."""
+"""One rule of a hooks.json file, the name it gets if it has none, and a mistake in such a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from relay.agents.launchers import without_launchers
 from relay.rules.event import RuleKind, Shape
 from relay.rules.matcher import EVERYTHING, Matcher
 from relay.text import one_line
@@ -22,8 +23,6 @@ NAME_LENGTH = 60
 
 _INTERPRETER = re.compile(r"(?:python[\d.]*|node|ruby|perl|bash|sh|zsh|dash|deno|bun|php|osascript)\Z")
 _CODE = frozenset({"-c", "-lc", "-ec", "-e"})
-_LAUNCHERS = frozenset({"env", "exec", "command", "nohup", "nice", "time", "npx", "uvx"})
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class RuleWarning:
     """One mistake in a file of rules, and what to do; the rules around it are in force all the same.
 
     line:   1-based; 0 where it concerns the whole file.
-    event:  as it is written there; "" where in none.
+    event:  as it is written there; "" if it is in none.
     unread: the file cannot be read as a whole, so that nothing is known of its rules.
     """
 
@@ -94,8 +93,7 @@ def default_name(command: str, args: tuple[str, ...] | None) -> str:
     if not command:
         return "prompt"
     words = _first_words(command) if args is None else [command, *args]
-    while len(words) > 1 and (_ASSIGNMENT.match(words[0]) or _basename(words[0]) in _LAUNCHERS):
-        words = words[1:]
+    words = without_launchers(words) or words
     name = _basename(words[0]) if words else command
     if not _INTERPRETER.match(name):
         return name

@@ -198,8 +198,8 @@ class Database:
         """Run `jobs`, commit all changes at once, and return their ends in the same order.
 
         The changes of a job that raises are rolled back without effect on the others.  If the whole cannot be
-        committed (the disk is full), each job is run once more, in a transaction of its own, which its other
-        effects must bear.
+        committed (the disk is full), each job is run once more, in a transaction of its own: it must be safe
+        to run twice.
         """
         batch = _Batch()
         ends, whole = self._attempt(jobs, batch)
