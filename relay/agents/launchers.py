@@ -1,4 +1,4 @@
-"""Commands that start the program named by the rest of their arguments, such as `sudo -u bob claude`."""
+"""Commands that start the program named by the rest of their arguments, such as `nice -n 10 claude`."""
 
 from __future__ import annotations
 

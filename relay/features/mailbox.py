@@ -270,7 +270,7 @@ class Mailbox:
         """Tell the user why `message` waits, if it still does after a moment."""
 
         def look() -> None:
-            if message.id in self._given:
+            if self._collecting and message.id in self._given:
                 self._shown.waits(message, self._view)
 
         self._bus.loop.call_later(A_WAIT, look)

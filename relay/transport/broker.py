@@ -41,7 +41,7 @@ from relay.transport.endpoint import Endpoint
 LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""
 
-_ELECTION_SECONDS = 15.0
+_ELECTION_SECONDS = 60.0  # a crowd is admitted one by one: a hundred agents on a busy machine take 15
 _ASKING = 0.2  # seconds; somebody may be looking (`status`), which takes the lock for a moment
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
