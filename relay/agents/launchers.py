@@ -22,8 +22,21 @@ _LAUNCHERS = {
 """The launchers, and their options of one letter that take a value (from their manual pages)."""
 
 _VALUES = frozenset(
-    "--adjustment --chdir --chroot --close-from --error --format --from --group --host --input --output "
-    "--package --prompt --python --role --type --unset --with".split()
+    {
+        *("--adjustment", "--chdir", "--chroot", "--close-from", "--error", "--format", "--from", "--group"),
+        *(
+            "--host",
+            "--input",
+            "--output",
+            "--package",
+            "--prompt",
+            "--python",
+            "--role",
+            "--type",
+            "--unset",
+        ),
+        "--with",
+    }
 )
 """Their long options that take a value, which is the next word unless there is a `=`."""
 

@@ -101,12 +101,14 @@ class ControlServer:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
                     try:
-                        channel, _ = await loop.sock_accept(self._listener)
+                        channel, _ = self._listener.accept()
+                    except BlockingIOError:
+                        await _readable(self._listener)
+                        continue
                     except OSError as error:  # no descriptor or memory is free (accept(2)); clients wait
                         _log.warning("the control socket takes nobody for now: %s", error)
                         await asyncio.sleep(_ACCEPT_RETRY)
@@ -202,19 +204,26 @@ async def send(channel: socket.socket, answer: Answer) -> None:
 
 
 async def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
-    loop = asyncio.get_running_loop()
     while True:
         try:
             data, fds, _, _ = socket.recv_fds(channel, 1 << 16, 8)
         except BlockingIOError:
-            readable = asyncio.Event()
-            loop.add_reader(channel, readable.set)
-            try:
-                await readable.wait()
-            finally:
-                loop.remove_reader(channel)
+            await _readable(channel)
         else:
             return data, list(fds)
+
+
+async def _readable(channel: socket.socket) -> None:
+    """Wait until there is something to receive or to accept.
+
+    Unlike the loop's own sock_accept, it takes nothing that would be lost, with an error, if it is cancelled.
+    """
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(channel, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(channel)
 
 
 def peer(channel: socket.socket) -> int:

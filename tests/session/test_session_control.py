@@ -125,3 +125,23 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
     warning, answer = asyncio.run(run())
     assert warning.startswith("the control socket takes nobody for now")
     assert answer == b'{"said": "late"}\n'
+
+
+def test_who_comes_just_as_the_session_ends_is_no_error(tmp_path: Path) -> None:
+    path, errors = tmp_path / "s", list[object]()
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        serving = asyncio.create_task(ControlServer(str(path), _answer).run())
+        ended, end = socket.socketpair()
+        with ended, end, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as late:
+            loop.add_reader(ended, serving.cancel)
+            await asyncio.sleep(0)
+            end.send(b"x")  # is seen in the same turn of the loop as the connection, and before it
+            late.connect(str(path))
+            await asyncio.wait({serving})
+            loop.remove_reader(ended)
+
+    asyncio.run(run())
+    assert errors == []
