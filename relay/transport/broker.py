@@ -33,7 +33,7 @@ from pathlib import Path
 from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage.files import write_private
-from relay.storage.locks import is_held, locked, open_lock, wait_lock
+from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
 from relay.transport import broker_supervisor, nats
 from relay.transport.credentials import Credentials, CredentialStore
 from relay.transport.endpoint import Endpoint
@@ -41,7 +41,7 @@ from relay.transport.endpoint import Endpoint
 LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""
 
-_ELECTION_SECONDS = 60.0  # a crowd is admitted one by one: a hundred agents on a busy machine take 15
+_ELECTION_SECONDS = 15.0
 _ASKING = 0.2  # seconds; somebody may be looking (`status`), which takes the lock for a moment
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
@@ -180,14 +180,15 @@ def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
     """Do as `ensure`, under the election lock."""
     alive = open_lock(home.broker / "alive.lock")
     try:
-        if not wait_lock(alive, _ASKING):
+        if not try_lock(alive):
             found = _read_endpoint(home)
             if found is not None and is_held(home.broker / "supervisor.lock"):
                 return found[0]
-            # Its supervisor was killed: nobody would ever end this broker, and its endpoint may be gone.
-            _stop(home)
-            if not wait_lock(alive, 1.0):
-                raise BrokerError("a broker without a supervisor does not end; kill nats-server by hand.")
+            if not wait_lock(alive, _ASKING):
+                # Its supervisor was killed: nobody would ever end this broker, and its endpoint may be gone.
+                _stop(home)
+                if not wait_lock(alive, 1.0):
+                    raise BrokerError("a broker without a supervisor does not end; kill nats-server by hand.")
         _launch(home, os.dup(alive), port, linger, foreground=False)
     finally:
         os.close(alive)
