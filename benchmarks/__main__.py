@@ -21,12 +21,14 @@ README = Path(__file__).parent.parent / "README.md"
 
 ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
     "cat": output.cat,
+    "coloured": output.coloured,
     "echo": keys.echo,
     "echo-flood": keys.echo_flood,
     "first-byte": keys.first_byte,
     "latency": messages.latency,
     "burst": messages.burst,
     "blocked": output.blocked,
+    "back": footprint.back,
     "memory": footprint.memory,
     "idle": footprint.idle_cpu,
     "hook": hooks.hook,

@@ -26,7 +26,7 @@ def echo(bench: Bench) -> list[Figure]:
     rivals = {"relay": bench.wrapped(argv), "script": scripted(argv)}
     if shutil.which("tmux"):
         rivals["tmux"] = tmuxed(argv)
-    return _figures(_rounds(bench, rivals, 100), "key echo", "≤ 1.05 × script", 1.05, (50, 90))
+    return _figures(_rounds(bench, rivals, 100), "key echo", "≤ 1.2 × script", 1.2, (50, 90))
 
 
 def echo_flood(bench: Bench) -> list[Figure]:
@@ -52,11 +52,11 @@ def first_byte(bench: Bench) -> list[Figure]:
     return [
         Figure(
             "first byte of the agent",
-            "≤ script + 20 ms",
+            "≤ script + 15 ms",
             f"{middle['relay']:.1f} ms",
             f"script {middle['script']:.1f} ms",
             f"{more:+.1f} ms",
-            more <= 20,
+            more <= 15,
         )
     ]
 

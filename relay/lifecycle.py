@@ -25,7 +25,12 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SessionBegan(Event):
-    """The agent is running, and all features are registered. No feature publishes anything earlier."""
+    """The agent is running, and all features are registered. No feature publishes anything earlier.
+
+    resumed: this session goes on where an earlier one of the same agent stopped.
+    """
+
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class OutgoingMessage:
     thread, reply_to, depth: as in Message.
     ttl:   seconds after which it is given up if it has not arrived; 0: never; None: as the settings say.
     place: the place of the directive that asked for it; None if none did.
+    session: the id of the session that read that directive.
     """
 
     to: str
@@ -70,6 +71,7 @@ class OutgoingMessage:
     ttl: float | None = None
     depth: int = 0
     place: Place | None = None
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)

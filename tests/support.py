@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -99,3 +100,18 @@ def processes_of(home: Path) -> dict[int, str]:
         if int(entry.name) != os.getpid() and (marks[0] in environment or marks[1] in command):
             found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
     return found
+
+
+def listening(path: Path) -> int:
+    """A listening socket at `path`, as a shim hands it to its session; the descriptor."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    return listener.detach()
+
+
+def session_patch(code: str) -> dict[str, str]:
+    """The environment in which session processes run `code` before anything else."""
+    folder = Path(__file__).parent / "fakes" / "session_patch"
+    paths = [str(folder), str(Path(__file__).parent), str(Path(__file__).parent / "messaging")]
+    return {"PYTHONPATH": os.pathsep.join(paths), "RELAY_TEST_PATCH": code}

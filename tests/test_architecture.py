@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 from session.puppet import Puppet
-from support import Relay
+from support import Relay, session_patch
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
@@ -80,22 +79,18 @@ def test_a_hook_passes_at_most_a_dozen_modules() -> None:
     assert 1 < len(re.findall(r"^\| \d+ \| `", walk, re.MULTILINE)) <= 12
 
 
-def test_the_first_change_works(relay: Relay, tmp_path: Path) -> None:
+def test_the_first_change_works(relay: Relay) -> None:
     """As the page has it: one module and one line."""
     section = PAGE[PAGE.index("### A first change") : PAGE.index("## Where a change goes")]
     module, line = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    launcher = tmp_path / "launcher.py"
-    launcher.write_text(
-        "import sys\nfrom relay.__main__ import main\nfrom relay.session.features import FEATURES\n"
+    patch = session_patch(
+        "from relay.session.features import FEATURES\n"
         + module.replace("from __future__ import annotations\n", "")
         + "\nFEATURES |= {"
         + line
-        + "}\nsys.exit(main())\n"
+        + "}\n"
     )
-    alice = Puppet(relay, "Alice")
-    relay.command = [sys.executable, str(launcher)]
-    alice.wrap()
-    relay.command = [sys.executable, "-m", "relay"]
+    alice = Puppet(relay, "Alice").wrap(env=patch)
     alice.say("All 12 tests passed.")
     alice.told("the tests pass.")
     alice.exit()

@@ -20,9 +20,13 @@ class HookReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class TextRead(Event):
-    """The agent's own record holds new texts, each exactly as the model wrote it (Markdown)."""
+    """The agent's own record holds new texts, each exactly as the model wrote it (Markdown).
+
+    again: an earlier session may have read them.
+    """
 
     texts: tuple[Said, ...]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

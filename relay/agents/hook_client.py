@@ -9,8 +9,9 @@
               {"op": "hook_printed"}              the agent has its answer
 
 A session that is gone, frozen or not this agent's never disturbs the agent: nothing is printed, and the exit
-code is 0.  An answer that arrives but cannot be read denies a tool call, because a rule may forbid it; any
-other event goes on.
+code is 0.  If it ends over an event and another one follows, that is asked again.  An answer that cannot be
+read, or that no session gives though one is there, denies a tool call, because a rule may forbid it; other
+events go on.
 
 Agents wait for this program at each of their steps, so it imports only what is built into the interpreter:
 `json`, `socket` and `signal` would double its start-up time.
@@ -29,12 +30,18 @@ TAKEN = 3.0
 ANSWER = 90.0
 """Seconds for the session's answer after that: a rule may run for a minute (docs/NATIVE.md)."""
 
+AGAIN = 10.0
+"""Seconds for another session to take an event over which one has ended."""
+
+TRIES = 3
+"""Sessions that are asked, if each ends over the event."""
+
 MAX_PAYLOAD = 24 << 20
 """Bytes of an event, such as a Write with the whole file in it. A longer one is sent without its payload."""
 
 UNREADABLE = (
     "relay could not read what its session answered about this tool call, so the call is denied: a rule may "
-    "forbid it. Ask the user to run `relay explain`, to look into session.log, and to start the session anew."
+    "forbid it. Ask the user to run `relay explain`, to look into session.log, and to run `relay reload`."
 )
 """The reason of a denial that the session did not decide."""
 
@@ -69,7 +76,7 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
 
     With `decide`, print the session's answer.  Raise nothing.
     """
-    answer = b""
+    answer, again = b"", False
     try:
         try:
             _signal.signal(_signal.SIGALRM, _expire)
@@ -80,14 +87,26 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
                 f'{{"op": "hook", "agent": {encode_basestring(agent)}, "event": {encode_basestring(event)}, '
                 f'"decide": {"true" if decide else "false"}, "payload": {encode_basestring(text)}}}\n'
             )
-            channel.sendall(request.encode("utf-8", "replace"))
-            while not answer.endswith(b"\n") and (more := channel.recv(1 << 16)):
-                if not answer:
-                    _signal.setitimer(_signal.ITIMER_REAL, ANSWER)
-                answer += more
+            for _ in range(TRIES):
+                answer = b""
+                channel.sendall(request.encode("utf-8", "replace"))
+                while not answer.endswith(b"\n") and (more := channel.recv(1 << 16)):
+                    if not answer:
+                        _signal.setitimer(_signal.ITIMER_REAL, ANSWER)
+                    answer += more
+                if not decide or answer.endswith(b"\n"):
+                    break
+                # The session has ended over it; if another one follows, it is asked the same.
+                again = False
+                _signal.setitimer(_signal.ITIMER_REAL, AGAIN)
+                channel = _connect(path, patient=False)
+                again = True
         except BaseException:  # noqa: BLE001, S110 (what has arrived by then counts)
             pass
-        if not decide or not answer.strip(b" "):
+        if not decide or not (again or answer.strip(b" ")):
+            return
+        if not answer.strip(b" "):
+            _print(_denial(event, agent))
             return
         try:
             verdict = _stdout(answer)

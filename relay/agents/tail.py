@@ -23,22 +23,27 @@ _WITNESS = 64  # bytes before the offset: if they differ, the file was rewritten
 class Tail:
     """One file, read on from an offset.
 
-    at_end:  start behind what is there now; else at the beginning.
+    at_end:  start behind what is there now; else at `offset`.
     problem: why the last read failed; None if it did not, or the file is not there yet.
     behind:  the last read left something unread, as its budget was spent.
     """
 
-    def __init__(self, path: Path, at_end: bool = False) -> None:
+    def __init__(self, path: Path, at_end: bool = False, offset: int = 0) -> None:
         self.path = path
         self.problem: str | None = None
         self._part: list[bytes] = []  # the unfinished line
         self._skipping = False  # within a line that is too long
         self._seen: tuple[int, int, int, int] | None = None  # the file as it was at the last read
         self.behind = False
-        self._offset = 0
+        self._offset = offset
         self._witness = b""
         if at_end:
             self._start_at_end()
+
+    @property
+    def offset(self) -> int:
+        """The offset up to which the file was read."""
+        return self._offset
 
     def read(self, budget: int) -> tuple[list[tuple[bytes, int]], int]:
         """Return the lines completed since the last read, and the number of bytes read: at most `budget`.

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.tail import Tail
@@ -57,12 +58,20 @@ class TranscriptReader:
     texts since the last call, and blocks on nothing but the disk; `event` and `poll` read at most BUDGET
     bytes once or twice.
 
-    kind:  "claude", "codex" or "qwen".
-    clock: seconds since the epoch, by the agent's own clock.
+    kind:     "claude", "codex" or "qwen".
+    clock:    seconds since the epoch, by the agent's own clock.
+    followed: called with what `resume` needs, whenever another transcript is followed.
     """
 
-    def __init__(self, kind: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        kind: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        followed: Callable[[dict[str, Any]], None] = lambda fields: None,
+    ) -> None:
         self._kind = kind
+        self._followed = followed
         self._read = reader(kind)
         self._clock = clock
         self._transcripts: dict[str, _Transcript] = {}  # by path, the least recently used first
@@ -96,6 +105,18 @@ class TranscriptReader:
             id = f"stop/{self._expected}"
             last = Said(event.last_assistant_message, id, "", event.agent_id, event.agent_type)
             self._speaker(last).expect(last, self._clock())
+        return said
+
+    def resume(self, followed: Sequence[Mapping[str, Any]]) -> list[Said]:
+        """Follow the transcripts of an earlier reader; return their texts, which it may have returned."""
+        for each in followed:
+            tail = Tail(Path(each["path"]), offset=int(each["offset"]))
+            transcript = _Transcript(tail, each["since"], each["subagent"], each["agent_type"])
+            self._transcripts[each["path"]] = transcript
+            self._began = each["began"]
+        said = self._written()
+        while self._behind():
+            said += self._written()
         return said
 
     def poll(self) -> list[Said]:
@@ -175,7 +196,10 @@ class TranscriptReader:
                 since = self._began = _iso(self._clock())
                 if not at_end and event.source in _FRESH:
                     since = ""  # no old line is ever copied there: a clock that is set back does no harm
-        self._transcripts[path] = _Transcript(Tail(Path(path), at_end), since, subagent, agent_type)
+        tail = Tail(Path(path), at_end)
+        self._transcripts[path] = _Transcript(tail, since, subagent, agent_type)
+        place = {"path": path, "offset": tail.offset, "since": since, "began": self._began}
+        self._followed({**place, "subagent": subagent, "agent_type": agent_type})
         while len(self._transcripts) > _FOLLOWED:
             del self._transcripts[next(iter(self._transcripts))]
         return True

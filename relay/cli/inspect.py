@@ -34,7 +34,7 @@ from relay.home import Home
 from relay.hooks.registry import Registry
 from relay.readers.auto import AutoReader
 from relay.recording.asciicast import Cast
-from relay.state.process_wait import Wait
+from relay.shim.process_wait import Wait
 from relay.state.readiness import TerminalSnapshot, Verdict, judge
 from relay.terminal.tty_state import TtyState
 from relay.text import count, one_line, printable_json, visible

@@ -1,7 +1,7 @@
 """End sessions: politely, then firmly.
 
 The agent is given its closing prompt and time to act on it (closing_seconds), then SIGTERM, SIGHUP and
-SIGKILL, each after stop_seconds.  `--now` skips the waiting.
+SIGKILL, each after stop_seconds.  `--now` skips the waiting, and ends a session that hangs, too.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import time
 from contextlib import suppress
 
 from relay.cli.arguments import add_team
-from relay.control.sessions import PATIENCE, find, live
-from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
+from relay.control.sessions import PATIENCE, UNRESPONSIVE, SessionInfo, call, find, find_claim, live
+from relay.errors import NoSuchSession, NotAllowed, RelayError, SessionUnresponsive, UsageError
 from relay.home import Home
+
+HANGS = 1.0
+"""Seconds after which `--now` takes a session that does not answer for one that hangs."""
 
 _LOOK = 0.02  # seconds between two looks for the end of a session, where there is no pidfd_open(2)
 _LAST_STEPS = 10.0  # seconds for the last steps of a session that does not listen any more
@@ -34,21 +37,24 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name the sessions to stop, or say --all. `relay ps` lists them.")
     home = Home.from_env()
     if args.all:
-        sessions = live(home, args.team, PATIENCE)
+        sessions = live(home, args.team, HANGS if args.now else PATIENCE)
     else:
         # Each once: a session that is asked a second time kills its agent.
-        sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+        sessions = list(dict.fromkeys(_find(home, name, args) for name in args.names))
     waiting: list[tuple[str, int, int, float]] = []
     failed = False
     for session in sessions:
-        pid = session.pid or 0
+        pid = session.terminal_pid or session.pid or 0
         try:
             watch = os.pidfd_open(pid)  # readable when the process ends
         except (OSError, AttributeError):  # the system has no such call
             watch = -1
         try:
-            for _ in range(2 if args.now else 1):
-                patience = float(session.ask({"op": "stop"}, PATIENCE)["patience"])
+            if args.now and session.state == UNRESPONSIVE:
+                patience = float(call(session.shim, {"op": "stop", "session": True}, PATIENCE)["patience"])
+            else:
+                for _ in range(2 if args.now else 1):
+                    patience = float(session.ask({"op": "stop"}, PATIENCE)["patience"])
         except NoSuchSession:
             patience = _LAST_STEPS  # its agent has ended by itself
         except NotAllowed:
@@ -66,6 +72,15 @@ def run(args: argparse.Namespace) -> int:
                 os.kill(pid, signal.SIGKILL)
             print(f"{name} did not end within {patience:g} s and was killed.")
     return 1 if failed else 0
+
+
+def _find(home: Home, name: str, args: argparse.Namespace) -> SessionInfo:
+    if not args.now:
+        return find(home, name, args.team)
+    try:
+        return find(home, name, args.team, HANGS)
+    except SessionUnresponsive:
+        return find_claim(home, name, args.team)
 
 
 def _ended(pid: int, watch: int, patience: float) -> bool:

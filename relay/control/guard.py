@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
-from relay.control.caller import Caller, ancestors, caller
+from relay.control.caller import Caller, agents, ancestors, caller
 from relay.control.sessions import call
 from relay.errors import NotAllowed
 from relay.home import Home
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
 """Operations that a descendant of an agent may ask for."""
+
+_PERSONS = "an agent may not ask for {!a}. The person can, from a terminal outside of the session."
 
 OWN = frozenset({"hook"})
 """Operations that nobody but a descendant of the session's own agent may ask for."""
@@ -39,9 +41,14 @@ def check(request: Request, agent: int, agents: Container[int]) -> None:
         if agent not in ancestors(request.pid):
             raise NotAllowed(f"only the agent of this session, and what it runs, may ask for {operation!a}.")
     elif operation not in ALLOWED and any(pid in agents for pid in ancestors(request.pid)):
-        raise NotAllowed(
-            f"an agent may not ask for {operation!a}. The person can, from a terminal outside of the session."
-        )
+        raise NotAllowed(_PERSONS.format(operation))
+
+
+def refusal(home: Home, agent: int, pid: int, operation: str) -> str | None:
+    """Return why the process `pid` may not ask the shim of `agent` for `operation`, None if it may."""
+    if {agent, *agents(home)}.isdisjoint(ancestors(pid)):
+        return None
+    return _PERSONS.format(operation)
 
 
 def person_only(home: Home, operation: str, why: str) -> None:

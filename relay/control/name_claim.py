@@ -1,6 +1,6 @@
-"""The claim on a name: a lock held for a session's whole life, so that a dead session's name is free.
+"""The claim on a name: a lock held for an agent's whole life, so that a dead one's name is free.
 
-`relay wrap` takes the lock before it starts the agent, and the session process inherits it. flock(2) belongs
+`relay wrap` takes the lock before it starts the agent, and the shim inherits it. flock(2) belongs
 to the open file, so it ends with the last process that has it open, however that one ends.
 """
 
@@ -20,31 +20,33 @@ _ANSWER = 1.0  # seconds in which the session that has the name must answer
 
 
 class Claim:
-    """A claimed `name` in `team`, and the path of the control socket that goes with it."""
+    """A claimed `name` in `team`. socket, shim: where the session and the shim that go with it listen."""
 
-    __slots__ = ("fd", "lock", "name", "socket", "team")
+    __slots__ = ("fd", "lock", "name", "shim", "socket", "team")
 
     def __init__(self, name: str, team: str, lock: str, fd: int) -> None:
         self.name = name
         self.team = team
         self.lock = lock
         self.socket = _socket(lock)
+        self.shim = lock.removesuffix(".lock") + ".shim"
         self.fd = fd
 
-    def note(self, pid: int) -> None:
-        """Write AGENT_PID SESSION_PID NAME TEAM into the claim; `pid` is the agent's, the caller the session.
+    def note(self, agent: int, session: int) -> None:
+        """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID into the claim; the caller is the shim.
 
         A process counts as the agent's if it descends from AGENT_PID.
         """
+        line = f"{agent:10} {session:10} {self.name} {self.team} {os.getpid():10}\n"
         try:
             # One write of constant length: a reader sees the old line or the new one.
-            os.pwrite(self.fd, f"{pid:10} {os.getpid():10} {self.name} {self.team}\n".encode(), 0)
+            os.pwrite(self.fd, line.encode(), 0)
         except OSError:
             pass  # a full disk stops no agent, whose session knows its process id anyway
 
     def release(self) -> None:
-        """Give the name back. Called in the session process when it ends."""
-        for path in (self.socket, self.lock):
+        """Give the name back. Called in the shim when it ends."""
+        for path in (self.socket, self.shim, self.lock):
             try:
                 os.unlink(path)
             except OSError:

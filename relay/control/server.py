@@ -1,9 +1,9 @@
-"""The control socket: serves the requests of other processes, among them those that lend a terminal.
+"""The control socket: serves the requests of other processes.
 
 One JSON object a line, each way: `{"op": "info"}` is answered with `{"info": {...}}`, an error with
-`{"error": MESSAGE, "type": CLASS}`.  `{"op": "attach"}` carries descriptors (SCM_RIGHTS) and turns the
-connection into a terminal client's channel.  `{"op": "hook"}` has an answer of two parts
-(relay.agents.hook_client).
+`{"error": MESSAGE, "type": CLASS}`.  `{"op": "hook"}` has an answer of two parts (relay.agents.hook_client).
+
+The shim holds the socket (relay.shim), so that requests wait while there is no session.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from relay.agents.hook_reply import Fate, Settle
@@ -64,13 +63,12 @@ class Connection:
 class Request:
     """One request: its fields, the descriptors that came with it, and its connection.
 
-    The server closes the descriptors. keep: set by a handler that takes over the connection.
+    The server closes the descriptors.
     """
 
     fields: dict[str, Any]
     fds: list[int]
     connection: Connection
-    keep: bool = False
 
     @property
     def pid(self) -> int:
@@ -83,21 +81,21 @@ class Request:
 
 
 class ControlServer:
-    """Listens at `path` and has `handle` answer each request."""
+    """Takes connections at `listener`, a listening socket, and has `handle` answer each request.
 
-    def __init__(self, path: str, handle: Callable[[Request], Awaitable[Answer]]) -> None:
-        """Bind the socket (0600), in place of a dead session's: the caller holds the name."""
+    is_agents: returns True for a process of the session's own agent: it alone may send a hook's long request.
+    """
+
+    def __init__(
+        self,
+        listener: int,
+        handle: Callable[[Request], Awaitable[Answer]],
+        is_agents: Callable[[int], bool] = lambda pid: False,
+    ) -> None:
         self._handle = handle
-        with suppress(FileNotFoundError):
-            Path(path).unlink()
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._is_agents = is_agents
+        self._listener = socket.socket(fileno=listener)
         self._listener.setblocking(False)
-        before = os.umask(0o177)
-        try:
-            self._listener.bind(path)
-        finally:
-            os.umask(before)
-        self._listener.listen(64)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -121,20 +119,16 @@ class ControlServer:
         """Answer the requests of one connection. Its failures affect no other."""
         channel.setblocking(False)
         connection = Connection(channel, 0)
-        kept = False
         try:
             connection.pid = peer(channel)
-            async for fields, fds in lines(channel):
+            async for fields, fds in lines(channel, lambda: self._is_agents(connection.pid)):
                 request = Request(fields, fds, connection)
                 answer = await self._answer(request)
-                kept = request.keep and "error" not in answer  # its keeper sees that it was closed
                 try:
                     await send(channel, answer)
                 except OSError:
                     connection.settled(Fate.UNSENT)
                     raise
-                if kept:
-                    return
         except ValueError as error:
             with suppress(OSError):
                 await send(channel, _refusal(UsageError(f"a session understands JSON lines: {error}.")))
@@ -144,8 +138,7 @@ class ControlServer:
             _log.exception("a connection to the control socket")
         finally:
             connection.settled(Fate.UNKNOWN)
-            if not kept:
-                channel.close()
+            channel.close()
 
     async def _answer(self, request: Request) -> Answer:
         try:
@@ -165,11 +158,15 @@ def _refusal(error: RelayError) -> Answer:
     return {"error": str(error), "type": type(error).__name__}
 
 
-async def lines(channel: socket.socket) -> AsyncIterator[tuple[dict[str, Any], list[int]]]:
+async def lines(
+    channel: socket.socket, may_be_long: Callable[[], bool]
+) -> AsyncIterator[tuple[dict[str, Any], list[int]]]:
     """Yield each request on `channel` as (fields, descriptors) until the other side closes it.
 
-    Raise ValueError for one that is no JSON object, or longer than MAX_LINE bytes (MAX_HOOK for a hook's).
+    Raise ValueError for one that is no JSON object, or longer than MAX_LINE bytes; a hook's may have
+    MAX_HOOK, if `may_be_long` says so.
     """
+    most = MAX_LINE
     received = bytearray()
     fds: list[int] = []
     try:
@@ -191,7 +188,9 @@ async def lines(channel: socket.socket) -> AsyncIterator[tuple[dict[str, Any], l
                     raise ValueError("a request is a JSON object")
                 handed, fds = fds, []
                 yield fields, handed
-            if len(received) > (MAX_HOOK if received.startswith(_HOOK) else MAX_LINE):
+            if len(received) > most and most < MAX_HOOK and received.startswith(_HOOK) and may_be_long():
+                most = MAX_HOOK
+            if len(received) > (most if received.startswith(_HOOK) else MAX_LINE):
                 raise ValueError("a request is too long")
     finally:
         for fd in fds:

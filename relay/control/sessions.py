@@ -1,11 +1,12 @@
 """The sessions of a home: how to find them, and how to ask them over their control sockets.
 
-    RUN/sessions/TEAM/NAME.lock    held (flock) by the session for its whole life: the claim on the name
-    RUN/sessions/TEAM/NAME.sock    its control socket: one JSON object a line, each way
+    RUN/sessions/TEAM/NAME.lock    held (flock) by the agent's shim for its whole life: the claim on the name
+    RUN/sessions/TEAM/NAME.sock    the session's control socket: one JSON object a line, each way
+    RUN/sessions/TEAM/NAME.shim    the shim's own, which answers without a session, too
 
 File names are lower case. A session describes itself when asked; a claim holds only what `Claim.note` writes,
 for those who must know of a session that does not answer. A name is taken while its claim is held, whether or
-not anybody listens at the socket: the session may be starting, ending, busy or stopped.
+not a session answers: it may be starting, ending, busy, stopped, or have failed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _AT_ONCE = 64  # sessions that are asked at the same time
 class SessionInfo:
     """A session as it describes itself, or, where it does not answer, as its claim does.
 
-    pid, agent_pid: process ids; None: not known.
+    pid, agent_pid, terminal_pid: process ids, of the session, the agent and the shim; None: not known.
     since:          when it entered `state`, in seconds since the epoch; None: not known.
     bus:            "connected", "connecting", or why it is not connected; empty: not known.
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
@@ -65,6 +66,12 @@ class SessionInfo:
     bus: str = ""
     held: int | None = None
     waiting: int | None = None
+    terminal_pid: int | None = None
+
+    @property
+    def shim(self) -> Path:
+        """The path at which the agent's shim listens."""
+        return self.socket.with_suffix(".shim")
 
     def public(self) -> dict[str, Any]:
         """Return the JSON object of `relay ps --json`."""
@@ -91,7 +98,13 @@ def find(home: Home, name: str, team: str | None = None, timeout: float = PATIEN
     Raise SessionUnresponsive if it holds its name and does not answer, and NoSuchSession, with advice, if
     nobody holds that name, or sessions of several teams do.
     """
-    found = _ask_all(_sockets(home, team, name), timeout)
+    found = _only(home, name, team, _ask_all(_sockets(home, team, name), timeout))
+    if found.state == UNRESPONSIVE:
+        raise _unresponsive(found)
+    return found
+
+
+def _only(home: Home, name: str, team: str | None, found: list[SessionInfo]) -> SessionInfo:
     if len(found) > 1:
         teams = ", ".join(session.team for session in found)
         raise NoSuchSession(
@@ -100,9 +113,18 @@ def find(home: Home, name: str, team: str | None = None, timeout: float = PATIEN
     if not found:
         hint = did_you_mean(name, [claim.name for claim in claims(home, team)])
         raise NoSuchSession(f"no session is called {name!a}. {hint}`relay ps` lists those that run.")
-    if found[0].state == UNRESPONSIVE:
-        raise _unresponsive(found[0])
     return found[0]
+
+
+def find_claim(home: Home, name: str, team: str | None = None) -> SessionInfo:
+    """Return what the claim of the session called `name` says. Raise NoSuchSession as `find` does."""
+    found = [*filter(None, map(_claim, _sockets(home, team, name)))]
+    return _only(home, name, team, found)
+
+
+def find_shim(home: Home, name: str, team: str | None = None) -> Path:
+    """Return the path at which the shim of the agent called `name` listens. Raise NoSuchSession."""
+    return find_claim(home, name, team).shim
 
 
 def claims(home: Home, team: str | None = None) -> Iterator[SessionInfo]:
@@ -194,14 +216,16 @@ def _claim(path: Path) -> SessionInfo | None:
     lock = path.with_suffix(".lock")
     if not is_held(lock):
         return None
-    name, team, agent_pid, pid = path.stem, path.parent.name, None, None
+    name, team, agent_pid, pid, shim = path.stem, path.parent.name, None, None, None
     try:
         words = lock.read_text(encoding="utf-8").split()
         agent_pid = int(words[0])
-        pid, name, team = int(words[1]), words[2], words[3]
+        pid, name, team, shim = int(words[1]), words[2], words[3], int(words[4])
     except (OSError, ValueError, IndexError):
         pass  # an older relay's, or nothing is noted yet
-    return SessionInfo(name, team, "", pid, agent_pid, UNRESPONSIVE, None, None, "", "", path)
+    return SessionInfo(
+        name, team, "", pid, agent_pid, UNRESPONSIVE, None, None, "", "", path, terminal_pid=shim
+    )
 
 
 def _connect(path: Path, deadline: float) -> socket.socket:
@@ -229,8 +253,8 @@ def _unresponsive(session: SessionInfo | None) -> RelayError:
     advice = "Try again."
     if pid := session.pid:
         advice = (
-            f"Try again. If it was stopped, `kill -CONT {pid}` lets it go on; "
-            f"`kill -KILL {pid}` ends it, with its agent."
+            f"Try again. If it was stopped, `kill -CONT {pid}` lets it go on; `relay reload {session.name}` "
+            f"starts another one beside the agent; `relay stop --now {session.name}` ends both."
         )
     return SessionUnresponsive(f"{session.name} does not answer; its session may be busy. {advice}")
 
@@ -242,8 +266,8 @@ def _sweep(path: Path) -> None:
         with open(lock, "rb") as claim:
             if not try_lock(claim.fileno()):
                 return  # it is starting
-            path.unlink(missing_ok=True)
-            lock.unlink(missing_ok=True)
+            for each in (path, path.with_suffix(".shim"), lock):
+                each.unlink(missing_ok=True)
     except FileNotFoundError:
         path.unlink(missing_ok=True)
     except OSError:

@@ -21,10 +21,14 @@ class SourceChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class AgentSaid(Event):
-    """The agent has said these lines, escapes of directives undone. place: of the last one."""
+    """The agent has said these lines, escapes of directives undone. place: of the last one.
+
+    again: an earlier session may have read them.
+    """
 
     lines: tuple[str, ...]
     place: Place
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,12 @@ class DirectiveRead(Event):
     directive: Directive
 
 
-def said(lines: Sequence[Line], directives: Sequence[Directive], prefix: str) -> list[Event]:
-    """Return the events for `lines`, and for the `directives` that they complete."""
+def said(
+    lines: Sequence[Line], directives: Sequence[Directive], prefix: str, *, again: bool = False
+) -> list[Event]:
+    """Return the events for `lines`, and for the `directives` that they complete; again: as in AgentSaid."""
     found: list[Event] = []
     if lines:
         texts = tuple(unescape(line.text, prefix) for line in lines)
-        found.append(AgentSaid(texts, lines[-1].place))
+        found.append(AgentSaid(texts, lines[-1].place, again))
     return found + [DirectiveRead(directive) for directive in directives]

@@ -29,6 +29,6 @@ class ConfigWatch:
             return
         text = (
             f"{config.path} has changed; this session keeps the version it started with. "
-            "Read it, `relay trust` it, and start again to use it."
+            "Read it, `relay trust` it, and `relay reload` takes it up."
         )
         self._bus.publish(Notify(text))

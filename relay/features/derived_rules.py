@@ -45,6 +45,8 @@ class DerivedRules:
 
     @handles(SessionBegan, TurnDrawn)
     def begin(self, event: Event) -> None:
+        if isinstance(event, SessionBegan) and event.resumed:
+            self._started = True
         # Hooks report the start themselves, unless they are silent for a whole turn.
         if not self._started and (not self._hooked or isinstance(event, TurnDrawn)):
             self._tasks.queue("rules of SessionStart", self._start())

@@ -23,7 +23,7 @@ from relay.state.events import PromptOver
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
 from relay.terminal.events import Notify, NotifyDesktop
-from relay.terminal.forward import Forwarder
+from relay.terminal.shim_link import ShimLink
 from relay.text import one_line, visible
 
 REPEAT = 60.0
@@ -126,8 +126,8 @@ class PromptTitle:
     enabled: False for a plain program, whose terminal gets its output only.
     """
 
-    def __init__(self, forwarder: Forwarder, terminal: AgentTerminal, *, enabled: bool) -> None:
-        self._forwarder = forwarder
+    def __init__(self, shim: ShimLink, terminal: AgentTerminal, *, enabled: bool) -> None:
+        self._shim = shim
         self._terminal = terminal
         self._enabled = enabled
         self._asking = False
@@ -139,19 +139,19 @@ class PromptTitle:
             return
         if not self._asking:
             self._asking = True
-            self._forwarder.aside(_SAVE_TITLE, _RESTORE_TITLE)
-        self._forwarder.aside(_set_title(title))
+            self._shim.aside(_SAVE_TITLE, _RESTORE_TITLE)
+        self._shim.aside(_set_title(title))
         if ring and now >= self._rang + MOMENT:
             self._rang = now
-            self._forwarder.aside(BELL)
+            self._shim.aside(BELL)
 
     def over(self) -> None:
         """Show the agent's own title again."""
         if self._asking:
             self._asking = False
-            self._forwarder.aside(_RESTORE_TITLE, b"")
+            self._shim.aside(_RESTORE_TITLE, b"")
             if own := self._terminal.title():
-                self._forwarder.aside(_set_title(own))
+                self._shim.aside(_set_title(own))
 
 
 _KINDS = {"plan_approval": "approval of a plan", "question": "a question", "other": "a decision"}

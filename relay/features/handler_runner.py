@@ -8,12 +8,15 @@ Consult       ──────────────────────
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from relay.directives.directive import Directive
 from relay.directives.events import AgentSaid, DirectiveRead
+from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.hooks.apply import apply, notify
@@ -25,11 +28,19 @@ from relay.hooks.runner import Runner
 from relay.injection.events import Inject
 from relay.injection.injection import notice
 from relay.lifecycle import SessionBegan, SessionClosed, SessionReady
+from relay.messaging.client import current_client
 from relay.messaging.events import MessageExchanged
 from relay.rules.events import Consult, Results
 from relay.storage.journal import Journal, preview
+from relay.storage.progress import Progress, digest_of
 from relay.tasks import Tasks
 from relay.terminal.events import Notify
+
+TWINS = 10.0
+"""Seconds after the last output that an earlier session has read, in which what it has acted on may come."""
+
+LEDGER = 10.0
+"""Seconds in which the ledger has to say what an earlier session has sent; else that is unknown."""
 
 ORDERED_WITH = {"broadcast": "relay"}
 """Namespaces whose directives share a queue: both send messages to the same receivers."""
@@ -54,6 +65,7 @@ class HandlerRunner:
         history: History,
         *,
         hooked: bool,
+        progress: Progress,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -62,12 +74,29 @@ class HandlerRunner:
         self._context = context
         self._history = history
         self._hooked = hooked
+        self._progress = progress
+        self._resumed = 0.0
         self._ready = asyncio.Event()
         self._unsaid: deque[str] = deque(maxlen=MAX_OUTPUT)
 
     @handles(SessionBegan)
-    def begin(self, _: SessionBegan) -> None:
-        self._tasks.queue(events.SessionStart.name, self._start())
+    def begin(self, event: SessionBegan) -> None:
+        self._resumed = time.monotonic()
+        self._tasks.queue(events.SessionStart.name, self._go_on() if event.resumed else self._start())
+
+    async def _go_on(self) -> None:
+        """Go on with the directives of the earlier session: the ledger knows what it has sent."""
+        try:
+            with suppress(RelayError, TimeoutError):
+                async with asyncio.timeout(LEDGER):
+                    client = await current_client(self._bus)
+                    committed = await client.committed(self._context.session_id)
+                for place, begun in self._progress.earlier.items():
+                    begun.done = begun.done or place in committed
+                    begun.repeats = begun.queue == "relay"  # nothing was committed, or it is done
+        finally:
+            self._ready.set()
+            self._bus.publish(SessionReady())
 
     async def _start(self) -> None:
         """Run the handlers of session_start before the agent gets answers and messages."""
@@ -88,7 +117,9 @@ class HandlerRunner:
     @handles(AgentSaid)
     def said(self, event: AgentSaid) -> None:
         self._history.output.extend(event.lines)
-        if self._runner.registry.for_event(events.Output):
+        if event.again:
+            self._resumed = time.monotonic()
+        if not event.again and self._runner.registry.for_event(events.Output):
             # A slow handler gets more lines at once, not a longer queue.
             if not self._unsaid:
                 self._tasks.queue(events.Output.name, self._output())
@@ -132,6 +163,39 @@ class HandlerRunner:
 
     async def _act_on(self, directive: Directive) -> None:
         await self._ready.wait()
+        digest = digest_of(directive.namespace, directive.target, directive.body)
+        queue = ORDERED_WITH.get(directive.namespace, directive.namespace)
+        if self._was_acted_on(directive, digest):
+            return
+        self._progress.begin(directive.place, digest, queue)
+        await self._act(directive)
+        self._progress.done(directive.place)  # not if it was cut off: the next session has to know
+
+    def _was_acted_on(self, directive: Directive, digest: str) -> bool:
+        """Return True if an earlier session has acted on `directive`, or may have, and nobody can know.
+
+        It is found by its place, or, where the time of a look at the screen has moved that, by its text.
+        """
+        earlier = self._progress.earlier
+        # By the time at which it was read: acting on those before it may have taken long.
+        if not earlier or directive.time > self._resumed + TWINS:
+            return False
+        place = str(directive.place)
+        if place not in earlier or earlier[place].digest != digest:
+            source = f"{directive.place.source}:"
+            same = (at for at, each in earlier.items() if each.digest == digest and at.startswith(source))
+            if (found := next(same, None)) is None:
+                return False
+            place = found
+        begun = earlier.pop(place)
+        if begun.done or begun.repeats:
+            return begun.done
+        what = f"@{directive.namespace}:{directive.target}"
+        text = f"{what} was begun as the session ended; its outcome is unknown, and it is not begun again."
+        self._bus.publish(Notify(text))
+        return True
+
+    async def _act(self, directive: Directive) -> None:
         self._journal.write(
             "directive",
             namespace=directive.namespace,

@@ -22,11 +22,12 @@ from relay.agents.transcript_reader import TranscriptReader
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
 from relay.eventbus import EventBus, answers, handles
-from relay.lifecycle import Describe, LastWords
+from relay.lifecycle import Describe, LastWords, SessionBegan
 from relay.rules.events import HasRules
 from relay.state.events import EvidenceChanged, HooksAlive
 from relay.state.turn import Turn
 from relay.storage.journal import Journal
+from relay.storage.progress import Progress
 from relay.terminal.events import Notify
 
 POLL = 0.1
@@ -66,6 +67,7 @@ class NativeHooks:
         note: str,
         record: TranscriptReader | None,
         continuations: int,
+        progress: Progress,
     ) -> None:
         self._bus = bus
         self._journal = journal
@@ -74,10 +76,24 @@ class NativeHooks:
         self._note = note
         self._record = record
         self._most = continuations
+        self._progress = progress
         self._spoken = False  # the hooks have reported at least once
         self._problem: str | None = None
         self._listening = _Listening()
         self._agent_session = ""  # the agent's own id of its session
+
+    @handles(SessionBegan)
+    def begin(self, event: SessionBegan) -> None:
+        """Go on with what the hooks have told an earlier session."""
+        if not (event.resumed and any(note["note"] == "hooks" for note in self._progress.notes)):
+            return
+        self._spoken = True
+        if self._turn.hooks.revive():
+            self._bus.publish(HooksAlive(True))
+        followed = [note for note in self._progress.notes if note["note"] == "transcript"]
+        if self._record is not None and (texts := self._record.resume(followed)):
+            self._bus.publish(TextRead(tuple(texts), again=True))
+            self._listening.until(time.monotonic() + AFTERWARDS)
 
     @operation("hook")
     async def hook(self, request: Request) -> Answer:
@@ -126,6 +142,7 @@ class NativeHooks:
         self._spoken = True
         if self._turn.hooks.revive():
             self._journal.write("bridge", kind=self._kind)
+            self._progress.note("hooks")
             self._bus.publish(HooksAlive(True))
         tool, subagent = event.tool_name or None, event.agent_id or None
         self._journal.write("hook", hook=event.name, tool=tool, decide=decide, subagent=subagent)

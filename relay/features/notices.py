@@ -25,8 +25,8 @@ class Notices:
         self._mistakes: set[str] = set()
 
     @handles(SessionBegan)
-    def begin(self, _: SessionBegan) -> None:
-        for text in self._first:
+    def begin(self, event: SessionBegan) -> None:
+        for text in () if event.resumed else self._first:
             self._bus.publish(Notify(text))
 
     @handles(Notify)

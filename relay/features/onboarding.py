@@ -56,7 +56,7 @@ class Onboarding:
         self._due = True
 
     @handles(SessionBegan)
-    def begin(self, _: SessionBegan) -> None:
+    def begin(self, event: SessionBegan) -> None:
         if not self._hooked:  # before what the handlers of session_start inject
             self._tasks.queue(SessionStart.name, self._type())
 

@@ -1,7 +1,7 @@
-"""Reads what the forward thread recorded, and publishes what happened and what the agent said.
+"""Reads what the shim has recorded, and publishes what happened and what the agent said.
 
-    Forwarder.tee ─┬→ OutputRead, KeysTyped, TerminalResized, the ends, the losses
-                   └→ OutputPipeline ─→ AgentSaid, DirectiveRead
+    ring ─┬→ OutputRead, KeysTyped, TerminalResized, the ends, the losses
+          └→ OutputPipeline ─→ AgentSaid, DirectiveRead
 
 It runs on the session's event loop, in slices, so that a flood of output delays nothing else for long. While
 the agent's words come from its own record, the output is read for the screen only.
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from relay.directives.checkpoint import Checkpoint, Checkpoints
 from relay.directives.events import SourceChosen, said
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
@@ -22,25 +23,29 @@ from relay.eventbus import Event, EventBus, answers, handles
 from relay.lifecycle import Describe, LastWords, SessionBegan, SessionClosed
 from relay.place import TERMINAL
 from relay.readers.auto import AutoReader
+from relay.shim import ring
+from relay.shim.ring_reader import Record
 from relay.state.agent_terminal import AgentTerminal
-from relay.terminal import forward
 from relay.terminal.events import (
+    AgentExited,
+    AgentResumed,
+    AgentSuspended,
     DetachRequested,
-    InputEnded,
     KeysHeldBack,
     KeysTyped,
     Notify,
+    OutputEnded,
     OutputHeld,
     OutputQuiet,
     OutputRead,
-    OutputSettled,
     OutputSkipped,
     ReadingFailed,
     ScreenChanged,
+    TerminalLent,
     TerminalLost,
     TerminalResized,
 )
-from relay.terminal.forward import Forwarder
+from relay.terminal.shim_link import ShimLink
 
 _log = logging.getLogger(__name__)
 
@@ -56,43 +61,47 @@ PIECE = 1 << 18
 FLOOD, BREATH = 1 << 14, 0.01
 """Bytes read at once that count as a flood, and the seconds in which the next piece may then accumulate.
 
-Each small piece costs the forward thread a wait for the interpreter; large ones are read at a gigabyte
-a second.
+Large pieces are read at a gigabyte a second, small ones are not.
 """
 
 WAITING_CHECKS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0)
 """Seconds after the last output at which to check if the program waits for input at an unfinished line."""
 
 _SIGNALS: dict[int, type[Event]] = {
-    forward.DETACH: DetachRequested,
-    forward.HELD: OutputHeld,
-    forward.SETTLED: OutputSettled,
-    forward.RESERVED: KeysHeldBack,
-    forward.INPUT_OVER: InputEnded,
+    ring.DETACH: DetachRequested,
+    ring.SETTLED: AgentSuspended,
+    ring.RESERVED: KeysHeldBack,
+    ring.RESUMED: AgentResumed,
 }
-"""The events for the tee's entries without a value."""
+"""The events for records without data."""
+
+_KEPT = frozenset({AgentSuspended, AgentResumed})
+"""Those that say what still holds; the others ask something of the session that was there."""
 
 
 class OutputReader:
-    """Feeds the entries of the tee to the reader.
+    """Feeds the records of the ring to the reader.
 
     prefix: the character that begins a directive.
     source: the first source of the agent's words (relay.place); None for no source.
+
+    checkpoints: the screen, for the next session, once the ring no longer holds all of the output.
     """
 
     def __init__(
         self,
         bus: EventBus,
-        forwarder: Forwarder,
+        shim: ShimLink,
         terminal: AgentTerminal,
         reader: AutoReader,
         grammar: Grammar,
         *,
         prefix: str,
         source: str | None,
+        checkpoints: Checkpoints,
     ) -> None:
         self._bus = bus
-        self._forwarder = forwarder
+        self._shim = shim
         self._terminal = terminal
         self._reader = reader
         self._pipeline = OutputPipeline(reader, grammar)
@@ -102,15 +111,40 @@ class OutputReader:
         self._checks: list[asyncio.TimerHandle] = []
         self._scheduled = False
         self._failed = False
+        self._checkpoints = checkpoints
         self._ended = asyncio.Event()
 
     @handles(SessionBegan)
-    def begin(self, _: SessionBegan) -> None:
+    def begin(self, event: SessionBegan) -> None:
         if self._reader.unavailable is not None:
             only = f"{self._reader.unavailable} Only what the agent prints as lines is read."
             self._bus.publish(Notify(only))
-        self._bus.loop.add_reader(self._forwarder.tee.wake, self._woken)
+        if event.resumed:
+            self._restore()
+        self._bus.loop.add_reader(self._shim.wake, self._woken)
         self._woken()
+
+    def _restore(self) -> None:
+        """Go on from a checkpoint, if the ring does not hold all of the output any more."""
+        records = self._shim.ring
+        if skip := self._shim.hello.skip:
+            records.skip_to(skip, self._shim.ring.joined.offset)
+            self._bus.publish(Notify("a part of the agent's output ended two sessions, and is not read."))
+        elif records.tail and (saved := self._checkpoints.load(records.tail)):
+            size, screen = (saved.columns, saved.rows), saved.screen.encode("latin-1")
+            self._reader.restore(size, screen, saved.offset, time.monotonic(), kind=saved.kind)
+            records.skip_to(saved.position, saved.offset)
+            self._terminal.note_output(saved.offset, time.monotonic())
+
+    def _save(self) -> None:
+        """Write a checkpoint, now and then, when the ring is about to lose the beginning of the output."""
+        records, screen = self._shim.ring, self._reader.screen
+        at = records.done_up_to
+        if at < records.size // 2 or screen is None or not screen.ground or not self._checkpoints.due(at):
+            return
+        offset, drawn = self._terminal.output_offset(), screen.repaint().decode("latin-1")
+        size = (screen.columns, screen.height)
+        self._checkpoints.save(Checkpoint(at, offset, *size, self._reader.kind, drawn))
 
     @answers(LastWords)
     async def read_to_the_end(self, _: LastWords, __: object) -> None:
@@ -118,7 +152,9 @@ class OutputReader:
 
     @answers(SessionClosed)
     async def close(self, _: SessionClosed, __: object) -> None:
-        self._bus.loop.remove_reader(self._forwarder.tee.wake)
+        self._bus.loop.remove_reader(self._shim.wake)
+        if self._ended.is_set():
+            self._checkpoints.remove()
         for timer in (self._ticking, *self._checks):
             if timer is not None:
                 timer.cancel()
@@ -131,27 +167,28 @@ class OutputReader:
     def choose(self, event: SourceChosen) -> None:
         """Change the source of the agent's words; what was drawn before the change does not count."""
         self._pipeline.muted = True
-        self._read(self._pipeline.waiting)
+        self._read(lambda: self._pipeline.waiting(time.monotonic()))
         self._pipeline.muted = event.source != TERMINAL
 
     def _woken(self) -> None:
         if self._scheduled:
-            self._forwarder.tee.disarm()
+            self._shim.disarm()
         else:
             self._empty()
 
     def _empty(self) -> None:
         self._scheduled = False
-        self._forwarder.tee.rearm()
-        tee, started, offset = self._forwarder.tee, time.monotonic(), self._terminal.output_offset()
-        while tee:
-            self._take(*tee.popleft())
-            if tee and time.monotonic() - started > SLICE:
+        self._shim.arm()
+        reader, started, offset = self._shim.ring, time.monotonic(), self._terminal.output_offset()
+        while (record := reader.read()) is not None:
+            self._take(record)
+            if time.monotonic() - started > SLICE and reader.pending:
                 self._empty_later(0)
                 break
         else:
             if self._terminal.output_offset() - offset >= FLOOD and not self._ended.is_set():
                 self._empty_later(BREATH)
+        self._save()
         if self._terminal.output_offset() > offset and not self._ended.is_set():
             self._bus.publish(ScreenChanged())
             self._schedule()
@@ -160,57 +197,73 @@ class OutputReader:
         self._scheduled = True
         self._bus.loop.call_later(delay, self._empty)
 
-    def _take(self, kind: int, value: object) -> None:
-        now, publish = time.monotonic(), self._bus.publish
-        match kind, value:
-            case forward.OUTPUT, bytes(data):
-                self._output(self._joined(data), now)
-            case ((forward.TYPED | forward.WRITTEN), bytes(data)):
+    def _take(self, record: Record) -> None:
+        """Take one record. Until it has been dealt with, the shim does not count it as read."""
+        self._shim.ring.begin(record)
+        if lost := self._shim.ring.lost:
+            reading = self._read(lambda: self._pipeline.gap(lost, record.time))
+            missed = record.offset - self._shim.ring.joined.offset  # an earlier session has read the rest
+            if record.kind == ring.OUTPUT:
+                missed -= len(record.data)
+            if missed > 0:
+                self._bus.publish(OutputSkipped(min(lost, missed)))
+            self._publish(reading)
+        self._terminal.note_position(record.position)
+        asked_of_another = record.position < self._shim.ring.joined.head
+        now, publish = record.time, self._bus.publish
+        match record.kind:
+            case ring.OUTPUT:
+                record = self._output(record)
+            case ring.TYPED | ring.WRITTEN:
                 tty = self._terminal.tty()
-                self._pipeline.typed(data, now, echo=tty.echo or not tty.canonical)
-                if kind == forward.TYPED:
-                    publish(KeysTyped(data))
-            case forward.RESIZED, (int(columns), int(rows)):
-                reading = self._read(lambda now: self._pipeline.resized(columns, rows, now))
+                self._pipeline.typed(record.data, now, echo=tty.echo or not tty.canonical)
+                if record.kind == ring.TYPED:
+                    publish(KeysTyped(record.data))
+            case ring.RESIZED:
+                columns, rows = _size(record.data)
+                reading = self._read(lambda: self._pipeline.resized(columns, rows, now))
                 publish(TerminalResized(columns, rows))
                 self._publish(reading)
-            case forward.GAP, int(size):
-                self._terminal.note_loss(size)
-                reading = self._read(lambda now: self._pipeline.gap(size, now))
-                publish(OutputSkipped(size))
-                self._publish(reading)
-            case forward.LOST, str(what):
-                publish(TerminalLost(what))
-            case forward.ENDED, _:
+            case ring.LENT:
+                self._terminal.note_lent(lent=bool(record.data), watched=record.data == b"watched")
+                publish(TerminalLent())
+            case ring.HELD:
+                if not asked_of_another:
+                    id, anew = record.data.split()
+                    publish(OutputHeld(int(id), anew == b"1"))
+            case ring.LOST:
+                publish(TerminalLost(record.data.decode()))
+            case ring.EXITED:
+                publish(AgentExited(int(record.data)))
+            case ring.ENDED:
+                self._shim.state.over = True
+                self._shim.pty.close()
+                self._publish(self._read(lambda: self._pipeline.close(now)))
                 self._ended.set()
-                self._publish(self._read(self._pipeline.close))
-            case _ if signal := _SIGNALS.get(kind):
-                publish(signal())
+                publish(OutputEnded())
+            case _ if signal := _SIGNALS.get(record.kind):
+                if not asked_of_another or signal in _KEPT:
+                    publish(signal())
+        self._shim.ring.done(record)
 
-    def _output(self, data: bytes, now: float) -> None:
-        self._forwarder.tee.consumed += len(data)
-        place = self._terminal.note_output(len(data))
-        reading = self._read(lambda now: self._pipeline.output(data, now))
+    def _output(self, record: Record) -> Record:
+        """Read `record` with the output that follows it: large pieces are read faster. Return the last."""
+        records = [record, *self._shim.ring.read_output(PIECE - len(record.data))]
+        data, last = b"".join(each.data for each in records), records[-1]
+        place = self._terminal.note_output(last.offset, last.time)
+        self._terminal.remember(data)
+        reading = self._read(lambda: self._pipeline.output(data, last.time))
         self._bus.publish(OutputRead(data, place))  # the screen shows it by now
         self._publish(reading)
+        return last
 
-    def _joined(self, data: bytes) -> bytes:
-        """Return `data` and the output that follows it: large pieces are read faster."""
-        tee, pieces, size = self._forwarder.tee, [data], len(data)
-        while tee and tee[0][0] == forward.OUTPUT and size < PIECE:
-            piece = tee.popleft()[1]
-            assert isinstance(piece, bytes)
-            pieces.append(piece)
-            size += len(piece)
-        return b"".join(pieces)
-
-    def _read(self, step: Callable[[float], Reading]) -> Reading:
+    def _read(self, step: Callable[[], Reading]) -> Reading:
         """Take one step of the reader; after a fault in it, the session goes on without reading."""
         if self._failed:
             return Reading()
         reading = Reading()
         try:
-            reading = step(time.monotonic())
+            reading = step()
             failed = self._reader.failed
         except Exception as error:  # noqa: BLE001 (logged with its traceback, published once, contained)
             _log.exception("the reader failed")
@@ -221,7 +274,8 @@ class OutputReader:
         return reading
 
     def _publish(self, reading: Reading) -> None:
-        for event in said(reading.lines, reading.directives, self._prefix):
+        again = self._terminal.replaying
+        for event in said(reading.lines, reading.directives, self._prefix, again=again):
             self._bus.publish(event)
 
     def _schedule(self) -> None:
@@ -236,15 +290,21 @@ class OutputReader:
 
     def _tick(self) -> None:
         self._ticking = None
-        self._publish(self._read(self._pipeline.tick))
+        self._publish(self._read(lambda: self._pipeline.tick(time.monotonic())))
         self._tick_later()
 
     def _check(self) -> None:
         """Complete the line that the agent has written so far if the agent waits for input."""
         self._bus.publish(OutputQuiet())
-        if self._ended.is_set() or self._forwarder.tee or not self._terminal.waits_for_input():
+        if self._ended.is_set() or self._shim.ring.pending or not self._terminal.waits_for_input():
             return
         for timer in self._checks:
             timer.cancel()
         self._checks = []
-        self._publish(self._read(self._pipeline.waiting))
+        self._publish(self._read(lambda: self._pipeline.waiting(time.monotonic())))
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Return the columns and rows in a record of a new size."""
+    columns, rows = data.split()
+    return int(columns), int(rows)

@@ -94,11 +94,21 @@ class Recorder:
         bus.loop.call_later(FLUSH, _sweep, folder, settings)
 
     @handles(SessionBegan)
-    def begin(self, _: SessionBegan) -> None:
+    def begin(self, event: SessionBegan) -> None:
+        if event.resumed:
+            self._files.follow()
         self._files.begin(self._size)
 
     @handles(OutputRead)
     def output(self, event: OutputRead) -> None:
+        if self._terminal.replaying:
+            return
+        if self._files.follows and self._files.open:
+            self._files.follows = False
+            self._backlog.append((self._clock(), "o", _AFRESH + (self._terminal.repaint() or b"")))
+            self._work_later(BREATH)
+            self._flush_later()
+            return  # the data is on the screen already
         now, data = self._clock(), event.data
         calm = self._throttle.is_calm(now)
         self._throttle.last = now
@@ -115,6 +125,8 @@ class Recorder:
 
     @handles(OutputSkipped)
     def skipped(self, event: OutputSkipped) -> None:
+        if self._files.follows:
+            return
         self._throttle.left_out += event.size
         self._flush_later()
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from relay.control import guard
-from relay.control.caller import agents
+from relay.control.caller import agents, ancestors
 from relay.control.operations import operation
 from relay.control.server import Answer, ControlServer, Request
 from relay.errors import NotAllowed, UsageError
@@ -20,7 +20,9 @@ from relay.storage.journal import Journal
 class Requests:
     """Serves the control socket of one session. Call `offer` once all features exist.
 
-    agent: the name of the agent's profile. pid: the agent's process.
+    listener:          the socket at which others ask.
+    agent:             the name of the agent's profile.
+    pid, terminal_pid: the agent's process, and its shim's.
     """
 
     def __init__(
@@ -29,18 +31,20 @@ class Requests:
         journal: Journal,
         session: Identity,
         home: Home,
-        socket: str,
+        listener: int,
         *,
         agent: str,
         pid: int,
+        terminal_pid: int,
     ) -> None:
         self._bus = bus
         self._journal = journal
         self._session = session
         self._home = home
-        self._server = ControlServer(socket, self.answer)
+        self._server = ControlServer(listener, self.answer, lambda caller: pid in ancestors(caller))
         self._agent = agent
         self._pid = pid
+        self._terminal_pid = terminal_pid
         self._operations: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
 
     def offer(self, operations: dict[str, Callable[[Request], Awaitable[Answer]]]) -> None:
@@ -77,6 +81,7 @@ class Requests:
                 "agent": self._agent,
                 "pid": os.getpid(),
                 "agent_pid": self._pid,
+                "terminal_pid": self._terminal_pid,
                 "cwd": str(session.directory),
                 "id": session.id,
                 **await self._described(brief=True),
@@ -86,7 +91,8 @@ class Requests:
     @operation("explain")
     async def explain(self, _: Request) -> Answer:
         """Return the reasons for the agent's state and for waiting messages, for `relay explain`."""
-        return {"profile": self._agent, **await self._described(brief=False)}
+        pids = {"pid": os.getpid(), "terminal_pid": self._terminal_pid}
+        return {"profile": self._agent, **pids, **await self._described(brief=False)}
 
     async def _described(self, *, brief: bool) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -63,7 +63,7 @@ class MessageSender:
         receiver that the agent was given since the user spoke.
         """
         await self._look_at_held()
-        message = replace(question.message, depth=self._chain.depth)
+        message = replace(question.message, depth=self._chain.depth, session=self._session.id)
         if message.reply_to is None and (answered := self._chain.answers(message.to)):
             thread = message.thread or answered.thread or answered.id
             message = replace(message, reply_to=answered.id, thread=thread)

@@ -8,17 +8,17 @@ from relay.eventbus import EventBus, handles
 from relay.state.events import EvidenceChanged, StateChanged
 from relay.terminal import status
 from relay.terminal.events import OutputRead
-from relay.terminal.forward import Forwarder
+from relay.terminal.shim_link import ShimLink
 from relay.terminal.status import StatusRecords
 
 
 class StatusReports:
     """Keeps `records` up to date. reports: report the agent's state to the user's terminal."""
 
-    def __init__(self, bus: EventBus, records: StatusRecords, forwarder: Forwarder, *, reports: bool) -> None:
+    def __init__(self, bus: EventBus, records: StatusRecords, shim: ShimLink, *, reports: bool) -> None:
         self._bus = bus
         self._records = records
-        self._forwarder = forwarder
+        self._shim = shim
         self._reports = reports
 
     @handles(OutputRead)
@@ -29,4 +29,4 @@ class StatusReports:
     @handles(StateChanged)
     def report(self, event: StateChanged) -> None:
         if self._reports and self._records.root() is None:  # else the agent reports itself
-            self._forwarder.report(status.report(event.after, event.kind))
+            self._shim.report(status.report(event.after, event.kind))

@@ -44,17 +44,17 @@ class TranscriptListener:
     @handles(TextRead)
     def recorded(self, event: TextRead) -> None:
         for text in event.texts:
-            if text.subagent:
+            if text.subagent and not event.again:
                 self._journal.write("subagent_said", subagent=text.subagent, text=preview(text.text))
             if not text.subagent or self._subagents:
-                self._say(text)
+                self._say(text, again=event.again)
 
-    def _say(self, text: Said) -> None:
+    def _say(self, text: Said, *, again: bool) -> None:
         source = f"{TRANSCRIPT}/{text.subagent}" if text.subagent else TRANSCRIPT
         places = self._places.setdefault(source, PlaceCounter(source))
         now, grammar = time.monotonic(), Grammar(self._knows, prefix=self._prefix)
         # In Markdown only "\n" ends a line. A directive ends with its text.
         lines = [Line(each, now, places.at(text.place)) for each in text.text.split("\n")]
         found = [directive for line in lines for directive in grammar.line(line)]
-        for said_event in said(lines, found + grammar.turn_end(now), self._prefix):
+        for said_event in said(lines, found + grammar.turn_end(now), self._prefix, again=again):
             self._bus.publish(said_event)

@@ -81,7 +81,7 @@ class TurnTracker:
     @handles(TextRead)
     def recorded(self, event: TextRead) -> None:
         for text in event.texts:
-            if not text.subagent:
+            if not (text.subagent or event.again):
                 self._turn.say(text.text)
 
     # By its screen.

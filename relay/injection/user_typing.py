@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable
 
 from relay.injection.draft import Draft
+from relay.shim.process_wait import SCREEN_QUIET
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.readiness import SCREEN_QUIET, Readiness, Verdict
+from relay.state.readiness import Readiness, Verdict
 from relay.state.view import AgentView
 
 USER_PAUSE = 2.0

@@ -185,6 +185,10 @@ class MessagingClient:
         """Return the first `limit` (-1: all) messages for this agent that may be typed now, in order."""
         return await self._ledger.run(lambda ledger: ledger.inbox.waiting(self.team, self.name, limit))
 
+    async def committed(self, session: str) -> set[str]:
+        """Return the places of the directives that the session `session` has sent messages for."""
+        return await self._ledger.run(lambda ledger: ledger.outbox.committed(session))
+
     async def stored(self) -> set[str]:
         """Return the ids of the messages that are stored for this agent, being typed or not."""
         return await self._ledger.run(lambda ledger: ledger.inbox.stored(self.team, self.name))

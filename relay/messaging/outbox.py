@@ -106,9 +106,15 @@ class Outbox:
                 queued = message.state is State.QUEUED
                 sequence = _next(db, (*who, key, message.priority.rank)) if queued else 0
                 more = {"sequence": sequence, "told": message.state, "fanout": batch}
+                if outgoing.place is not None:
+                    more |= {"session": outgoing.session, "said": str(outgoing.place)}
                 insert(db, "outbox", team, message, due=now, accepted=now, **more)
                 messages.append(message)
         return messages
+
+    def committed(self, session: str) -> set[str]:
+        """Return the places of the directives that the session `session` has sent messages for."""
+        return {place for (place,) in self._db.rows("SELECT said FROM outbox WHERE session = ?", session)}
 
     def claim(
         self,

@@ -30,7 +30,8 @@ CREATE TABLE outbox (
     accepted REAL NOT NULL DEFAULT 0,  -- when it was committed
     fanout TEXT,                       -- the same for all that one broadcast became
     home TEXT,                         -- the receiver's, which may have got it
-    settled REAL                       -- when `prune` first found it settled
+    settled REAL,                      -- when `prune` first found it settled
+    session TEXT, said TEXT            -- the session and the place of the directive that asked for it
 );
 CREATE TABLE inbox (
     arrival INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -83,6 +84,7 @@ CREATE INDEX outbox_held ON outbox (team, sender_key, to_key) WHERE state = 'hel
 CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, priority, sequence)
     WHERE state IN ('queued', 'sent');
 CREATE INDEX outbox_rate ON outbox (team, sender_key, to_key, accepted);
+CREATE INDEX outbox_said ON outbox (session) WHERE session IS NOT NULL;
 CREATE INDEX outbox_turn ON outbox (team, sender_key, priority, place) WHERE state IN ('queued', 'sent');
 CREATE INDEX outbox_untold ON outbox (team, sender_key) WHERE told IS NOT state;
 """
@@ -118,10 +120,11 @@ _STEPS = {
         "INSERT INTO streams SELECT team, sender_key, to_key, 1, last FROM sequences",
         "DROP TABLE sequences",
     ],
+    3: ["ALTER TABLE outbox ADD COLUMN session TEXT", "ALTER TABLE outbox ADD COLUMN said TEXT"],
 }
 
 SCHEMA = Schema(
-    version=3,
+    version=4,
     tables=[
         *(_TABLES + _ADDED).split(";\n")[:-1],
         "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))",

@@ -84,6 +84,29 @@ class AutoReader:
         data, self._held = data[:end], data[end:]
         return self._take(seven_bit(data), self._offset - len(data) - len(self._held), now)
 
+    def restore(
+        self,
+        size: tuple[int, int],
+        screen: bytes,
+        offset: int,
+        now: float,
+        *,
+        kind: Literal["lines", "screen"],
+    ) -> None:
+        """Go on from a checkpoint after `offset` bytes: `screen` (VirtualScreen.repaint) draws what was read.
+
+        kind: the reader at work then. Call it before anything is fed.
+        """
+        self.resize(*size, now)
+        self._offset = offset
+        self._lines.gap(offset, now)
+        if self.screen is not None:
+            self.screen.feed(screen)
+            if self._drawn is None and kind == "screen":
+                self._drawn = self._screen_reader(self.screen)
+            if self._drawn is not None:
+                self._drawn.begin("", "", offset, now)
+
     def tick(self, now: float) -> list[Line]:
         """Return the lines that have settled by the passing of time alone."""
         return self._reader.tick(now)

@@ -25,11 +25,18 @@ _MAX_BLOCK = 4 * 1024 * 1024
 """Bytes after a `<<<` that are read in full while no `>>>` has come."""
 
 
+_MAX_PROMPT, _MAX_PROMPTS = 8, 16
+"""Characters of a prompt sign, such as `> `, and the number of them that are remembered."""
+
+
 class LinesReader:
     """Makes lines of raw output, for an AutoReader. The methods are those of AutoReader, documented there.
 
     marker:  begins a directive.
     settled: the part of the unfinished line that `waiting` has returned.
+
+    A prompt sign at which the program has waited once is taken off the lines that begin with it: whether the
+    program was seen to wait before it went on in the same row is a matter of time alone.
     """
 
     def __init__(self, columns: int, marker: bytes, echo: Echo, places: PlaceCounter) -> None:
@@ -50,6 +57,7 @@ class LinesReader:
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
         self.settled = ""
+        self._prompts: dict[str, None] = {}
         self._gap = False
         self._block = 0  # bytes that may still be read in full because a `<<<` is open
 
@@ -67,8 +75,12 @@ class LinesReader:
     def waiting(self, now: float) -> list[Line]:
         self._block = 0
         text = self._echo.before_draft(self.unfinished())
-        rest = text.removeprefix(self.settled)
+        rest = self._unsettled(text)
         self.settled = text
+        if rest and len(rest) <= _MAX_PROMPT and not any(map(str.isalnum, rest)):
+            self._prompts[rest] = None
+            if len(self._prompts) > _MAX_PROMPTS:
+                del self._prompts[next(iter(self._prompts))]
         return self._emit(rest, self._end, now) if rest.strip() else []
 
     @property
@@ -148,6 +160,15 @@ class LinesReader:
         self._gap = self._gap or tail > at
         self._all(data[tail:], base + tail, now, lines)
 
+    def _unsettled(self, text: str) -> str:
+        """Return what of a line is new: without what was returned of it, and prompt signs before that."""
+        rest = text.removeprefix(self.settled)
+        while self._prompts and (
+            prompt := next((each for each in self._prompts if rest.startswith(each) and rest != each), "")
+        ):
+            rest = rest[len(prompt) :]
+        return rest
+
     def _keep(self, raw: bytes) -> None:
         """Append to the unfinished line, within bounds."""
         room = _MAX_LINE - len(self._partial)
@@ -159,7 +180,7 @@ class LinesReader:
     def _finish(self, raw: bytes, offset: int, now: float, lines: list[Line]) -> None:
         gap, self._cut = self._cut, False
         for text in plain(raw, self._columns):
-            rest = text.removeprefix(self.settled)
+            rest = self._unsettled(text)
             self.settled = ""
             if self._block:
                 self._block = 0 if text.strip() == ">>>" else max(0, self._block - len(raw))

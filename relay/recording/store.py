@@ -141,6 +141,12 @@ def recordings(folder: Path, name: str | None = None, team: str | None = None) -
     return [SessionRecording(tuple(parts)) for parts in sessions.values()]
 
 
+def of_session(folder: Path, team: str, name: str, session: str) -> list[StoredPart]:
+    """Return the parts of the session `session`, oldest first; [] without any."""
+    own = (each.parts for each in recordings(folder, name, team) if each.first.session == session[:SESSION])
+    return list(next(own, ()))
+
+
 def find(folder: Path, name: str, team: str | None = None, session: str | None = None) -> SessionRecording:
     """Return the newest recording of an agent, or that of the session whose id begins with `session`.
 

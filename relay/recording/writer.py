@@ -41,6 +41,7 @@ class RecordingFiles:
     header: of the first part, whose number is one less.
     origin: when the current part began, by the clock.
     retry:  when to try again after a failure, by the clock.
+    follows: an earlier session has recorded what is on the screen, and nothing has been recorded since.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class RecordingFiles:
     ) -> None:
         self.origin = clock()
         self.retry = 0.0
+        self.follows = False
         self._folder = folder
         self._most = max(megabytes, 1) * _MEGABYTE
         self._header = header
@@ -57,6 +59,16 @@ class RecordingFiles:
         self._paths: list[Path] = []
         self._writer: PartWriter | None = None
         self._notified = False
+
+    def follow(self) -> None:
+        """Go on with the parts of an earlier session of the same agent."""
+        self.follows = True
+        header = self._header
+        parts = store.of_session(self._folder, header.team, header.name, header.session)
+        if parts:
+            self._began = parts[0].began
+            self._header = replace(header, part=parts[-1].part)
+            self._paths = [each.path for each in parts]
 
     @property
     def open(self) -> bool:

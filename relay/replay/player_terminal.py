@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from relay.terminal.pty import get_size, raw
+from relay.shim.pty import get_size, raw
 
 ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[0m\x1b[2J"
 """The alternate screen, no cursor, and no wrapping at the margin (xterm ctlseqs: 1049, DECTCEM, DECAWM)."""

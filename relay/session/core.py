@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay.control.terminal_client import TerminalClient
 from relay.eventbus import EventBus
 from relay.lifecycle import Identity
 from relay.memory.store import MemoryStore
@@ -18,6 +17,7 @@ from relay.state.states import AgentState
 from relay.state.turn import Turn
 from relay.state.view import AgentView
 from relay.storage.journal import Journal
+from relay.storage.progress import Progress
 from relay.tasks import Tasks
 from relay.terminal.status import StatusRecords
 
@@ -37,7 +37,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The parts made before the features. client: the terminal client that started the session."""
+    """The parts made before the features."""
 
     bus: EventBus
     tasks: Tasks
@@ -46,6 +46,6 @@ class Core:
     session: Identity
     journal: Journal
     redactor: Redactor
-    client: TerminalClient
+    progress: Progress
     agent: Agent
     memory: MemoryStore

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relay.agents.transcript_reader import TranscriptReader
+from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.errors import RelayError
 from relay.features.attention import Attention
@@ -66,12 +67,15 @@ def _output_reader(core: Core) -> OutputReader:
     setup, agent = core.setup, core.agent
     return OutputReader(
         core.bus,
-        core.started.forwarder,
+        core.started.shim,
         agent.terminal,
         agent.reader,
         Grammar(setup.registry.knows, prefix=setup.prefix, decoration=setup.decoration),
         prefix=setup.prefix,
         source=first_source(known=setup.knows_agent),
+        checkpoints=Checkpoints(
+            core.started.home.run / "checkpoints" / f"{core.session.id}.json", core.progress
+        ),
     )
 
 
@@ -90,7 +94,14 @@ def _handler_runner(core: Core) -> HandlerRunner:
     )
     runner = Runner(setup.registry, core.bus, timeout=setup.settings.handler_seconds)
     return HandlerRunner(
-        core.bus, core.tasks, core.journal, runner, context, history, hooked=bool(core.started.bridge)
+        core.bus,
+        core.tasks,
+        core.journal,
+        runner,
+        context,
+        history,
+        hooked=bool(core.started.bridge),
+        progress=core.progress,
     )
 
 
@@ -116,7 +127,9 @@ def _rule_runner(core: Core) -> RuleRunner:
 def _record(core: Core) -> TranscriptReader | None:
     """Return a reader of the agent's own record; None if it has none."""
     kind = core.setup.profile.native.transcript
-    return TranscriptReader(kind) if core.started.bridge and kind else None
+    if not (core.started.bridge and kind):
+        return None
+    return TranscriptReader(kind, followed=lambda fields: core.progress.note("transcript", **fields))
 
 
 def _native(core: Core) -> NativeHooks:
@@ -128,12 +141,13 @@ def _native(core: Core) -> NativeHooks:
         note=core.started.bridge_note,
         record=_record(core),
         continuations=core.setup.settings.continuations,
+        progress=core.progress,
     )
 
 
 def _onboarding(core: Core) -> Onboarding | None:
-    if not core.setup.teaches:
-        return None
+    if not core.setup.teaches or core.started.resumed:
+        return None  # an earlier session has taught it
     return Onboarding(
         core.bus,
         core.tasks,
@@ -148,7 +162,7 @@ def _escalation(core: Core) -> Escalation | None:
     setup, terminal = core.setup, core.agent.terminal
     if setup.profile.inject == "never" or setup.settings.on_prompt != "escalate":
         return None  # a shell's questions come from the commands of the user who sits before it
-    title = PromptTitle(core.started.forwarder, terminal, enabled=setup.knows_agent)
+    title = PromptTitle(core.started.shim, terminal, enabled=setup.knows_agent)
     to, name = setup.settings.escalate_to, core.session.name
     return Escalation(core.bus, core.tasks, core.journal, title, name=name, to=to)
 
@@ -208,17 +222,15 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "terminals": lambda core: Terminals(
         core.bus,
         core.tasks,
-        core.started.forwarder,
-        core.started.pty,
+        core.started.shim,
         core.agent.terminal,
-        core.client,
         name=core.session.name,
         detached=core.started.options.detached,
     ),
     "output": _output_reader,
     "state": lambda core: StateTracker(core.bus, core.agent.state),
     "status reports": lambda core: StatusReports(
-        core.bus, core.agent.status, core.started.forwarder, reports=core.setup.knows_agent
+        core.bus, core.agent.status, core.started.shim, reports=core.setup.knows_agent
     ),
     "attention": lambda core: Attention(core.bus, core.journal, core.agent.terminal, core.agent.state),
     "escalation": _escalation,

@@ -1,7 +1,7 @@
 """Starting a session: from the parsed command line to a running agent, in as few steps as possible.
 
-    relay wrap ──fork──→ session process ──fork──→ agent
-        │                      └─ afterwards loads everything else (asyncio, the broker's client, ...)
+    relay wrap ──fork──→ shim ──fork──→ agent
+        │                  └───fork, exec──→ session (asyncio, the broker's client, everything else)
         └─ the terminal client, waiting on a socket pair
 
 All mistakes in the command line are reported before the first fork. This module is on the path to the agent's
@@ -14,21 +14,26 @@ import os
 import signal
 import sys
 from _socket import socketpair  # `socket`, which wraps it, costs 2 ms
+from functools import partial
 
 from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import DEFAULT_TEAM, key
 from relay.session.options import Options
+from relay.shim.lend import Lent
+from relay.shim.pty import COLUMNS, ROWS, Pty, get_size, resolve
+from relay.shim.ring import make as make_ring
+from relay.shim.shim import Shim
 from relay.terminal.client import FORWARDED, HANDLED, Client, TerminalMode
-from relay.terminal.forward import Forwarder
-from relay.terminal.lend import Lent
-from relay.terminal.pty import COLUMNS, ROWS, Pty, get_size, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
     from collections.abc import Mapping
+
+FIRST_WORDS = 0.03
+"""Seconds for the agent's first words before the session is started, whose start would delay them."""
 
 BRIDGED = ("claude", "codex", "gemini", "qwen")
 """Words in the names of programs whose profiles have native hooks; only these wait for profiles to load."""
@@ -69,13 +74,13 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         raise RelayError(f"cannot start a process: {error.strerror}. Try again later.") from None
     if child == 0:
         channel.close()
-        _be_session(options, env, home, claimed, path, mode, theirs)
+        _be_shim(options, env, home, claimed, path, mode, theirs)
     theirs.close()
     os.close(claimed.fd)
     return Client(channel, mode).run()
 
 
-def _be_session(
+def _be_shim(
     options: Options,
     env: dict[str, str],
     home: Home,
@@ -84,14 +89,15 @@ def _be_session(
     mode: TerminalMode,
     channel: _socket.socket,
 ) -> None:
-    """Start the agent in the session process, then everything else. Never return."""
-    code = 1
+    """Start the agent in the shim's process, then its session. Never return."""
+    pty = None
     try:
         foreground = mode.in_foreground()
         os.setsid()
         own = {0, 1, 2, claimed.fd, channel.fileno()}
         if options.detached:
             _close_others(own)
+        session_env = dict(os.environ)
         session_id = os.urandom(8).hex()
         env.update(
             RELAY_NAME=claimed.name,
@@ -101,7 +107,7 @@ def _be_session(
         )
         _add_relay(env)
         command, env, bridge, note = _bridge(options, env, home, claimed)
-        claimed.note(os.getpid())  # an ancestor of the agent, until the agent's own pid is known
+        claimed.note(os.getpid(), os.getpid())  # an ancestor of the agent, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
         piped = not (options.detached or mode.interactive)
@@ -127,54 +133,106 @@ def _be_session(
                 remove(_bridge_dir(home, claimed))
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
-        claimed.note(pty.pid)
+        agent = pty.pid
+        claimed.note(agent, os.getpid())
         # Ignore signals only now: the agent would have inherited that. This also discards what the caller's
         # process group was sent before this process left it; the client passes it on.
         for number in (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN):
             signal.signal(number, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
             signal.signal(number, signal.SIG_DFL)
-        # SIGTERM stays blocked until the session can handle it.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED - {signal.SIGTERM})
         _close_others({*own, pty.master})
-        forwarder = Forwarder(pty)
-        if not options.detached:
-            forwarder.lend(Lent(0, 1, interactive=mode.interactive, saved=mode.saved))
-            forwarder.pause(not foreground)
-        forwarder.start()
-        _leave_terminal(home)
-
-        # The rest takes about 100 ms, while the agent runs.
-        import socket
-
-        from relay.session.session import main
-        from relay.session.started import Started
-
-        channel = socket.socket(fileno=channel.detach())
-        started = Started(
-            options,
-            env,
-            home,
-            claimed,
-            session_id,
+        try:
+            memory = make_ring()
+        except OSError as error:
+            pty.hang_up(signal.SIGKILL)
+            text = f"cannot reserve 8 MB of memory: {error.strerror}. Make room, or raise `ulimit -f`."
+            _tell_end(channel, text, 1)
+            os._exit(1)
+        shim = Shim(
             pty,
-            forwarder,
-            size=(columns, rows),
-            piped=piped,
-            bridge=bridge,
-            bridge_note=note,
-            bridge_dir=_bridge_dir(home, claimed) if bridge else "",
+            memory,
+            name=claimed.name,
+            channel=channel.detach(),
+            detached=options.detached,
+            started=lambda session: claimed.note(agent, session),
         )
-        code = main(started, channel)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+        if not options.detached:
+            lent = Lent(0, 1, interactive=mode.interactive, saved=mode.saved)
+            shim.begin(lent, foreground=foreground)
+        _leave_terminal(home)
+        hello = {
+            "id": session_id,
+            "options": options.public(),
+            "env": env,
+            "claim": {"name": claimed.name, "team": claimed.team, "socket": claimed.socket},
+            "agent": agent,
+            "size": (columns, rows),
+            "piped": piped,
+            "line_feeds_return": pty.line_feeds_return,
+            "bridge": bridge,
+            "bridge_note": note,
+            "bridge_dir": _bridge_dir(home, claimed) if bridge else "",
+        }
+        launch = partial(_start_session, options, home, session_env)
+        may = partial(_may, home, agent, claimed.name, session_id)
+        shim.loop.later(FIRST_WORDS, lambda: shim.keep_session(launch, hello, claimed.socket, may))
+        shim.run()
+        claimed.release()
     except BaseException:  # noqa: BLE001 - a fault of ours; a forked process must not return
         import traceback
 
-        text = traceback.format_exc()
-        sys.stderr.write(text)
+        sys.stderr.write(traceback.format_exc())
         sys.stderr.flush()
-        _tell_end(channel, "the session failed; session.log in the state directory says why.", 70)
+        if pty is not None:
+            pty.hang_up(signal.SIGHUP)
+    finally:
+        os._exit(0)
+
+
+def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[str, int]) -> int:
+    """Start a session process with the descriptors `fds`; return its pid. Raise OSError.
+
+    It runs the code on the disk, unless a program has given it handlers, which only a fork has.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until the session can handle it
+        for fd in fds.values():
+            os.set_inheritable(fd, True)
+        if options.registry is None and options.memory is None:
+            main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+            os.execve(sys.executable, [sys.executable, "-P", main, str(fds["orders"])], env)
+        _close_others({0, 1, 2, *fds.values()})
+        from relay.session.__main__ import run
+
+        code = run(fds["orders"], options)
+    except BaseException:  # noqa: BLE001 - logged; a forked process must not return
+        import traceback
+
+        traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _may(home: Home, agent: int, name: str, session: str, pid: int, operation: str) -> str | None:
+    """Return why the process `pid` may not ask the shim for `operation`, None if it may."""
+    from relay.control.guard import refusal
+
+    why = refusal(home, agent, pid, operation)
+    if why is not None:
+        from relay.storage.journal import Journal
+
+        Journal(home.journal, session, name).write("refused", operation=operation, pid=pid)
+    return why
 
 
 def _add_relay(env: dict[str, str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from relay.hooks.config import MemoryConfig
     from relay.hooks.registry import Registry
 
@@ -37,3 +39,7 @@ class Options:
         self.rules = rules
         self.registry = registry
         self.memory = memory
+
+    def public(self) -> dict[str, Any]:
+        """Return the options as JSON, without what only a program can give: `registry` and `memory`."""
+        return {name: value for name, value in vars(self).items() if name not in {"registry", "memory"}}

@@ -6,7 +6,6 @@ session_end handlers → closing prompts, each acted on → SIGTERM → SIGHUP �
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
 import time
@@ -21,17 +20,11 @@ from relay.injection.events import Inject, InjectionEnded
 from relay.injection.injection import Injection
 from relay.rules.events import Consult
 from relay.settings import Settings
+from relay.shim.shim import FAREWELL, LEFTOVER
 from relay.state.agent_terminal import AgentTerminal
 from relay.tasks import Tasks
-from relay.terminal.events import AgentExited
-from relay.terminal.forward import Forwarder
-from relay.terminal.pty import Pty
-
-FAREWELL = 2.0
-"""Seconds by which the agent's last directives and session_end handlers may delay the user's shell."""
-
-LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
-"""Seconds until processes that the agent left behind are killed, and the number of checks in that time."""
+from relay.terminal.events import AgentExited, OutputEnded
+from relay.terminal.shim_link import ShimLink
 
 SETTLED = 0.5
 """Seconds of quiet, with the agent waiting for input, after which a closing prompt counts as acted on."""
@@ -44,19 +37,19 @@ class Shutdown:
         self,
         bus: EventBus,
         tasks: Tasks,
-        pty: Pty,
-        forwarder: Forwarder,
+        shim: ShimLink,
         terminal: AgentTerminal,
         settings: Settings,
     ) -> None:
         self.asked = False
         self._bus = bus
         self._tasks = tasks
-        self._pty = pty
-        self._forwarder = forwarder
+        self._pty = shim.pty
+        self._shim = shim
         self._terminal = terminal
         self._settings = settings
         self._exited = asyncio.Event()
+        self._over = asyncio.Event()
         self._closing: dict[str, asyncio.Event] = {}
 
     @operation("stop")
@@ -84,15 +77,9 @@ class Shutdown:
         if (ended := self._closing.pop(event.injection.id, None)) is not None:
             ended.set()
 
-    async def sweep(self) -> None:
-        """Kill the processes in the agent's terminal that a hang-up did not end within LEFTOVER."""
-        for _ in range(LEFTOVER_LOOKS):
-            if not (left := self._pty.groups()):
-                return
-            await asyncio.sleep(LEFTOVER / LEFTOVER_LOOKS)
-        for group in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
+    @handles(OutputEnded)
+    def over(self, _: OutputEnded) -> None:
+        self._over.set()
 
     async def _stop(self) -> None:
         results = await self._bus.gather(Consult(handlers=events.SessionEnd(reason="stop")))
@@ -109,8 +96,10 @@ class Shutdown:
                 async with asyncio.timeout(self._settings.stop_seconds):
                     await self._exited.wait()
                     break
-        await asyncio.to_thread(self._forwarder.join, FAREWELL)
-        self._forwarder.withdraw()  # what the user's terminal has not taken by now is lost
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await self._over.wait()
+        self._shim.finish()
 
     async def _close_with(self, prompt: str, source: str) -> None:
         """Give the agent a closing prompt, and wait until the agent has acted on it."""

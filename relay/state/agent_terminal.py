@@ -2,66 +2,107 @@
 
 from __future__ import annotations
 
-import math
+import re
 import time
 
 from relay.place import TERMINAL, Place
 from relay.readers.auto import AutoReader
-from relay.state import process_wait
-from relay.state.process_wait import Wait
-from relay.state.readiness import SCREEN_QUIET
-from relay.terminal.forward import Forwarder
-from relay.terminal.pty import Pty
+from relay.shim.process_wait import Wait, Waiting, waits_for_input
 from relay.terminal.screen import VirtualScreen
+from relay.terminal.shim_link import ShimLink
 from relay.terminal.tty_state import TtyState, tty_state
 
-LONG_QUIET = 2.0
-"""Seconds of quiet after which an agent counts as waiting for input if the kernel does not say."""
+SCROLLBACK_LINES, SCROLLBACK_BYTES = 2000, 1 << 19
+"""What of the output is kept for the history of a terminal that attaches, at most."""
+
+_NO_TEXT = re.compile(  # all control sequences and characters but colours (SGR), tabs and line ends
+    rb"\x1b\[(?![0-9;:]*m)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\a\x1b]*(?:\a|\x1b\\)?|\x1b(?!\[)[ -/]*[0-~]?"
+    rb"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]"
+)
+
+
+def _printable(line: bytes) -> bytes:
+    return _NO_TEXT.sub(b"", line)
 
 
 class AgentTerminal:
-    """The PTY of one agent, its virtual screen, and the thread that forwards between it and the user.
+    """The PTY of one agent and its virtual screen.
 
     Every method returns at once. Call them on the event loop's thread only.
+
+    replaying: what is read now was dealt with by an earlier session; it only brings this one up to date.
     """
 
-    def __init__(
-        self,
-        forwarder: Forwarder,
-        pty: Pty,
-        reader: AutoReader,
-    ) -> None:
-        self._forwarder = forwarder
-        self._pty = pty
+    def __init__(self, shim: ShimLink, reader: AutoReader) -> None:
+        self._shim = shim
+        self._pty = shim.pty
         self._reader = reader
         self._last_output = time.monotonic()
         self._offset = 0
+        self.replaying = shim.ring.joined.resumes > 0
+        self._printed = bytearray()  # the end of the output, while the program prints lines
+        self._answer()
 
-    def note_output(self, size: int) -> Place:
-        """Count `size` bytes of output; return the place where they end."""
-        self._last_output = time.monotonic()
-        self._offset += size
+    def note_output(self, offset: int, now: float) -> Place:
+        """Note output that came at `now` (seconds, monotonic); return the place where it ends."""
+        self._last_output = now
+        self._offset = offset
         return self.place
 
-    def note_loss(self, size: int) -> None:
-        """Count `size` bytes of output that were lost before relay could read them."""
-        self._offset += size
+    def remember(self, data: bytes) -> None:
+        """Keep output of a program that prints lines for `scrollback`."""
+        if self._reader.kind == "lines":
+            self._printed += data[-SCROLLBACK_BYTES:]
+            if len(self._printed) > 2 * SCROLLBACK_BYTES:
+                del self._printed[:-SCROLLBACK_BYTES]
+        elif self._printed:
+            self._printed.clear()
+
+    def scrollback(self) -> bytes:
+        """Return bytes that put the last lines into a terminal's own history; a repaint follows them.
+
+        They are text and colours only: nothing in them asks, or sets a mode.
+        """
+        screen = self.screen
+        if screen is None or screen.alternate:
+            return b""
+        if self._reader.kind == "lines":
+            lines = bytes(self._printed[-SCROLLBACK_BYTES:]).split(b"\n")[-SCROLLBACK_LINES - screen.height :]
+            return b"\n".join(map(_printable, lines))
+        rows = [row.encode() for row in screen.history]
+        return b"\r\n".join([*rows, *[b""] * screen.height]) if rows else b""
+
+    def note_lent(self, *, lent: bool, watched: bool) -> None:
+        """Note that a terminal was lent or taken back: it, or else the virtual screen, answers queries."""
+        self._shim.state.lent, self._shim.state.watched = lent, watched
+        self._answer()
+
+    def note_position(self, position: int) -> None:
+        """Note the position in the ring of what is read next."""
+        if self.replaying and position >= self._shim.ring.joined.resumes:
+            self.replaying = False
+            self._answer()
+
+    def _answer(self) -> None:
+        if self.screen is not None:
+            silent = self._shim.state.lent or self.replaying
+            self.screen.answer_queries(None if silent else self._shim.reply)
 
     def write(self, data: bytes) -> None:
         """Queue `data` for the agent's terminal."""
-        self._forwarder.write(data)
+        self._shim.write(data)
 
     def reserve(self) -> None:
         """Hold back what the user types from now on, until `release`; KeysHeldBack says that it is done."""
-        self._forwarder.reserve(True)
+        self._shim.reserve(True)
 
     def release(self) -> None:
         """Pass on what the user types, and what they have typed since `reserve`."""
-        self._forwarder.reserve(False)
+        self._shim.reserve(False)
 
     def unwritten(self) -> int:
         """Return the number of queued bytes that the agent's terminal has not taken yet."""
-        return self._forwarder.unwritten
+        return self._shim.unwritten
 
     def tty(self) -> TtyState:
         """Return the line discipline and the foreground process group of the agent's terminal."""
@@ -70,9 +111,9 @@ class AgentTerminal:
     def output_pending(self) -> bool:
         """Return True if the agent has written something that the screen does not show yet.
 
-        Such output is still in the kernel, or on its way from the forward thread to the event loop.
+        Such output is still in the kernel, or on its way from the shim to the event loop.
         """
-        return self._forwarder.output_pending()
+        return self._shim.output_pending()
 
     @property
     def screen(self) -> VirtualScreen | None:
@@ -122,12 +163,13 @@ class AgentTerminal:
         """Return True if the agent seems to wait for input. Quiet alone is weak evidence."""
         if self.output_pending():
             return False
-        looked = process_wait.look(self._pty.foreground())
-        if looked.wait is Wait.READ and looked.alone:
-            return True
-        needed = {Wait.READ: LONG_QUIET, Wait.POLL: SCREEN_QUIET, Wait.UNKNOWN: LONG_QUIET}
-        return time.monotonic() - self._last_output >= needed.get(looked.wait, math.inf)
+        looked = self.looks(self._pty.foreground())
+        return waits_for_input(looked, time.monotonic() - self._last_output)
+
+    def looks(self, group: int) -> Waiting:
+        """Return what a process group of the terminal waits for."""
+        return self._shim.look(group)
 
     def reads_input(self) -> bool:
         """Return True if the kernel says that the foreground program sleeps in a read of the terminal."""
-        return process_wait.look(self._pty.foreground()).wait is Wait.READ
+        return self.looks(self._pty.foreground()).wait is Wait.READ

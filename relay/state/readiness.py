@@ -27,20 +27,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from relay.agents.profile import Profile, PromptKind
+from relay.shim.process_wait import SCREEN_QUIET, Wait
 from relay.state.detection import Detection, ScreenSnapshot, detect
 from relay.state.evidence import Evidence
-from relay.state.process_wait import Wait
 from relay.terminal.tty_state import TtyState
 from relay.text import one_line
 
 QUIET = 0.25
 """Seconds without output after which a line program counts as waiting if the kernel does not say."""
-
-SCREEN_QUIET = 0.5
-"""Seconds without output after which a program that draws its own input counts as waiting.
-
-Real agents are silent when idle, and animate at least every 0.6 s in a dialog and 0.1 s at work.
-"""
 
 DIALOG_ROWS = 12
 """Rows at the bottom of the screen that may hold a dialog; a dialog of agents has at most ten."""

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable
 
 from relay.agents.profile import Profile
-from relay.state import process_wait
+from relay.shim import process_wait
+from relay.shim.process_wait import Wait
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.detection import ScreenSnapshot, detect
 from relay.state.evidence import Evidence, reported
 from relay.state.hook_state import HookState
-from relay.state.process_wait import Wait
 from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge
 from relay.terminal.status import StatusRecords
 
@@ -100,7 +100,7 @@ class AgentView:
         # analysed or pending. Skip that if the program prints or is not in the foreground.
         looked = process_wait.UNKNOWN
         if tty.foreground == tty.agent_group and self.profile.inject != "never" and not port.output_pending():
-            looked = process_wait.look(tty.foreground)
+            looked = port.looks(tty.foreground)
         drawn = port.screen_text()
         return TerminalSnapshot(
             tty=tty,

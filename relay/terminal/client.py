@@ -1,14 +1,14 @@
 """The terminal client: the process that `relay wrap` and `relay attach` leave in the user's foreground.
 
-It lends its terminal to the session and touches no byte of it from then on.  It sets raw mode and restores
+It lends its terminal to the agent's shim and touches no byte of it from then on.  It sets raw mode, restores
 the old modes whatever happens, forwards window sizes, signals and job control, and ends as the agent ended.
 
 Both sides speak JSON lines over a Unix socket:
-    to the session   {"op": "winch"} {"op": "signal", "number": N} {"op": "hangup"}
+    to the shim      {"op": "winch"} {"op": "signal", "number": N} {"op": "hangup"}
                      {"op": "resume", "foreground": BOOL}
     to the client    {"event": "agent", "group": PID} {"event": "modes", "reset": TEXT} {"event": "stopped"}
                      {"event": "exit", "code": N, "reset": TEXT, "notices": [TEXT, ...]}
-                     {"event": "detached", "reset": TEXT, "notices": [TEXT, ...]}
+                     {"event": "detached", "reset": TEXT, "notices": [TEXT, ...], "taken": BOOL}
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import signal
 import sys
 import termios
 
-from relay.terminal.pty import raw
+from relay.shim.pty import raw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ FOREGROUND_LOOK = 100
 """Milliseconds after which a background job looks again whether `fg` brought it back: a shell sends SIGCONT
 to a stopped job, and nothing to a running one."""
 
-SESSION_DIED = 70
-"""The exit code where the session was killed and the agent's is unknown (EX_SOFTWARE of sysexits.h)."""
+SHIM_DIED = 70
+"""The exit code where the shim was killed and the agent's is unknown (EX_SOFTWARE of sysexits.h)."""
 
 
 class TerminalMode:
@@ -101,7 +101,7 @@ class TerminalMode:
 
 
 class Client:
-    """Serves the session's channel and signals until the agent ends or the user detaches."""
+    """Serves the shim's channel and signals until the agent ends or the user detaches."""
 
     def __init__(self, channel: _socket.socket, mode: TerminalMode) -> None:
         self.channel = channel
@@ -154,7 +154,7 @@ class Client:
         try:
             self.channel.sendall(line.encode() + b"\n")
         except OSError:
-            pass  # the session has ended: the channel says so next
+            pass  # the shim has ended: the channel says so next
 
     def _on_channel(self) -> int | None:
         import json  # 5 ms: after the agent has been started
@@ -164,7 +164,7 @@ class Client:
         except ConnectionResetError:
             data = b""
         if not data:
-            return self._session_died()
+            return self._shim_died()
         self._received += data
         *lines, rest = self._received.split(b"\n")
         self._received = bytearray(rest)
@@ -186,8 +186,27 @@ class Client:
                 self._give_back()
                 for notice in event["notices"]:
                     self._say(notice)
+                if event.get("taken"):
+                    self._wait_for_enter()
                 return int(event.get("code", 0))
         return None
+
+    def _wait_for_enter(self) -> None:
+        """Keep what is still typed for the agent from the user's shell, until they press Enter."""
+        if not (self.mode.interactive and self.mode.in_foreground()):
+            return
+        self._say("what you type now goes nowhere; press Enter to go on.")
+        self.mode.lend()
+        try:
+            while not self._signals:
+                if select.select([self.mode.source], [], [], FOREGROUND_LOOK / 1000)[0]:
+                    keys = os.read(self.mode.source, 1024)
+                    if not keys or {*keys} & {*b"\r\n\x03\x04"}:
+                        break
+        except OSError:
+            pass  # the terminal has gone
+        finally:
+            self.mode.restore()
 
     def _stop(self) -> None:
         """Stop our whole job, as the agent that was stopped with Ctrl-Z would have."""
@@ -207,8 +226,8 @@ class Client:
             self.mode.lend()
         self._send(f'{{"op": "resume", "foreground": {"true" if self._foreground else "false"}}}')
 
-    def _session_died(self) -> int:
-        """Restore the terminal and end the agent after the session was killed. Return the exit code."""
+    def _shim_died(self) -> int:
+        """Restore the terminal and end the agent after its shim was killed. Return the exit code."""
         self._give_back()
         if self.group:
             for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
@@ -218,8 +237,8 @@ class Client:
                     break
                 # A process that is no child cannot be waited for; this suffices for most.
                 select.select([], [], [], 0.2)
-        self._say("the session ended unexpectedly; its agent was stopped.")
-        return SESSION_DIED
+        self._say("relay ended unexpectedly; its agent was stopped.")
+        return SHIM_DIED
 
     def _give_back(self) -> None:
         """Restore the terminal, and undo what the agent has set in it (mouse, alternate screen, ...)."""

@@ -33,12 +33,7 @@ class KeysTyped(Event):
 
 @dataclass(frozen=True, slots=True)
 class KeysHeldBack(Event):
-    """The user's keys stay in their terminal (Forwarder.reserve); all typed before has been published."""
-
-
-@dataclass(frozen=True, slots=True)
-class InputEnded(Event):
-    """The input that the user's shell gave relay, a pipe or a file, has come to its end."""
+    """The user's keys stay in their terminal (ShimLink.reserve); all typed before has been published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +70,25 @@ class TerminalLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class DetachRequested(Event):
-    """The user has pressed the keys that detach."""
+    """The user has pressed the keys that detach, or is to be let go: where does their shell go on?"""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputHeld(Event):
-    """Output is paused until another terminal is lent (Forwarder.hold)."""
+    """Output is paused until a terminal is repainted. id: of the repaint; anew: it shows nothing yet."""
+
+    id: int
+    anew: bool
 
 
 @dataclass(frozen=True, slots=True)
-class OutputSettled(Event):
-    """All that the agent wrote before it was stopped has been shown (Forwarder.settle)."""
+class OutputEnded(Event):
+    """The agent's terminal is closed: it has written its last, and that has been shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentStopped(Event):
-    """The agent's process was stopped, as by Ctrl-Z."""
+class TerminalLent(Event):
+    """A terminal was lent to the agent, or the one it had was taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,9 @@ class AgentResumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class AgentExited(Event):
-    """The agent's process has ended."""
+    """The agent's process has ended. code: its exit code, 128+N for signal N."""
+
+    code: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections import deque
 from collections.abc import Callable
 from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
+
+_HISTORY = 2000
+"""Rows that scrolled off and are kept for `history`."""
 
 _SLICE = 2048
 """Bytes fed between two drains. The scrollback is bounded, so what one slice scrolls off must fit in it."""
@@ -72,11 +76,13 @@ class Row(NamedTuple):
 class Drained:
     """Rows that scrolled off the top since the last drain, oldest first.
 
-    lost: rows before these were pruned before they could be read (a flood of scrolling sequences).
+    lost:    rows before these were pruned before they could be read (a flood of scrolling sequences).
+    history: the texts of the last rows that scrolled off, drained before or not.
     """
 
     rows: list[Row]
     lost: bool = False
+    history: deque[str] = field(default_factory=lambda: deque(maxlen=_HISTORY))
 
 
 class _CallFailed(Exception):
@@ -134,9 +140,15 @@ class VirtualScreen:
         if (result := track(self._terminal, vt.Point(vt.ACTIVE), ctypes.byref(self._mark))) != 0:
             self.failed = f"the virtual screen stopped: marking it failed with {result}"
 
+    @property
+    def history(self) -> deque[str]:
+        """The texts of the rows that scrolled off the primary screen last, since `collect`."""
+        return self._drained.history
+
     def drain(self) -> Drained:
         """Return the rows that scrolled off the primary screen since the last call, and forget them."""
-        drained, self._drained = self._drained, Drained([])
+        drained = self._drained
+        self._drained = Drained([], history=drained.history)
         return drained
 
     def resize(self, columns: int, rows: int) -> None:
@@ -327,7 +339,9 @@ class VirtualScreen:
             first = 0
             self._drained.lost |= scrollback > 0
         if first < scrollback:
-            self._drained.rows += self._read(vt.SCREEN, first, scrollback - first)
+            rows = self._read(vt.SCREEN, first, scrollback - first)
+            self._drained.rows += rows
+            self._drained.history.extend(row.text for row in rows)
         move = self._lib.ghostty_tracked_grid_ref_set
         _check(move(self._mark, self._terminal, vt.Point(vt.ACTIVE)), "marking the screen")
 

@@ -3,7 +3,7 @@
     ESC ] 7501 ; key=value[:key=value...] ST
 
 A report replaces the record of its id as a whole.  All of it is untrusted text: it is shown through
-`relay.text.visible`, and authorizes nothing.  The query is answered elsewhere (relay.terminal.query).
+`relay.text.visible`, and authorizes nothing.  The query is answered elsewhere (relay.shim.query).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay.terminal.pty import Pty, flags
+from relay.shim.pty import Pty, flags
 
 
 @dataclass(frozen=True, slots=True)

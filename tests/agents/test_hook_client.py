@@ -46,7 +46,9 @@ class FakeSession:
             self.told.append(json.loads(lines.readline()))
             for answer in self._answers:
                 channel.sendall(answer)
-            if not self._leaves:
+            if self._leaves:
+                self._listener.close()  # no other session follows
+            else:
                 self.told += [json.loads(line) for line in lines]
 
     def end(self) -> list[Json]:
@@ -224,6 +226,25 @@ def test_no_answer_is_nothing_printed(path: Path, agent: str, answers: tuple[byt
     session = FakeSession(path, *answers, leaves=True)
     assert silent(run(path, "decide", TOOL[agent], agent=agent))
     assert len(session.end()) == 1
+
+
+@pytest.mark.parametrize("begun", [b"", b" ", b' {"stdout": '])
+def test_a_session_that_ends_over_an_event_is_followed_by_another(path: Path, begun: bytes) -> None:
+    """The shim holds the socket: the next session gets the same event, and its answer counts."""
+    told = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        command = call("claude", str(path), "decide", "PreToolUse")
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        for answer in (begun, b" " + line({"stdout": VERDICT, "code": 0})):
+            channel, _ = listener.accept()
+            with channel, channel.makefile("rb") as lines:
+                told.append(json.loads(lines.readline()))
+                channel.sendall(answer)
+        printed, _ = process.communicate(timeout=60)
+    assert printed.decode() == VERDICT
+    assert told[0] == told[1]
 
 
 def test_a_session_that_has_gone_costs_nothing(path: Path) -> None:

@@ -41,7 +41,8 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
 ) -> None:
     home = Home.from_env(relay.environment)
     (row,) = json.loads(relay("ps", "--json").stdout)
-    known = {"name": "Alice", "team": "default", "pid": stopped["pid"], "agent_pid": stopped["agent_pid"]}
+    pids = {key: stopped[key] for key in ("pid", "agent_pid", "terminal_pid")}
+    known = {"name": "Alice", "team": "default", **pids}
     assert row.keys() == stopped.keys()
     assert {key: value for key, value in row.items() if value} == known | {"state": "unresponsive"}
     assert relay("ps").stdout.splitlines()[1].split() == [
@@ -65,7 +66,7 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
 def starting(relay: Relay) -> Iterator[Claim]:
     """A session, Late, that has its name and does not listen yet."""
     taken = claim(Home.from_env(relay.environment), "default", "Late")
-    taken.note(os.getpid())
+    taken.note(os.getpid(), os.getpid())
     yield taken
     taken.release()
 

@@ -34,6 +34,8 @@ from relay.injection.injection import Injection, Kind, Outcome
 from relay.lifecycle import SessionEnding
 from relay.message import Priority
 from relay.place import Place
+from relay.shim import process_wait
+from relay.shim.process_wait import Waiting
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.evidence import Evidence
 from relay.state.view import AgentView
@@ -60,6 +62,7 @@ class PtyAgent(AgentTerminal):
     """The terminal of a program that a test started, and what the test needs to see and to press keys."""
 
     def __init__(self, argv: Sequence[str], log: Path, profile: Profile, *, idle: float = 30.0) -> None:
+        self.replaying = False
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             os.environ.update(AGENT_LOG=str(log), TERM="xterm-256color", PS1="$ ")
@@ -121,6 +124,9 @@ class PtyAgent(AgentTerminal):
     async def hook_tells(self, prompt: str) -> bool:
         """The agent's own hook tells that `prompt` was submitted: is it relay's?"""
         return any(await self.bus.ask(Recognize(prompt)))
+
+    def looks(self, group: int) -> Waiting:
+        return process_wait.look(group)
 
     def close(self) -> None:
         """The session ends."""

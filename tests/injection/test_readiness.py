@@ -8,8 +8,8 @@ import pytest
 from ptyagent import shipped
 
 from relay.agents.profile import PromptKind
+from relay.shim.process_wait import Wait
 from relay.state.evidence import Evidence
-from relay.state.process_wait import Wait
 from relay.state.readiness import (
     FAILURE,
     PROMPT_LEASE,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ptyagent import PtyAgent, fake, running
 
-from relay.state.process_wait import Wait, Waiting, look
+from relay.shim.process_wait import Wait, Waiting, look
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a program waits for")
 

@@ -17,7 +17,6 @@ import json
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -86,12 +85,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Failpoint:
-    """Where a process dies: at the `nth` call. also: the pid files of those that die with it."""
+    """Where a process dies: at the `nth` call.
+
+    also: the pid files of those that die with it. note: a file that says that it died; "" for none.
+    """
 
     point: Point
     when: When
     nth: int = 1
     also: tuple[Path, ...] = ()
+    note: str = ""
 
 
 _OUTBOX = "relay.messaging.outbox:Outbox."
@@ -165,7 +168,7 @@ POINTS = [*STARTING, *SENDING, *RECEIVING, *ALONE]
 
 READING = {
     *(_REGISTRY + name for name in ("known",)),
-    *(_OUTBOX + name for name in ("next_due", "senders_with_mail")),
+    *(_OUTBOX + name for name in ("next_due", "senders_with_mail", "committed")),
     *(_INBOX + name for name in ("waiting", "stored", "receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
     *(_LEDGER + name for name in ("messages", "lookup", "find", "held")),
@@ -200,7 +203,7 @@ def arm(failpoint: Failpoint) -> None:
     def commit(*arguments: Any) -> Any:
         ends = commit_together(*arguments)
         if doomed.is_set():
-            _die(failpoint.also)
+            _die(failpoint)
         return ends
 
     Database.commit_together = commit  # type: ignore[method-assign]
@@ -217,7 +220,7 @@ def arm(failpoint: Failpoint) -> None:
         if when is When.AFTER and isinstance(database, Database) and database._batch is not None:
             doomed.set()
         else:
-            _die(failpoint.also)
+            _die(failpoint)
 
     if inspect.iscoroutinefunction(original):
 
@@ -240,9 +243,11 @@ def arm(failpoint: Failpoint) -> None:
     setattr(owner, name, step)
 
 
-def _die(also: Iterable[Path]) -> None:
-    for file in also:
+def _die(failpoint: Failpoint) -> None:
+    for file in failpoint.also:
         _kill(file)
+    if failpoint.note:
+        Path(failpoint.note).touch()
     os.kill(os.getpid(), signal.SIGKILL)
     signal.pause()  # in another thread than the first: the signal is on its way
 
@@ -414,11 +419,3 @@ def far_url(home: Home, name: str) -> str:
     endpoint, rights = broker.admit(home, TEAM, name)
     user = rights.user.replace("/", "%2F")
     return f"mqtt://{user}:{rights.password}@{endpoint.host}:{endpoint.port}"
-
-
-if __name__ == "__main__":  # failpoints.py TARGET WHEN ARGUMENT...: `relay ARGUMENT...`, which dies there
-    from relay.__main__ import main
-
-    target, moment, *arguments = sys.argv[1:]
-    arm(Failpoint(Point(target), When(moment)))
-    sys.exit(main(arguments))

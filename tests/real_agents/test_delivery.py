@@ -47,8 +47,8 @@ def finish(alice: Wrapped) -> None:
 
 
 def kill(alice: Wrapped) -> None:
-    """Kill -9 its session, in whose terminal the agent runs."""
-    os.kill(alice.info()["pid"], signal.SIGKILL)
+    """Kill -9 its shim, in whose terminal the agent runs."""
+    os.kill(alice.info()["terminal_pid"], signal.SIGKILL)
     alice.house.wait(alice.terminal.ended, "the terminal is given back")
 
 

@@ -110,3 +110,26 @@ def test_a_resumed_conversation_repeats_nothing(house: House, agent: Agent) -> N
     house.wait(lambda: len(house.messages("you")) > 1, "the second directive is heard")
     again.becomes("ready")
     assert [row["body"] for row in house.messages("you")] == ["before it", "after it"]
+
+
+def test_killed_sessions_leave_the_agent_and_what_it_said(house: House, agent: Agent) -> None:
+    """S7: the same agent in the same conversation; each directive once, each message once."""
+    words = [Rule(f"^say {n}", f"@relay:you number {n}") for n in ("one", "two", "three")]
+    alice = house.wrap(agent, "Alice", *words)
+    before = alice.info()
+    for count, word in enumerate(("one", "two", "three"), start=1):
+        alice.say(f"say {word}")
+        house.wait(lambda count=count: len(house.messages("you")) >= count, "the directive is heard")
+        alice.becomes("ready")
+        session = alice.info()["pid"]
+        os.kill(session, signal.SIGKILL)
+        house.wait(
+            lambda session=session: alice.info().get("pid") not in {None, session}, "another session is there"
+        )
+    alice.becomes("ready")
+    alice.send("are you still there?")
+    alice.hears("are you still there?")
+    assert [row["body"] for row in house.messages("you")] == ["number one", "number two", "number three"]
+    assert alice.model.count("are you still there?") == 1
+    after = alice.info()
+    assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])

@@ -25,7 +25,7 @@ from relay.state.events import PromptOver
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
 from relay.terminal.events import NotifyDesktop
-from relay.terminal.forward import Forwarder
+from relay.terminal.shim_link import ShimLink
 from session.puppet import Puppet, settings
 from support import Relay, wait_until
 
@@ -66,8 +66,8 @@ class World:
         self.path = folder / "events.jsonl"
         self.bus = EventBus(asyncio.new_event_loop())
         self.bus.loop.close()
-        terminal, forwarder = cast(AgentTerminal, self), cast(Forwarder, self)
-        title = PromptTitle(forwarder, terminal, enabled=True)
+        terminal, shim = cast(AgentTerminal, self), cast(ShimLink, self)
+        title = PromptTitle(shim, terminal, enabled=True)
         tasks, journal = cast(Tasks, AtOnce()), Journal(self.path, "s1", "Alice")
         self.bus.add(Escalation(self.bus, tasks, journal, title, name="Alice", to=to, clock=self.clock))
         self.bus.add(self)

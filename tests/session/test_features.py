@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from puppet import Puppet, project
@@ -15,9 +13,7 @@ from relay.home import Home
 from relay.memory.store import MemoryStore
 from relay.messaging.ledger import Ledger
 from relay.session.features import FEATURES
-from support import Relay, wait_until
-
-WITHOUT = Path(__file__).parent.parent / "fakes" / "relay_without.py"
+from support import Relay, session_patch, wait_until
 
 ESSENTIAL = {"terminals", "output", "state"}
 """Without these there is no session: nobody is answered, and nothing that the agent does is seen."""
@@ -44,9 +40,8 @@ def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
     rules = folder / "hooks.json"
     rules.write_text(json.dumps({"hooks": {"SessionStart": [{"type": "command", "command": "echo ruled"}]}}))
     alice = Puppet(relay, "Alice")
-    relay.command = [sys.executable, str(WITHOUT), feature]
-    alice.wrap(options=("--rules", rules), cwd=folder, env={"PROBES": str(probes)})
-    relay.command = [sys.executable, "-m", "relay"]
+    without = session_patch(f"from relay.session.features import FEATURES\ndel FEATURES[{feature!r}]")
+    alice.wrap(options=("--rules", rules), cwd=folder, env={"PROBES": str(probes), **without})
 
     def works(needs: set[str], condition: Callable[[], object]) -> None:
         """What needs the feature is not there, which nothing tells; all the rest is waited for."""

@@ -47,8 +47,10 @@ from relay.state.continuations import Continuations
 from relay.state.states import AgentState
 from relay.state.turn import Turn
 from relay.storage.journal import Journal
+from relay.storage.progress import Progress
 from relay.tasks import Tasks
 from relay.terminal.events import Notify
+from support import listening
 
 ASKS = fake("lines", "--ask", "Install? [Y/n] ")
 LESSON = "You are Ann."
@@ -102,9 +104,12 @@ class Session:
             note="",
             record=TranscriptReader("claude"),
             continuations=3,
+            progress=Progress(folder / "progress", resumed=False),
         )
         home = Home.from_env({"RELAY_HOME": str(folder)})
-        requests = Requests(bus, journal, identity, home, self.path, agent="claude", pid=os.getpid())
+        own = os.getpid()
+        listener = listening(Path(self.path))
+        requests = Requests(bus, journal, identity, home, listener, agent="claude", pid=own, terminal_pid=own)
         for feature in (
             hooks,
             TurnTracker(bus, tasks, turn, continuations, identity, known=True, hooked=True, recorded=True),
@@ -414,7 +419,10 @@ def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> N
         async with asyncio.TaskGroup() as group:
             runner = Runner(registry, bus)
             journal = Journal(tmp_path / "journal", "id", "Ann")
-            handlers = HandlerRunner(bus, Tasks(group, bus), journal, runner, context, history, hooked=True)
+            tasks, progress = Tasks(group, bus), Progress(tmp_path / "progress", resumed=False)
+            handlers = HandlerRunner(
+                bus, tasks, journal, runner, context, history, hooked=True, progress=progress
+            )
             for feature in (rules, handlers):
                 bus.add(feature)
             handled = events.ToolPre("Bash", {}) if event == "PreToolUse" else events.PromptSubmit("do it")

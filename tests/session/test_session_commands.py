@@ -47,9 +47,9 @@ def test_the_states_of_ps(relay: Relay, arguments: tuple[str, ...], state: str) 
     assert ps(relay)[0]["prompt"] == ("other" if state == "prompting" else None)
 
 
-def test_a_session_that_was_killed_is_not_listed(relay: Relay) -> None:
+def test_an_agent_whose_shim_was_killed_is_not_listed(relay: Relay) -> None:
     Puppet(relay, "Alice").wrap()
-    os.kill(ps(relay)[0]["pid"], 9)
+    os.kill(ps(relay)[0]["terminal_pid"], 9)
     wait_until(lambda: ps(relay) == [])
     Puppet(relay, "alice").wrap()  # the name is free again
     assert [row["name"] for row in ps(relay)] == ["alice"]

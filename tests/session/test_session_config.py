@@ -155,7 +155,7 @@ def test_editing_the_file_is_said_once_and_changes_nothing(relay: Relay) -> None
         GREETING.replace("session_start", "idle").replace("runs", "changed")
     )
     notice = alice.told("has changed; this session keeps the version it started with")
-    assert "`relay trust` it, and start again" in notice
+    assert "`relay trust` it, and `relay reload` takes it up" in notice
     count = alice.heard.count("The configuration runs.")
     alice.say("something")
     wait_until(lambda: alice.heard.count("The configuration runs.") > count)

@@ -16,6 +16,7 @@ import pytest
 from relay.control.server import Answer, ControlServer, Request
 from relay.control.sessions import MAX_LINE
 from relay.errors import NotAllowed
+from support import listening
 
 
 async def _answer(request: Request) -> Answer:
@@ -41,7 +42,7 @@ def _talk(path: Path, *lines: bytes) -> list[list[dict[str, Any]]]:
                 return [json.loads(answer) for answer in stream]
 
     async def run() -> list[list[dict[str, Any]]]:
-        server = ControlServer(str(path), _answer)
+        server = ControlServer(listening(path), _answer)
         serving = asyncio.create_task(server.run())
         try:
             return [await asyncio.to_thread(ask, line) for line in lines]
@@ -95,7 +96,7 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
     path = tmp_path / "s"
 
     async def run() -> tuple[str, bytes]:
-        server = ControlServer(str(path), _answer)
+        server = ControlServer(listening(path), _answer)
         told: asyncio.Queue[str] = asyncio.Queue()
         listener = logging.Handler()
         listener.emit = lambda record: told.put_nowait(record.getMessage())  # type: ignore[method-assign]
@@ -133,7 +134,7 @@ def test_who_comes_just_as_the_session_ends_is_no_error(tmp_path: Path) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: errors.append(context))
-        serving = asyncio.create_task(ControlServer(str(path), _answer).run())
+        serving = asyncio.create_task(ControlServer(listening(path), _answer).run())
         ended, end = socket.socketpair()
         with ended, end, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as late:
             loop.add_reader(ended, serving.cancel)
@@ -145,3 +146,27 @@ def test_who_comes_just_as_the_session_ends_is_no_error(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert errors == []
+
+
+def test_a_long_request_is_taken_from_the_sessions_own_agent_only(home: Path) -> None:
+    """S11: nobody else fills the session's memory with a hook that never ends."""
+    start = b'{"op": "hook", "payload": "' + b"x" * (2 * MAX_LINE)
+
+    def refused(is_agents: bool) -> bytes:
+        async def run() -> bytes:
+            server = ControlServer(listening(home / f"s{is_agents}"), _answer, lambda pid: is_agents)
+            serving = asyncio.create_task(server.run())
+            reader, writer = await asyncio.open_unix_connection(str(home / f"s{is_agents}"))
+            writer.write(start)
+            if is_agents:
+                writer.write(b'"}\n')
+            line = await reader.readline()
+            writer.close()
+            serving.cancel()
+            await asyncio.wait({serving})
+            return line
+
+        return asyncio.run(run())
+
+    assert b"too long" in refused(False)
+    assert b"too long" not in refused(True)

@@ -160,12 +160,12 @@ def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
     assert (relay.home / "state" / "session.log").read_text() == ""
 
 
-def test_what_a_killed_session_left_of_its_bridge_goes_with_the_next(relay: Relay) -> None:
+def test_what_a_killed_shim_left_of_its_bridge_goes_with_the_next(relay: Relay) -> None:
     """The files of a run have the name of its session, so that they do not pile up."""
     claude = Claude(relay).wrap()
     left = claude.settings.parent
     (session,) = ps(relay)
-    os.kill(session["pid"], signal.SIGKILL)
+    os.kill(session["terminal_pid"], signal.SIGKILL)
     wait_until(lambda: session["agent_pid"] not in processes_of(relay.home) and not ps(relay))
     assert left.exists()
     (claude.folder / "strings").unlink()

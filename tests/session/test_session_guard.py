@@ -56,6 +56,15 @@ def test_an_agent_may_not_stop_sessions(relay: Relay, tmp_path: Path, line: str)
     assert [e for e in events(relay) if e["event"] == "refused" and e["operation"] == "stop"]
 
 
+def test_an_agent_may_not_reload_a_session(relay: Relay, tmp_path: Path) -> None:
+    """The shim checks by itself who asks."""
+    Puppet(relay, "Bob").wrap()
+    agent = Agent(relay, tmp_path, "relay reload Bob")
+    assert agent.code == 1
+    assert "an agent may not ask for 'reload'. The person can" in agent.out + agent.err
+    assert [e for e in events(relay) if e["event"] == "refused" and e["operation"] == "reload"]
+
+
 def test_hiding_the_environment_does_not_help(relay: Relay, tmp_path: Path) -> None:
     """Who asks is known by its ancestry."""
     Puppet(relay, "Bob").wrap()

@@ -14,7 +14,7 @@ from ledgers import locked
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from session.puppet import Puppet, events, messages, ps, settings
-from support import Relay, wait_until
+from support import Relay, session_patch, wait_until
 
 
 def states(relay: Relay, *arguments: str) -> list[str]:
@@ -48,17 +48,15 @@ def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
     bob.hears("hello")
 
 
-def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay, tmp_path: Path) -> None:
+def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay) -> None:
     """Its agent ends while the user's keys are still to be held back: nothing of it was typed for certain."""
-    launcher = tmp_path / "launcher.py"
-    launcher.write_text(
-        "import sys\nfrom relay.state.agent_terminal import AgentTerminal\nfrom relay.__main__ import main\n"
-        "AgentTerminal.reserve = lambda self: None\nsys.exit(main())\n"
-    )
     bob = Puppet(relay, "Bob")
-    relay.command = [sys.executable, str(launcher)]
-    bob.wrap()
-    relay.command = [sys.executable, "-m", "relay"]
+    bob.wrap(
+        env=session_patch(
+            "from relay.state.agent_terminal import AgentTerminal\n"
+            "AgentTerminal.reserve = lambda self: None\n"
+        )
+    )
     relay("send", "Bob", "hello")
 
     def begun() -> bool:

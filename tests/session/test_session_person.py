@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pexpect
 import pytest
 
 from session.puppet import Puppet, messages, project, ps, settings
-from support import Relay, wait_until
+from support import Relay, processes_of, wait_until
 
 
 class Terminals:
@@ -136,7 +137,9 @@ def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Termi
     """Not a byte can be written to a file: each store says so, and what the person sees is untouched."""
     puppet = Puppet(relay, "Alice")
     (puppet.folder / "heard").symlink_to("/dev/null")
-    person = attached.spawn(puppet, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+    person = attached.spawn(
+        puppet, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    )
     person.expect_exact(b"cannot write the journal")
     without = [b"The agent runs on without messages.", b"The agent runs on without memory."]
     while without:
@@ -147,6 +150,32 @@ def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Termi
     person.expect(pexpect.EOF)
     person.wait()
     assert person.exitstatus == 5
+
+
+def test_where_no_memory_can_be_reserved_nothing_is_started(relay: Relay) -> None:
+    """A hard limit of the size of files counts for memory that has no name, too."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *relay.command, "wrap", "sh", "-c", "echo up; exec sleep 1000"],
+        env=relay.environment,
+        cwd=relay.home,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("relay: cannot reserve 8 MB of memory: ")
+    assert "ulimit -f" in done.stderr
+    wait_until(lambda: not any("sleep 1000" in line for line in processes_of(relay.home).values()))
+
+
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+libc = __import__("ctypes").CDLL(None)
+libc.prctl(24, 24)  # PR_CAPBSET_DROP, CAP_SYS_RESOURCE: root may not raise it, either
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
 def test_a_broker_that_cannot_be_reached_is_said_once(relay: Relay, attached: Terminals) -> None:

@@ -131,7 +131,7 @@ def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) ->
     ann.say("A line of the log.\n" * 40)
     wait_until(lambda: parts(relay, "Ann") and "A line" in shown(relay, "Ann"))
     assert parts(relay, "Ann")[0].in_use
-    os.kill(ps(relay)[0]["pid"], signal.SIGKILL)
+    os.kill(ps(relay)[0]["terminal_pid"], signal.SIGKILL)
     wait_until(lambda: not parts(relay, "Ann")[0].in_use)
     assert "A line of the log." in shown(relay, "Ann")
 
@@ -142,13 +142,15 @@ def test_an_unfinished_private_key_keeps_nothing_from_the_disk(relay: Relay) -> 
     ann = Puppet(relay, "Ann").wrap()
     ann.say("-----BEGIN PRIVATE " + f"KEY-----\n{row}\n{row}\nno such file\n")
     wait_until(lambda: parts(relay, "Ann") and "no such file" in shown(relay, "Ann"))
-    os.kill(ps(relay)[0]["pid"], signal.SIGKILL)
+    os.kill(ps(relay)[0]["terminal_pid"], signal.SIGKILL)
     wait_until(lambda: not parts(relay, "Ann")[0].in_use)
     assert row[:8] not in shown(relay, "Ann") and "*" * len(row) in shown(relay, "Ann")
 
 
 class Session:
     """A recorder with a clock and a screen of the test's own; used on a running loop."""
+
+    replaying = False
 
     def __init__(self, folder: Path, **changed: object) -> None:
         self.now = 100.0

@@ -24,20 +24,19 @@ from support import Relay, wait_until
 Open = Callable[..., Emulator]
 
 
-def _attach(terminal: Open, name: str) -> Emulator:
-    return terminal(sys.executable, "-m", "relay", "attach", name)
+def _attach(terminal: Open, name: str, *flags: str) -> Emulator:
+    return terminal(sys.executable, "-m", "relay", "attach", *flags, name)
 
 
 @pytest.fixture
 def mute(home: Path) -> Iterator[threading.Semaphore]:
-    """A session, Mute, that says who it is and answers to no attach; released by each."""
+    """A shim, Mute, that holds its name and answers to no attach; released by each."""
     folder = home / "run" / "sessions" / "default"
     folder.mkdir(parents=True, mode=0o700)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(folder / "mute.sock"))
+    listener.bind(str(folder / "mute.shim"))
     listener.listen()
-    info = dict.fromkeys(("name", "team", "agent", "state", "cwd", "id"), "Mute")
-    info |= dict.fromkeys(("pid", "agent_pid", "since"), 1) | {"prompt": None}  # type: ignore[arg-type]
+    held = claim(Home.from_env({"RELAY_HOME": str(home)}), "default", "Mute")
     asked, kept = threading.Semaphore(0), []
 
     def serve() -> None:
@@ -47,16 +46,15 @@ def mute(home: Path) -> Iterator[threading.Semaphore]:
             except OSError:
                 return
             kept.append(channel)
-            if b"attach" in channel.recv(1 << 16):
-                asked.release()
-            else:
-                channel.sendall(json.dumps({"info": info}).encode() + b"\n")
+            assert b"attach" in channel.recv(1 << 16)
+            asked.release()
 
     thread = threading.Thread(target=serve)
     thread.start()
     yield asked
     listener.shutdown(socket.SHUT_RDWR)
     thread.join()
+    held.release()
     for each in (listener, *kept):
         each.close()
 
@@ -86,11 +84,11 @@ def test_an_agent_without_a_terminal_cannot_be_attached(wrap: Open, terminal: Op
     first = wrap("-n", "Deaf", "sh", "-c", DEAF)
     first.see("up\r\n")
     wait_until(lambda: "Deaf" in relay("ps").stdout)
-    session = Path(f"/proc/{json.loads(relay('ps', '--json').stdout)[0]['pid']}/fd")
+    shim = Path(f"/proc/{json.loads(relay('ps', '--json').stdout)[0]['terminal_pid']}/fd")
 
     def terminals() -> list[Path]:
         found = []
-        for link in session.iterdir():
+        for link in shim.iterdir():
             with contextlib.suppress(FileNotFoundError):  # it has just been closed
                 found += [link] if "ptmx" in str(link.readlink()) else []
         return found
@@ -98,7 +96,7 @@ def test_an_agent_without_a_terminal_cannot_be_attached(wrap: Open, terminal: Op
     assert len(terminals()) == 1
     first.hang_up()
     wait_until(lambda: not terminals())
-    second = _attach(terminal, "Deaf")
+    second = _attach(terminal, "Deaf", "--takeover")
     assert second.end() == 1
     assert second.modes() == second.before
     assert b"has no terminal any more" in second.output
@@ -110,10 +108,12 @@ def test_who_is_replaced_is_told_how_to_come_back(wrap: Open, terminal: Open, re
     first = wrap("-n", "Both", "sh", "-c", "echo up; read a; echo got $a; read b")
     first.see("up\r\n")
     wait_until(lambda: "Both" in relay("ps").stdout)
-    second = _attach(terminal, "Both")
+    second = _attach(terminal, "Both", "--takeover")
     second.wait_for("up")
+    first.see("press Enter")
+    first.type("\r")
     assert first.end() == 0
-    assert b"`relay attach Both` takes it back" in first.output
+    assert b"`relay attach --takeover Both` takes it back" in first.output
     second.type("word\r")
     second.wait_for("got word")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.terminal.detach import ESCAPE_PATIENCE, SPLIT_PATIENCE, DetachKeys
+from relay.shim.detach import ESCAPE_PATIENCE, SPLIT_PATIENCE, DetachKeys
 
 ESCAPES = [b"\x1d", b"\x1b[93;5u", b"\x1b[93;5:1u", b"\x1b[93;133u", b"\x1b[93::93;5u", b"\x1b[27;5;93~"]
 DS = [b"d", b"D", b"\x1b[100u", b"\x1b[100;1u", b"\x1b[100;1:1u", b"\x1b[100;129u"]

@@ -1,4 +1,4 @@
-"""The forward thread between real terminals and pipes, without a session around it."""
+"""The forwarder between real terminals and pipes, without a session around it."""
 
 from __future__ import annotations
 
@@ -6,58 +6,115 @@ import os
 import pty
 import select
 import termios
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 
-from relay.terminal.forward import (
-    CHILD_LIMIT,
-    ENDED,
-    HELD,
-    INPUT_OVER,
-    LOST,
-    OUTPUT,
-    RESERVED,
-    SINK_LIMIT,
-    TYPED,
-    Forwarder,
-)
-from relay.terminal.lend import Lent
-from relay.terminal.pty import Pty, raw
-from relay.terminal.query import CLEAR, QUERY
+from relay.shim import ring
+from relay.shim.forward import CHILD_LIMIT, SINK_LIMIT, Forwarder
+from relay.shim.lend import Lent
+from relay.shim.loop import Loop
+from relay.shim.pty import Pty, raw
+from relay.shim.query import CLEAR, QUERY
+from relay.shim.ring import ENDED, INPUT_OVER, LOST, OUTPUT, RESERVED, TYPED, RingWriter
+from relay.shim.ring_reader import Record, RingReader
 from support import wait_until
 
 
 class Line:
-    """A forwarder between the terminal of `agent` and two pipes, or a terminal as its display (`shown`)."""
+    """A forwarder between the terminal of `agent` and two pipes, or a terminal as its display (`shown`).
+
+    It runs on a thread of its own, as in a shim; what the test asks of it runs there, too.
+    """
 
     def __init__(self, *, shown: bool = False) -> None:
         master, self.agent = pty.openpty()
         termios.tcsetattr(self.agent, termios.TCSANOW, raw(termios.tcgetattr(self.agent)))
         self.pty = Pty(0, master)
-        self.forwarder = Forwarder(self.pty)
+        self.loop = Loop()
+        fd = ring.make()
+        self.told: list[str] = []
+        self.forwarder = Forwarder(self.loop, self.pty, RingWriter(fd, lambda: None), self)
+        self.reader = RingReader(fd)
+        os.close(fd)
+        self._records: list[Record] = []
+        self._orders: deque[Callable[[], None]] = deque()
+        wake, self._wake = os.pipe()
+        self.loop.add(wake, select.POLLIN, lambda _: self._obey(wake))
         source, self.keyboard = os.pipe()
         self.display, sink = pty.openpty() if shown else os.pipe()
         self.lent = Lent(source, sink, interactive=False, saved=None)
         os.close(source)
         os.close(sink)
-        self.open = {self.agent, self.keyboard, self.display}
+        self.open = {self.agent, self.keyboard, self.display, wake, self._wake}
         self.forwarder.lend(self.lent)
-        self.forwarder.start()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self.forwarder.over:
+            self.forwarder.turn()
+
+    def _obey(self, wake: int) -> None:
+        os.read(wake, 512)
+        while self._orders:
+            self._orders.popleft()()
+
+    def do(self, order: Callable[[], None]) -> None:
+        """Have the forwarder's thread do that, and wait until it is done."""
+        done = threading.Event()
+        self._orders += [order, done.set]
+        os.write(self._wake, b"x")
+        while not done.wait(0.01) and self._thread.is_alive():
+            pass
+
+    def lost(self, what: str) -> None:
+        self.told.append(what)
+
+    def detach(self) -> None:
+        self.told.append("detach")
+
+    def settled(self) -> None:
+        self.told.append("settled")
+
+    def input_over(self) -> None:
+        self.told.append("input over")
+
+    def ended(self) -> None:
+        self.told.append("ended")
+
+    def drawn_in_background(self) -> None:
+        self.told.append("drawn")
 
     def close(self, fd: int) -> None:
         self.open.discard(fd)
         os.close(fd)
 
     def end(self) -> None:
+        for fd in {self.agent, self.keyboard, self.display} & self.open:
+            self.close(fd)
+        self.finish()
         for fd in set(self.open):
             self.close(fd)
-        self.forwarder.finish()
-        self.forwarder.join(20)
+        self.reader.close()
+
+    def finish(self) -> None:
+        self.do(self.forwarder.finish)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    @property
+    def records(self) -> list[Record]:
+        """What is in the ring so far."""
+        while (record := self.reader.read()) is not None:
+            self._records.append(record)
+        return self._records
 
     def kinds(self) -> list[int]:
-        return [kind for kind, _ in self.forwarder.tee]
+        return [record.kind for record in self.records]
 
 
 @pytest.fixture
@@ -102,12 +159,12 @@ def test_an_agent_that_has_ended_needs_no_input(shown: Line) -> None:
     while said < SINK_LIMIT // 2:
         said += os.write(line.agent, b"x" * 4096)
     source = line.lent.source
-    wait_until(lambda: sum(len(v) for k, v in forwarder.tee if k == OUTPUT and isinstance(v, bytes)) == said)
-    assert source in forwarder._poller.masks
+    wait_until(lambda: sum(len(each.data) for each in line.records if each.kind == OUTPUT) == said)
+    assert source in line.loop.masks
     master = line.pty.master
     line.close(line.agent)
     os.write(line.keyboard, b"nobody reads this")
-    wait_until(lambda: master not in forwarder._poller.masks and source not in forwarder._poller.masks)
+    wait_until(lambda: master not in line.loop.masks and source not in line.loop.masks)
     assert not forwarder.over
     read = 0
     while read < said:
@@ -116,26 +173,23 @@ def test_an_agent_that_has_ended_needs_no_input(shown: Line) -> None:
 
 
 def test_nothing_is_asked_of_a_terminal_that_is_over(line: Line) -> None:
-    line.forwarder.finish()
+    line.finish()
     assert line.forwarder.over
-    line.forwarder.hold()
-    line.forwarder.join(20)
-    assert line.kinds() in ([ENDED], [HELD, ENDED])
+    assert line.kinds()[-1] == ENDED
+    line.do(lambda: line.forwarder.reply(b"lost"))
+    line.forwarder.resize(10, 10)
     assert line.pty.master == -1
     assert line.pty.attributes() is None
     assert line.pty.foreground() == 0
-    line.forwarder.tee.clear()
-    assert not line.forwarder.output_pending()
+    assert not line.pty.output_pending()
 
 
 def test_nothing_of_ours_is_shown_where_the_output_is_redirected(line: Line) -> None:
-    wait_until(lambda: line.forwarder.lent_size() is None and line.forwarder._user.lent is not None)
-    assert not line.forwarder.watched
-    line.forwarder.show(b"relay: notice")
+    assert line.lent.size() is None
+    assert not line.forwarder.user.watched
     os.write(line.agent, b"agent")
     wait_until(lambda: OUTPUT in line.kinds())
-    line.forwarder.finish()
-    line.forwarder.join(20)
+    line.finish()
     assert os.read(line.display, 100) == b"agent"
 
 
@@ -143,7 +197,8 @@ def test_a_terminal_that_went_before_it_was_lent_is_lost_and_no_end_of_input(lin
     """An end of input is passed on to the agent, which would end."""
     master, slave = pty.openpty()
     os.close(master)
-    line.forwarder.lend(Lent(slave, slave, interactive=True, saved=None))
+    lent = Lent(slave, slave, interactive=True, saved=None)
+    line.do(lambda: line.forwarder.lend(lent))
     os.close(slave)
     wait_until(lambda: LOST in line.kinds())
     assert INPUT_OVER not in line.kinds()
@@ -161,8 +216,7 @@ class Person:
         self.lent = Lent(slave, slave, interactive=True, saved=None)
         os.close(slave)
         line.open.add(self.screen)
-        line.forwarder.lend(self.lent)
-        wait_until(lambda: line.forwarder._user.lent is self.lent)
+        line.do(lambda: line.forwarder.lend(self.lent))
 
 
 def read_exactly(fd: int, size: int) -> bytes:
@@ -188,10 +242,10 @@ def test_the_query_is_answered_before_anything_after_it(line: Line, query: bytes
 
 def test_without_a_terminal_the_query_is_answered_before_other_replies(line: Line) -> None:
     """R88: detached, the virtual screen answers `CSI c` after the pump has read it."""
-    line.forwarder.withdraw()
+    line.do(lambda: line.forwarder.withdraw())
     os.write(line.agent, QUERY + b"\x1b[c")
     wait_until(lambda: OUTPUT in line.kinds())
-    line.forwarder.reply(b"\x1b[?62c")
+    line.do(lambda: line.forwarder.reply(b"\x1b[?62c"))
     assert read_exactly(line.agent, len(QUERY) + 6) == QUERY + b"\x1b[?62c"
 
 
@@ -202,48 +256,47 @@ def test_the_answer_of_the_persons_terminal_is_kept_from_the_agent(line: Line) -
     assert read_exactly(line.agent, len(QUERY)) == QUERY
     os.write(person.screen, b"one" + QUERY + b"two\x1b[A")
     assert read_exactly(line.agent, 9) == b"onetwo\x1b[A"
-    assert line.forwarder._user.keyboard.answers.answered
+    assert line.forwarder.user.keyboard.answers.answered
 
 
 def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
     person = Person(line)
-    line.forwarder.report(b"report")
+    line.do(lambda: line.forwarder.user.report(b"report"))
     assert read_exactly(person.screen, len(QUERY)) == QUERY
     for keys in (b"\x1b", b"\x1b]", b"\x1b]7501;?\x1b"):
         os.write(person.screen, keys)
         assert read_exactly(line.agent, len(keys)) == keys
-    assert not line.forwarder._user.keyboard.answers.answered
+    assert not line.forwarder.user.keyboard.answers.answered
 
 
 def test_a_terminal_is_told_only_after_it_has_answered(line: Line) -> None:
     """And each later terminal is asked for itself; one that is left is told that it holds no more."""
     person = Person(line)
-    line.forwarder.report(b"first")
+    line.do(lambda: line.forwarder.user.report(b"first"))
     assert read_exactly(person.screen, len(QUERY)) == QUERY
-    line.forwarder.report(b"second")
+    line.do(lambda: line.forwarder.user.report(b"second"))
     os.write(line.agent, b"agent")
     assert read_exactly(person.screen, 5) == b"agent"
     os.write(person.screen, QUERY)
     assert read_exactly(person.screen, 6) == b"second"
-    line.forwarder.report(b"third")
+    line.do(lambda: line.forwarder.user.report(b"third"))
     assert read_exactly(person.screen, 5) == b"third"
-    line.forwarder.withdraw()
+    line.do(lambda: line.forwarder.withdraw())
     assert read_exactly(person.screen, len(CLEAR)) == CLEAR
     other = Person(line)
     assert read_exactly(other.screen, len(QUERY)) == QUERY
-    line.forwarder.report(b"fourth")
+    line.do(lambda: line.forwarder.user.report(b"fourth"))
     os.write(other.screen, QUERY + b"x")
     assert read_exactly(line.agent, 1) == b"x"
     assert read_exactly(other.screen, 6) == b"fourth"
 
 
 def test_a_report_reaches_no_redirected_output(line: Line) -> None:
-    line.forwarder.report(b"report")
-    line.forwarder.aside(b"\a")
+    line.do(lambda: line.forwarder.user.report(b"report"))
+    line.do(lambda: line.forwarder.user.aside(b"\a"))
     os.write(line.agent, b"agent")
     assert read_exactly(line.display, 5) == b"agent"
-    line.forwarder.finish()
-    line.forwarder.join(20)
+    line.finish()
     assert not select.select([line.display], [], [], 0)[0] or os.read(line.display, 9) == b""
 
 
@@ -251,31 +304,31 @@ def test_an_aside_does_not_cut_a_sequence_of_the_agents(line: Line) -> None:
     person = Person(line)
     os.write(line.agent, b"\x1b[3")
     assert read_exactly(person.screen, 3) == b"\x1b[3"
-    line.forwarder.aside(b"\a")
+    line.do(lambda: line.forwarder.user.aside(b"\a"))
     os.write(line.agent, b"1m")
     assert read_exactly(person.screen, 3) == b"1m\a"
-    line.forwarder.aside(b"\a")
+    line.do(lambda: line.forwarder.user.aside(b"\a"))
     assert read_exactly(person.screen, 1) == b"\a"
 
 
 def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> None:
-    line.forwarder.withdraw()
+    line.do(lambda: line.forwarder.withdraw())
     for _ in range(40):
         os.write(line.agent, QUERY * 1000)
-    wait_until(lambda: line.forwarder.tee.clear() or not line.forwarder.output_pending())
-    assert line.forwarder.unwritten < 3 * CHILD_LIMIT
+    wait_until(lambda: not line.pty.output_pending())
+    assert len(line.forwarder.input.queued) < 3 * CHILD_LIMIT
 
 
 def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> None:
     """Neither merged with it nor lost."""
-    line.forwarder.reserve(True)
+    line.do(lambda: line.forwarder.reserve(True))
     wait_until(lambda: RESERVED in line.kinds())
     os.write(line.keyboard, b"half a thought")
-    line.forwarder.write(b"[one text]")
-    wait_until(lambda: not line.forwarder.unwritten)
-    line.forwarder.write(b"\r")
-    wait_until(lambda: not line.forwarder.unwritten)
-    line.forwarder.reserve(False)
+    line.do(lambda: line.forwarder.write(b"[one text]"))
+    wait_until(lambda: not line.forwarder.input.queued)
+    line.do(lambda: line.forwarder.write(b"\r"))
+    wait_until(lambda: not line.forwarder.input.queued)
+    line.do(lambda: line.forwarder.reserve(False))
     got = b""
     while len(got) < len("[one text]rhalf a thought"):
         got += os.read(line.agent, 100)
@@ -284,16 +337,16 @@ def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> 
 
 def test_an_aside_is_taken_back_from_a_terminal_that_is_left(line: Line) -> None:
     person = Person(line)
-    line.forwarder.aside(b"title", b"undo")
-    line.forwarder.aside(b"\a")
+    line.do(lambda: line.forwarder.user.aside(b"title", b"undo"))
+    line.do(lambda: line.forwarder.user.aside(b"\a"))
     assert read_exactly(person.screen, 6) == b"title\a"
-    line.forwarder.withdraw()
+    line.do(lambda: line.forwarder.withdraw())
     assert read_exactly(person.screen, 4) == b"undo"
     other = Person(line)
-    line.forwarder.aside(b"title", b"undo")
-    line.forwarder.aside(b"over", b"")
+    line.do(lambda: line.forwarder.user.aside(b"title", b"undo"))
+    line.do(lambda: line.forwarder.user.aside(b"over", b""))
     assert read_exactly(other.screen, 9) == b"titleover"
-    line.forwarder.withdraw()
+    line.do(lambda: line.forwarder.withdraw())
     left = b""
     with suppress(OSError):  # Linux gives an error, and macOS the end of the file
         left = os.read(other.screen, 100)

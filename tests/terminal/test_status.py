@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.terminal import query, status
-from relay.terminal.aside import Asides
+from relay.shim import query
+from relay.shim.aside import Asides
+from relay.terminal import status
 from relay.terminal.status import MAX_RECORDS, StatusRecords
 
 

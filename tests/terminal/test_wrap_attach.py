@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from emulator import Emulator
 
 from debian import require
@@ -40,8 +41,8 @@ print("end")
 """
 
 
-def _attach(terminal: Open, name: str, **options: int) -> Emulator:
-    return terminal(sys.executable, "-m", "relay", "attach", name, **options)
+def _attach(terminal: Open, name: str, *flags: str, **options: int) -> Emulator:
+    return terminal(sys.executable, "-m", "relay", "attach", *flags, name, **options)
 
 
 def _picture(terminal: Emulator) -> tuple[list[str], tuple[int, int], bool, bytes]:
@@ -141,7 +142,8 @@ def test_attaching_in_the_middle_of_output_loses_nothing(terminal: Open, relay: 
     outer.type("\r")
     outer.see("end\r\n")
     # The repaint ends with the cursor's place: on a new line, or on one that goes on after that.
-    text = re.sub(rb"\x1b\[\d+;1H", b"\n", bytes(outer.output))
+    shown = bytes(outer.output)
+    text = re.sub(rb"\x1b\[\d+;1H", b"\n", shown[shown.rindex(b"\x1b[2J") :])
     text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", text)
     numbers = [int(line) for line in text.splitlines() if line.isdigit()]
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
@@ -151,15 +153,29 @@ def test_another_terminal_takes_over(wrap: Open, terminal: Open, relay: Relay) -
     first = wrap("-n", "Draw", sys.executable, "-c", DRAW)
     first.wait_for("typed:")
     wait_until(lambda: "Draw" in relay("ps").stdout)
-    second = _attach(terminal, "Draw")
+    refused = _attach(terminal, "Draw")
+    assert refused.end() == 1
+    assert b"relay attach --takeover Draw" in refused.output
+    second = _attach(terminal, "Draw", "--takeover")
+    first.see("press Enter to go on")
+    assert b"another terminal has attached" in first.output
+    first.type("rm -rf everything")  # it was meant for the agent
+    first.type("\r")
     assert first.end() == 0
     assert first.restored()
-    assert b"another terminal has attached" in first.output
+    assert b"everything" not in first.output
     second.wait_for("typed:")
-    others = [_attach(terminal, "Draw") for _ in range(3)]
+    others = [_attach(terminal, "Draw", "--takeover") for _ in range(3)]
     for each in (second, *others):
         each.drain()
-    wait_until(lambda: [each.ended() or each.drain() for each in (second, *others)].count(True) == 3)
+
+    def ended(each: Emulator) -> bool:
+        each.drain()
+        if not each.ended() and b"press Enter" in each.output:
+            each.type("\r")
+        return each.ended()
+
+    wait_until(lambda: [ended(each) for each in (second, *others)].count(True) == 3)
     last = next(each for each in (second, *others) if not each.ended())
     last.wait_for("typed:")
     last.type("y")
@@ -255,3 +271,21 @@ def test_output_while_detached_is_taken(relay: Relay, home: Path, terminal: Open
     assert (home / "done").read_text().startswith(hashlib.sha256(data).hexdigest())
     outer = _attach(terminal, "Loud")
     outer.wait_for("end")
+
+
+@pytest.mark.parametrize("drawing", [False, True])
+def test_what_has_scrolled_off_is_in_the_terminals_own_history(
+    drawing: bool, terminal: Open, relay: Relay
+) -> None:
+    """U6: the last 2,000 lines at least, above the screen, each once."""
+    draws = "printf '\\033[2J\\033[H'; " if drawing else ""
+    relay("wrap", "-d", "-n", "Long", "sh", "-c", f"{draws}seq 1 2500; echo over; cat")
+    wait_until(lambda: "ready" in relay("ps").stdout)
+    outer = _attach(terminal, "Long")
+    outer.wait_for("over")
+    text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"\n", bytes(outer.output))
+    before = text[: text.index(b"over")] if not drawing else text
+    numbers = [int(line) for line in before.split() if line.isdigit()]
+    history = numbers[: numbers.index(max(numbers)) + 1]
+    assert set(range(520, 2400)) <= set(history)
+    assert history == sorted(history)

@@ -67,20 +67,20 @@ def test_after_an_agent_that_was_killed(wrap: Open, relay: Relay) -> None:
     assert outer.restored()
 
 
-def test_after_a_session_that_was_killed(wrap: Open, relay: Relay, home: Path) -> None:
+def test_after_a_shim_that_was_killed(wrap: Open, relay: Relay, home: Path) -> None:
     """The agent does not stay without a terminal, not even one that ignores a hang-up."""
     outer, session = _wild(wrap, relay)
-    os.kill(session["pid"], signal.SIGKILL)
+    os.kill(session["terminal_pid"], signal.SIGKILL)
     assert outer.end() == 70
     assert outer.restored()
-    assert b"session ended unexpectedly" in outer.output
+    assert b"relay ended unexpectedly" in outer.output
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
 
-def test_a_killed_session_leaves_no_agent_that_ignores_signals(wrap: Open, relay: Relay, home: Path) -> None:
+def test_a_killed_shim_leaves_no_agent_that_ignores_signals(wrap: Open, relay: Relay, home: Path) -> None:
     outer = wrap("-n", "Deaf", "sh", "-c", "trap '' HUP TERM INT; echo up; while :; do sleep 1000; done")
     outer.see("up\r\n")
-    os.kill(_session(relay, "Deaf")["pid"], signal.SIGKILL)
+    os.kill(_session(relay, "Deaf")["terminal_pid"], signal.SIGKILL)
     assert outer.end() == 70
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
@@ -96,11 +96,11 @@ def test_after_a_client_that_was_killed_the_agent_runs_on(wrap: Open, relay: Rel
     assert still == session
 
 
-def test_after_a_session_that_was_killed_while_attached(terminal: Open, relay: Relay, home: Path) -> None:
+def test_after_a_shim_that_was_killed_while_attached(terminal: Open, relay: Relay, home: Path) -> None:
     relay("wrap", "-d", "-n", "Wild", sys.executable, "-c", WILD)
     outer = terminal(sys.executable, "-m", "relay", "attach", "Wild")
     outer.wait_for("wild")
-    os.kill(_session(relay, "Wild")["pid"], signal.SIGKILL)
+    os.kill(_session(relay, "Wild")["terminal_pid"], signal.SIGKILL)
     assert outer.end() == 70
     assert outer.restored()
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))

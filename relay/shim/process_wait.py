@@ -7,6 +7,7 @@ call in which a thread sleeps, with its arguments (proc_pid_syscall(5)); a proce
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -56,9 +57,30 @@ class Waiting:
     alone: bool = True
 
 
+LONG_QUIET, SCREEN_QUIET = 2.0, 0.5
+"""Seconds without output after which a program counts as waiting for input: where the kernel does not say,
+and where it polls, as programs do that draw.
+
+Real agents are silent when idle, and animate at least every 0.6 s in a dialog and 0.1 s at work.
+"""
+
+_NEEDED = {Wait.READ: LONG_QUIET, Wait.POLL: SCREEN_QUIET, Wait.UNKNOWN: LONG_QUIET}
+
 UNKNOWN = Waiting(Wait.UNKNOWN)
 BUSY = Waiting(Wait.BUSY)
 POLL = Waiting(Wait.POLL)
+
+
+def may_be_hidden() -> bool:
+    """Return True if the system tells what a process waits for, but perhaps only to its ancestors."""
+    return _calls() is not None
+
+
+def waits_for_input(looked: Waiting, quiet: float) -> bool:
+    """Return True if a program that has been `quiet` for so many seconds seems to wait for input."""
+    if looked.wait is Wait.READ and looked.alone:
+        return True
+    return quiet >= _NEEDED.get(looked.wait, math.inf)
 
 
 def look(group: int) -> Waiting:

@@ -14,17 +14,17 @@ import stat
 import termios
 import time
 
-from relay.terminal.pty import get_size
-from relay.terminal.query import CLEAR, QUERY, SPLIT_PATIENCE, AnswerFilter
+from relay.shim.pty import get_size
+from relay.shim.query import CLEAR, QUERY, SPLIT_PATIENCE, AnswerFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from relay.terminal.aside import Asides
-    from relay.terminal.detach import DetachKeys
-    from relay.terminal.forward import Poller
+    from relay.shim.aside import Asides
+    from relay.shim.detach import DetachKeys
+    from relay.shim.loop import Loop
 
 BLOCKING_PIECE = min(select.PIPE_BUF, 4096)
 """Bytes that a descriptor reported writable takes without blocking (pipe(7): PIPE_BUF)."""
@@ -95,7 +95,7 @@ class Keyboard:
         if not self.due and ESC not in data and ESCAPE_KEY not in data:
             return data, False
         if self._detach is None:
-            from relay.terminal.detach import DetachKeys  # needs `re`: 5 ms, after the agent's start
+            from relay.shim.detach import DetachKeys  # needs `re`: 5 ms, after the agent's start
 
             self._detach = DetachKeys()
         passed, detached = self._detach.feed(data)
@@ -111,20 +111,19 @@ class Keyboard:
 
 
 class UserTerminal:
-    """The lent terminal, if there is one. All belongs to the forward thread, but for reading `lent`.
+    """The lent terminal, if there is one.
 
     queued: output that the terminal has not taken yet.
     paused: its input is left alone.
     """
 
-    def __init__(self, poller: Poller, lost: Callable[[str], None]) -> None:
+    def __init__(self, loop: Loop, lost: Callable[[str], None]) -> None:
         """`lost` is called when the terminal has gone, with what it was: "terminal" or "pipe"."""
         self.lent: Lent | None = None
         self.queued = bytearray()
         self.paused = False
         self.keyboard = Keyboard()
-        self.write_bytes: Callable[[int, bytes], int] = os.write
-        self._poller = poller
+        self._loop = loop
         self._lost = lost
         self._report: bytes | None = None  # the status that the terminal should show
         self._asides: Asides | None = None  # loaded with the first
@@ -155,7 +154,7 @@ class UserTerminal:
             return
         if not self.queued:
             try:
-                data = data[self.write_bytes(lent.sink, data) :]
+                data = data[os.write(lent.sink, data) :]
             except OSError:
                 pass  # full, or gone: below
         self.queued += data
@@ -185,7 +184,7 @@ class UserTerminal:
         if undo is not None:
             self._undo = undo
         if self._asides is None:
-            from relay.terminal.aside import Asides  # needs `re`: 5 ms, after the agent's start
+            from relay.shim.aside import Asides  # needs `re`: 5 ms, after the agent's start
 
             self._asides = Asides()
             self._asides.output(self._said)
@@ -248,8 +247,8 @@ class UserTerminal:
         if self._asides is not None:
             self._asides.clear()
         if lent is not None:
-            for fd in (lent.source, lent.sink):
-                self._poller.watch(fd, 0)
+            for fd in {lent.source, lent.sink} - {-1}:
+                self._loop.remove(fd)
             lent.close()
 
 

@@ -3,7 +3,7 @@
     ESC ] 7501 ; ? ST        a terminal that takes reports answers with the same bytes (ST = ESC \\ or BEL)
 
 A program sends it together with a query that every terminal answers, and the first answer decides.  So the
-forward thread finds it in the agent's output, and the answer in the input from the user's terminal.  The
+shim finds it in the agent's output, and the answer in the input from the user's terminal.  The
 reports themselves are read by relay.terminal.status.
 """
 

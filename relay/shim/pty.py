@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
 import signal
 import sys
 import termios
@@ -58,12 +59,16 @@ class Pty:
     """A running agent: `pid` is also its process group, `master` our end of its terminal, -1 once closed.
 
     line_feeds_return: the terminal turns the agent's line feeds into CR LF, as terminals do by default.
+    leader:            the process that leads the terminal's session; by default this one.
     """
 
-    def __init__(self, pid: int, master: int, *, line_feeds_return: bool = True) -> None:
+    def __init__(
+        self, pid: int, master: int, *, line_feeds_return: bool = True, leader: int | None = None
+    ) -> None:
         self.pid = pid
         self.master = master
         self.line_feeds_return = line_feeds_return
+        self.leader = os.getpid() if leader is None else leader
 
     @classmethod
     def spawn(
@@ -149,7 +154,6 @@ class Pty:
         A process that made a session of its own (setsid, as daemons do) is not among them.
         """
         groups: set[int] = set()
-        own = os.getpid()
         try:
             entries = os.listdir("/proc")
         except OSError:
@@ -163,9 +167,17 @@ class Pty:
                     state, _, group, session = stat.read().rpartition(b")")[2].split()[:4]
             except (OSError, ValueError):
                 continue
-            if int(session) == own and int(group) != os.getpgrp() and state != b"Z":
+            if int(session) == self.leader != int(group) and state != b"Z":
                 groups.add(int(group))
         return groups
+
+    def output_pending(self) -> bool:
+        """Return True if output of the agent waits to be read."""
+        if self.master < 0:
+            return False
+        look = select.poll()
+        look.register(self.master, select.POLLIN)
+        return any(mask & select.POLLIN for _, mask in look.poll(0))
 
     def foreground(self) -> int:
         """Return the terminal's foreground process group, 0 if there is none."""

@@ -1,0 +1,58 @@
+"""Give running agents a new session, without touching them.
+
+The session is the part of relay beside an agent that reads, acts and delivers.  A new one runs the relay that
+is installed now, reads relay.config.py, relay.toml and the rules anew, and goes on where the old one stopped.
+It also replaces a session that hangs.  The agent and its terminal notice nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from relay.cli.arguments import add_team
+from relay.control.sessions import PATIENCE, call, claims, find_claim
+from relay.errors import NotAllowed, RelayError, UsageError
+from relay.home import Home
+
+_LOOK = 0.02  # seconds between two looks for the new session
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the agents, as `relay ps` lists them")
+    parser.add_argument("--all", action="store_true", help="every agent of this home")
+    add_team(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if bool(args.names) == args.all:
+        raise UsageError("name the agents to reload, or say --all. `relay ps` lists them.")
+    home = Home.from_env()
+    if args.all:
+        found = sorted(claims(home, args.team), key=lambda claim: (claim.team, claim.name))
+    else:
+        found = [find_claim(home, name, args.team) for name in args.names]
+    if not found:
+        print("No agent is running.")
+    failed = False
+    for claim in found:
+        try:
+            before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]
+            deadline = time.monotonic() + PATIENCE
+            while True:
+                status = call(claim.shim, {"op": "status"}, PATIENCE)
+                if status["failed"]:
+                    raise RelayError(f"the new session failed: {status['failed']}. session.log says why.")
+                if status["generation"] > before and status["ready"]:
+                    break
+                if time.monotonic() > deadline:
+                    raise RelayError("the new session is not ready yet. `relay ps` shows when it is.")
+                time.sleep(_LOOK)
+        except NotAllowed:
+            raise
+        except RelayError as error:
+            failed = True
+            print(f"{claim.name}: {error}")
+        else:
+            print(f"{claim.name} has a new session (pid {status['pid']}).")
+    return 1 if failed else 0

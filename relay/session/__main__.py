@@ -1,0 +1,30 @@
+"""The session process of an agent, as its shim starts it: `python -P relay/session/__main__.py ORDERS`.
+
+ORDERS is the descriptor of a socket to the shim, which says everything else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from relay.session.options import Options
+
+
+def run(orders: int, options: Options | None = None) -> int:
+    """Run a session; return the exit code of its process. options: those of a program."""
+    from relay.session.session import main
+    from relay.session.started import Started
+    from relay.terminal.shim_link import ShimLink
+
+    link = ShimLink(orders)
+    return main(Started.of(link, options))
+
+
+if __name__ == "__main__":
+    ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if ROOT not in sys.path:
+        sys.path.append(ROOT)  # a checkout that is not installed
+    sys.exit(run(int(sys.argv[1])))

@@ -1,0 +1,1 @@
+"""The shim: the small process that owns an agent's terminal, and outlives the session."""

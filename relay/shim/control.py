@@ -1,0 +1,163 @@
+"""The shim's own small socket, which answers without a session: status, attach, stop, reload.
+
+One JSON object a line, each way; an error is `{"error": MESSAGE, "type": CLASS}`.  `{"op": "attach"}` carries
+the descriptors of a terminal (SCM_RIGHTS) and turns the connection into a client's channel.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import signal
+import struct
+import sys
+
+from relay.shim.channel import JsonChannel
+from relay.shim.lend import Lent
+from relay.shim.terminals import TerminalClient
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from relay.shim.loop import Loop
+    from relay.shim.session_process import SessionProcess
+    from relay.shim.terminals import TerminalServer
+
+    May = Callable[[int, str], str | None]
+
+BACKLOG = 128
+"""Connections that wait to be taken; to the session's socket, while there is none."""
+
+STOPPING = 40.0
+"""Seconds that a stop takes at most."""
+
+
+class ShimControl:
+    """Listens beside `path`, the session's socket. may: returns why a process may not do that, or None."""
+
+    def __init__(
+        self, loop: Loop, session: SessionProcess, terminals: TerminalServer, path: str, may: May
+    ) -> None:
+        self._loop = loop
+        self._session = session
+        self._terminals = terminals
+        self._path = path
+        self._may = may
+        self._name = ""
+        self._listener = bind(path.removesuffix(".sock") + ".shim")
+
+    def listen(self, name: str) -> None:
+        """Answer from now on. name: the agent's."""
+        self._name = name
+        self._loop.add(self._listener.fileno(), select.POLLIN, lambda _: self._accept())
+
+    def _accept(self) -> None:
+        try:
+            fd, _ = self._listener._accept()  # type: ignore[attr-defined]
+        except OSError:
+            return
+        pid, uid = _peer(fd)
+        if uid not in (os.getuid(), 0):
+            os.close(fd)
+            return
+        channel = JsonChannel(self._loop, fd, lambda fields, fds: None, lambda: None)
+        channel.on_line = lambda fields, fds: self._requested(channel, pid, fields, fds)
+
+    def _requested(self, channel: JsonChannel, pid: int, fields: dict[str, Any], fds: list[int]) -> None:
+        operation = str(fields.get("op"))
+        try:
+            if operation not in {"status", "attach", "stop", "reload"}:
+                channel.send(error=f"a shim knows no operation {operation!a}.", type="UsageError")
+            elif operation != "status" and (why := self._may(pid, operation)) is not None:
+                channel.send(error=why, type="NotAllowed")
+            elif operation == "attach":
+                self._attach(channel, fields, fds)
+            elif operation == "stop":
+                self._stop(channel, with_session=fields.get("session") is True)
+            elif operation == "reload":
+                self._reload(channel)
+            else:
+                self._status(channel)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _status(self, channel: JsonChannel) -> None:
+        session = self._session
+        channel.send(
+            pid=session.pid,
+            terminal_pid=os.getpid(),
+            agent_pid=self._terminals.forwarder.pty.pid,
+            generation=session.generation,
+            ready=session.ready,
+            failed=session.failed,
+        )
+
+    def _attach(self, channel: JsonChannel, fields: dict[str, Any], fds: list[int]) -> None:
+        saved, name = fields.get("saved"), self._name
+        if len(fds) != 2 or not isinstance(saved, list | None):
+            channel.send(error="attaching needs the descriptors of a terminal.", type="UsageError")
+            return
+        if self._terminals.attached and not fields.get("takeover"):
+            text = f"{name} is attached to another terminal. `relay attach --takeover {name}` takes it."
+            channel.send(error=text, type="RelayError")
+            return
+        lent = Lent(*fds, interactive=bool(fields.get("interactive")), saved=saved)
+        if not self._terminals.take_over(TerminalClient(channel, owner=False), lent):
+            text = (
+                f"{name} has no terminal any more: it has ended, or ignores that it was taken from it. "
+                f"`relay stop {name}` ends what is left of it."
+            )
+            channel.send(error=text, type="RelayError")
+
+    def _stop(self, channel: JsonChannel, *, with_session: bool) -> None:
+        """Kill the agent, and its session if that hangs."""
+        if with_session:
+            self._session.finish()
+        self._terminals.forwarder.pty.hang_up(signal.SIGKILL)
+        channel.send(ok=True, patience=STOPPING)
+
+    def _reload(self, channel: JsonChannel) -> None:
+        if self._session.ended == "" or self._terminals.forwarder.over:
+            channel.send(error=f"{self._name} is ending.", type="RelayError")
+            return
+        before = self._session.generation
+        if self._session.failed:
+            self._session.listen_at(bind(self._path).detach())
+        self._session.replace()
+        channel.send(ok=True, generation=before)
+
+
+def bind(path: str) -> _socket.socket:
+    """Return a listening socket (0600) at `path`, in place of a dead shim's: we hold the name."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    listener.setblocking(False)
+    before = os.umask(0o177)
+    try:
+        listener.bind(path)
+    finally:
+        os.umask(before)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _peer(fd: int) -> tuple[int, int]:
+    """Return the process id of the other side, 0 if unknown, and its user's id."""
+    own = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, os.dup(fd))
+    try:
+        if bool(sys.platform == "linux"):
+            size = struct.calcsize("3i")  # struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)
+            pid, uid, _ = struct.unpack("3i", own.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, size))
+            return pid, uid
+        local_peercred, local_peerpid, sol_local = 1, 2, 0  # <sys/un.h>: struct xucred: version, uid, ...
+        credentials = own.getsockopt(sol_local, local_peercred, 8)
+        return own.getsockopt(sol_local, local_peerpid), struct.unpack("2I", credentials)[1]
+    finally:
+        own.close()

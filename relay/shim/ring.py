@@ -1,0 +1,221 @@
+"""The ring: an ordered log in shared memory, written by the shim and read by its session (ring_reader).
+
+    page of words │ record record record ... ↺                 the oldest records are overwritten
+    record: position, nanoseconds, output offset, length, kind, CRC-32 │ data
+
+The writer never waits for a reader.  The reader may be killed and replaced at any moment; the ring keeps
+nothing of it but its progress.
+
+This module is on the path to the agent's first byte: it imports little.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+import zlib
+
+MAGIC = 0x72656C6179_01
+"""`relay` and the version of the layout."""
+
+PAGE = 4096
+RECORD = struct.Struct("=QQQIII")
+"""position, monotonic nanoseconds, bytes of output before it, length and kind of the data, CRC-32."""
+
+SUMMED = struct.Struct("=QQQII")
+"""What the CRC covers beside the data."""
+
+SIZE = 8 << 20
+"""Bytes of records. A filled mapping counts as memory of the session: 8 MB are some seconds of a flood."""
+
+# Indices of the words (64 bits, native order) in the page. The reader writes the last four and ARMED only.
+(
+    MAGIC_WORD,
+    SIZE_WORD,
+    HEAD,
+    TAIL,
+    ARMED,
+    READING,
+    ACCEPTED,
+    QUEUED,
+    READ,
+    READ_OFFSET,
+    AT,
+    READY,
+) = range(12)
+"""
+HEAD, TAIL: positions behind the newest and of the oldest record.
+ARMED:      the reader wants to be woken at the next record.
+READING:    output may be on its way from the terminal to the ring.
+ACCEPTED:   bytes of orders to write that were taken; QUEUED: bytes that the agent's terminal has not taken.
+READ:       the position up to which the reader has read, and READ_OFFSET that in the output.
+AT:         the position of the record that is being dealt with, and one; 0: none is.
+READY:      the generation of the session that is able to work.
+"""
+
+(
+    OUTPUT,
+    TYPED,
+    WRITTEN,
+    RESIZED,
+    LOST,
+    DETACH,
+    HELD,
+    SETTLED,
+    RESERVED,
+    INPUT_OVER,
+    LENT,
+    RESUMED,
+    EXITED,
+    ENDED,
+) = range(14)
+"""Kinds of records.
+
+OUTPUT bytes from the agent
+TYPED  bytes from the user       WRITTEN bytes by order; both precede the echo that they cause
+RESIZED columns and rows         LOST   "terminal" or "pipe": the lent terminal has gone
+DETACH the user asked to detach, and waits for the terminal
+HELD   a terminal is about to be lent, and waits for a repaint; no output follows until then
+SETTLED the agent was stopped, and all its output up to then has been shown
+RESERVED `reserve` took effect; nothing of the user's follows until it ends
+INPUT_OVER the lent input, a pipe or a file, has ended
+LENT   what is lent from now on: "watched", a terminal; "lent", a pipe or a file; or nothing
+RESUMED the user has continued the agent, which was stopped
+EXITED the agent's exit code     ENDED  no output follows
+"""
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def make() -> int:
+    """Return a descriptor of unnamed memory for a ring. Raise OSError if there is none to be had."""
+    import resource
+
+    # A limit of the size of files (ulimit -f) counts for memory without a name, too.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    try:
+        return _make()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _make() -> int:
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("relay-ring", os.MFD_CLOEXEC)
+    else:
+        import tempfile  # 10 ms
+
+        fd, path = tempfile.mkstemp(prefix="relay-ring-")
+        os.unlink(path)
+    os.ftruncate(fd, PAGE + SIZE)
+    if hasattr(os, "posix_fallocate"):
+        try:
+            # Without the space, a write into the mapping would end the shim with SIGBUS.
+            os.posix_fallocate(fd, 0, PAGE + SIZE)
+        except OSError:
+            os.close(fd)
+            raise
+    return fd
+
+
+class RingWriter:
+    """Appends records to the memory behind the descriptor `fd`, which must not be mapped by another writer.
+
+    wake:   called if the reader asked to be woken.
+    offset:      bytes of output so far.
+    last_output_at: when output was appended last, in monotonic seconds.
+    unannounced: there is a record of which the reader was not told.
+    """
+
+    def __init__(self, fd: int, wake: Callable[[], None]) -> None:
+        self._map = mmap.mmap(fd, 0)
+        view = memoryview(self._map)
+        self.words = view[:PAGE].cast("Q")
+        self._records = view[PAGE:]
+        self._size = len(self._records)
+        self._wake = wake
+        self._head = self._tail = 0
+        self.offset = 0
+        self.last_output_at = time.monotonic()
+        self.unannounced = False
+        self.words[SIZE_WORD] = self._size
+        self.words[MAGIC_WORD] = MAGIC
+
+    def output(self, data: bytes) -> None:
+        """Append output of the agent."""
+        self.append(OUTPUT, data)
+
+    def append(self, kind: int, data: bytes = b"", *, wake: bool = True) -> None:
+        """Append a record of at most half the ring. wake: do not leave that to the next record."""
+        position, length, offset, now = self._head, len(data), self.offset, time.monotonic_ns()
+        sum_ = zlib.crc32(data, zlib.crc32(SUMMED.pack(position, now, offset, length, kind)))
+        head = position + RECORD.size + length
+        if head - self._tail > self._size:
+            self._make_room(head)
+        self._put(position, RECORD.pack(position, now, offset, length, kind, sum_))
+        self._put(position + RECORD.size, data)
+        if kind == OUTPUT:
+            self.offset, self.last_output_at = offset + length, now / 1e9
+        self._head = self.words[HEAD] = head
+        if wake:
+            self.announce()
+        else:
+            self.unannounced = True
+
+    def announce(self) -> None:
+        """Wake the reader, if it asked for that."""
+        self.unannounced = False
+        if self.words[ARMED]:
+            self.words[ARMED] = 0
+            self._wake()
+
+    @property
+    def head(self) -> int:
+        """The position behind the newest record."""
+        return self._head
+
+    def after(self, position: int) -> int:
+        """Return the position behind the record at `position`."""
+        if position < self._tail:
+            return self._tail
+        return position + RECORD.size + int(RECORD.unpack(self._get(position, RECORD.size))[3])
+
+    def last_output(self, most: int) -> bytes:
+        """Return the end of the agent's output, of at most `most` bytes."""
+        found = bytearray()
+        at = self._tail
+        while at < self._head:
+            _, _, _, length, kind, _ = RECORD.unpack(self._get(at, RECORD.size))
+            if kind == OUTPUT:
+                found += self._get(at + RECORD.size, length)
+                del found[: -2 * most]
+            at += RECORD.size + length
+        return bytes(found[-most:])
+
+    def _make_room(self, head: int) -> None:
+        """Give up the oldest records, so that those up to `head` fit."""
+        tail = self._tail
+        while head - tail > self._size:
+            _, _, _, length, _, _ = RECORD.unpack(self._get(tail, RECORD.size))
+            tail += RECORD.size + length
+        self._tail = self.words[TAIL] = tail
+
+    def _put(self, position: int, data: bytes) -> None:
+        at = position % self._size
+        room = self._size - at
+        if len(data) <= room:
+            self._records[at : at + len(data)] = data
+        else:
+            self._records[at:] = data[:room]
+            self._records[: len(data) - room] = data[room:]
+
+    def _get(self, position: int, length: int) -> bytes:
+        at = position % self._size
+        piece = bytes(self._records[at : at + length])
+        return piece + bytes(self._records[: length - len(piece)])

@@ -1,0 +1,284 @@
+"""The session process of one agent, as its shim keeps it: starts it, obeys its orders, replaces it.
+
+Everything that belongs to the agent is the shim's, so a session may be killed, crash, hang or be replaced at
+any moment.  The next one goes on where it stopped, in the ring.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import signal
+
+from relay.shim import ring
+from relay.shim.channel import JsonChannel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from relay.shim.loop import Loop, Timer
+    from relay.shim.ring import RingWriter
+    from relay.shim.terminals import TerminalServer
+
+    Launch = Callable[[dict[str, int]], int]
+
+TRIES = 3
+"""Deaths before a session is ready, or at the same place of the ring, after which no other one is started."""
+
+SKIPPED_AFTER = 2
+"""Deaths at one place of the ring after which it is skipped."""
+
+PAUSE = 0.2
+"""Seconds until the next start after a session that never became ready; they double."""
+
+RETIREMENT = 3.0
+"""Seconds in which a session that is to be replaced ends what it has begun."""
+
+MAX_ORDER = 1 << 26
+"""Bytes of one order: a repaint of a large screen."""
+
+
+class Launcher:
+    """The way to start a session.
+
+    start:   starts one with these descriptors, by name, and returns its pid.
+    hello:   what each one is told first.
+    started: called with the pid of each.
+    """
+
+    def __init__(self, start: Launch, hello: dict[str, Any], started: Callable[[int], None]) -> None:
+        self.start = start
+        self.hello = hello
+        self.started = started
+
+
+class _Deaths:
+    """The deaths of the sessions of one agent: which count towards giving up.
+
+    skip: the position before which nothing is read; 0: none.
+    """
+
+    def __init__(self) -> None:
+        self.skip = 0
+        self._early = self._same = 0
+        self._place = -1  # of the last one
+
+    def forgive(self) -> None:
+        self._early = self._same = 0
+
+    def count(self, ready: bool, ring_: RingWriter) -> None:
+        """Count one more. ready: the session had been able to work.
+
+        One that dies with no record in its hands, once it is able to work, was killed: it does not count.
+        """
+        place = ring_.words[ring.AT] - 1
+        self._early = 0 if ready or place >= 0 else self._early + 1
+        self._same = 0 if place < 0 else self._same + 1 if place == self._place else 1
+        self._place = place
+        if self._same >= SKIPPED_AFTER:
+            self.skip = ring_.after(place)
+
+    @property
+    def too_many(self) -> bool:
+        return self._early >= TRIES or self._same > TRIES
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next start."""
+        return PAUSE * 2 ** (self._early - 1) if self._early else 0.0
+
+
+class _Replacement:
+    """The replacement of a session by order.
+
+    begun: the session that runs is to end. kill: when it has not; start: of the next one.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.kill: Timer | None = None
+        self.start: Timer | None = None
+
+    def cancel(self) -> None:
+        for timer in (self.kill, self.start):
+            if timer is not None:
+                timer.cancel()
+        self.kill = self.start = None
+
+
+class SessionProcess:
+    """Starts and replaces the session of one agent.
+
+    pid:    of the one that runs, 0 if none does.
+    ended:  None; or, when no session follows: "" if the work is done, else why they failed.
+    orders: what a session may order, by name.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        ring_: RingWriter,
+        terminals: TerminalServer,
+        fds: dict[str, int],
+        launcher: Launcher,
+    ) -> None:
+        self.pid = 0
+        self.ended: str | None = None
+        self.generation = 0
+        self._loop = loop
+        self._ring = ring_
+        self._terminals = terminals
+        self._fds = fds
+        self._launcher = launcher
+        self._channel: JsonChannel | None = None
+        self._deaths = _Deaths()
+        self._replacement = _Replacement()
+        self.orders: dict[str, Callable[..., None]] = {
+            "write": lambda data: terminals.forwarder.write(data.encode("latin-1")),
+            "reply": lambda data: terminals.forwarder.reply(data.encode("latin-1")),
+            "show": self._show,
+            "aside": self._aside,
+            "report": lambda data: terminals.forwarder.user.report(data.encode("latin-1")),
+            "reserve": terminals.reserve,
+            "renew": terminals.renew,
+            "repaint": lambda id, data: terminals.repaint(id, data.encode("latin-1")),
+            "modes": terminals.modes,
+            "notice": terminals.notice,
+            "forget": terminals.forget,
+            "dismiss": terminals.dismiss,
+            "over": self._say_over,
+        }
+
+    @property
+    def ready(self) -> bool:
+        """True if the session that runs is able to work."""
+        return self.pid != 0 and self._ring.words[ring.READY] == self.generation
+
+    @property
+    def failed(self) -> str:
+        """The reason why no session is started any more; "" if that is not so."""
+        return self.ended or ""
+
+    def start(self) -> None:
+        """Start a session, unless one runs."""
+        if self.pid:
+            return
+        ours, theirs = _socket.socketpair()
+        self.generation += 1
+        self._ring.words[ring.READY] = self._ring.words[ring.AT] = 0
+        self._ring.words[ring.ARMED] = 0
+        fds = {**self._fds, "master": self._terminals.forwarder.pty.master}
+        handed = {name: fd for name, fd in (*fds.items(), ("orders", theirs.fileno())) if fd >= 0}
+        try:
+            self.pid = self._launcher.start(handed)
+        except OSError as error:
+            ours.close()
+            theirs.close()
+            self._deaths.count(False, self._ring)
+            self._again(f"cannot start a process: {error.strerror}")
+            return
+        theirs.close()
+        self._channel = JsonChannel(self._loop, ours.detach(), self._ordered, self._hung_up, most=MAX_ORDER)
+        about = {"generation": self.generation, "skip": self._deaths.skip, "shim": os.getpid()}
+        self._channel.send(**self._launcher.hello, fds=fds, **about)
+        self._launcher.started(self.pid)
+
+    def reap(self, status: int) -> None:
+        """Note that the session has ended; start another one, unless it had said that its work is done."""
+        ready = self.ready
+        if self._channel is not None:
+            self._channel.drain()  # its last orders
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self.pid = 0
+        self._replacement.cancel()
+        self._terminals.session_gone()
+        if self.ended is not None:
+            return
+        if self._replacement.begun:
+            self._replacement.begun = False
+            self._deaths.forgive()
+            self.start()
+            return
+        how = os.waitstatus_to_exitcode(status)
+        self._deaths.count(ready, self._ring)
+        self._again(f"signal {-how}" if how < 0 else f"exit code {how}")
+
+    def _again(self, why: str) -> None:
+        if self._deaths.too_many:
+            self.give_up(f"it ended {TRIES} times ({why})")
+        elif self._deaths.pause:
+            self._replacement.start = self._loop.later(self._deaths.pause, self.start)
+        else:
+            self.start()
+
+    def give_up(self, why: str) -> None:
+        """Start no session any more; the agent goes on without."""
+        self.ended = why
+        listener = self._fds.pop("listener", -1)
+        if listener >= 0:
+            os.close(listener)
+
+    def listen_at(self, listener: int) -> None:
+        """Have the next session take its connections from `listener`: `give_up` has closed the last one."""
+        self._fds["listener"] = listener
+
+    def replace(self) -> None:
+        """End the session, and start another one; start one if there is none."""
+        self._replacement.cancel()
+        self.ended = None
+        self._deaths.forgive()
+        if not self.pid:
+            self.start()
+            return
+        self._replacement.begun = True
+        if self._channel is not None:
+            self._channel.send(retire=True)
+        self._replacement.kill = self._loop.later(RETIREMENT if self.ready else 0.0, self.kill)
+
+    def finish(self) -> None:
+        """End the session for good."""
+        self.ended = self.ended or ""
+        self.kill()
+
+    def kill(self) -> None:
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _hung_up(self) -> None:
+        """The session has closed its end, and so can give no order any more."""
+        self._channel = None
+        self._terminals.session_gone()
+
+    def _ordered(self, fields: dict[str, Any], fds: list[int]) -> None:
+        for fd in fds:
+            os.close(fd)
+        if (question := fields.pop("ask", None)) is not None:
+            id = fields.pop("id", 0)
+            if self._channel is not None and question == "look":
+                self._channel.send(id=id, answer=_look(**fields))
+        elif (order := self.orders.get(str(fields.pop("do", "")))) is not None:
+            order(**fields)
+
+    def _show(self, data: str) -> None:
+        # Redirected output stays the agent's alone: nothing is added to it.
+        if self._terminals.forwarder.user.watched:
+            self._terminals.forwarder.user.show(data.encode("latin-1"))
+
+    def _aside(self, data: str, undo: str | None) -> None:
+        taken_back = None if undo is None else undo.encode("latin-1")
+        self._terminals.forwarder.user.aside(data.encode("latin-1"), taken_back)
+
+    def _say_over(self) -> None:
+        self.ended = ""
+
+
+def _look(group: int) -> list[object]:
+    """Answer what a process group waits for (process_wait.Waiting), where only an ancestor may know."""
+    from relay.shim.process_wait import look
+
+    looked = look(group)
+    return [looked.wait.value, looked.nap, looked.alone]

@@ -1,0 +1,255 @@
+"""The shim's main part: one loop that forwards, reaps, and keeps a session beside the agent.
+
+client ⇄ TerminalServer ⇄ Forwarder ⇄ PTY ⇄ agent
+                              │ ring
+                        SessionProcess ⇄ session
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from relay.shim import ring
+from relay.shim.channel import JsonChannel
+from relay.shim.loop import Loop
+from relay.shim.terminals import TerminalClient, TerminalServer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from relay.shim.control import May
+    from relay.shim.lend import Lent
+    from relay.shim.loop import Timer
+    from relay.shim.pty import Pty
+    from relay.shim.session_process import Launch, SessionProcess
+
+FAREWELL = 2.0
+"""Seconds by which the agent's last directives and session_end handlers may delay the user's shell."""
+
+LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
+"""Seconds until processes that the agent left behind are killed, and the number of checks in that time."""
+
+LAST_STEPS = 30.0
+"""Seconds that a session gets after its agent's end."""
+
+KILLS = 0.5
+"""Seconds between SIGTERM, SIGHUP and SIGKILL where no session stops the agent."""
+
+
+class _End:
+    """The steps to the shim's end.
+
+    code:    the agent's exit code, None while it runs. shown: all of its output is out.
+    goodbye: its terminal has been given back. swept: no process of it is left. over: nothing is left to do.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.shown = self.goodbye = self.swept = self.over = False
+        self.looks = 0  # for processes that are left
+        self.timer: Timer | None = None
+
+
+class Shim:
+    """Owns the terminal of one agent until its end.
+
+    memory:   for the ring (ring.make).
+    channel:  to the first client. detached: it goes as soon as a session runs.
+    started:  called with the pid of each session.
+    """
+
+    def __init__(
+        self,
+        pty: Pty,
+        memory: int,
+        *,
+        name: str,
+        channel: int,
+        detached: bool,
+        started: Callable[[int], None],
+    ) -> None:
+        self.loop = Loop()
+        self._wake = _Wake()
+        self._ring_fd = memory
+        self._ring = ring.RingWriter(self._ring_fd, self._wake.up)
+        self.terminals = TerminalServer(self.loop, pty, self._ring, name=name, ended=self._output_ended)
+        self._session: SessionProcess | None = None
+        self._pty = pty
+        self._name = name
+        self._started = started
+        self._end = _End()
+        client = JsonChannel(self.loop, channel, lambda fields, fds: None, lambda: None)
+        self._first = client if detached else None
+        if not detached:
+            self.terminals.adopt(TerminalClient(client, owner=True))
+        signals = _Wake()
+        signal.set_wakeup_fd(signals.write, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, _woken)
+        self.loop.add(signals.read, select.POLLIN, lambda _: self._on_signals(signals.take()))
+
+    def begin(self, lent: Lent, *, foreground: bool) -> None:
+        """Serve the terminal of the first client."""
+        self.terminals.begin(lent, foreground=foreground)
+
+    def keep_session(self, launch: Launch, hello: dict[str, Any], path: str, may: May) -> None:
+        """Start a session beside the agent, and keep one there.
+
+        path: of its control socket. may: as in ShimControl.
+        """
+        from relay.shim.control import ShimControl, bind
+        from relay.shim.session_process import Launcher, SessionProcess
+
+        fds = {"ring": self._ring_fd, "wake": self._wake.read, "listener": bind(path).detach()}
+        launcher = Launcher(launch, hello, self._started)
+        self._session = SessionProcess(self.loop, self._ring, self.terminals, fds, launcher)
+        self._session.orders |= {"goodbye": self._goodbye, "started": self._let_go, "finish": self._finish}
+        self.terminals.answers = lambda: self._session is not None and self._session.ready
+        ShimControl(self.loop, self._session, self.terminals, path, may).listen(self._name)
+        self._session.start()
+
+    def run(self) -> None:
+        """Run until the agent, its session and what they left behind have ended."""
+        self._reap()  # the agent may have ended before there was a handler for SIGCHLD
+        while not self._end.over:
+            if self.terminals.forwarder.over:
+                self.loop.turn()
+            else:
+                self.terminals.forwarder.turn()
+
+    # The agent and the session.
+
+    def _on_signals(self, numbers: bytes) -> None:
+        if signal.SIGTERM in numbers:
+            self._stop_gently()
+        self._reap()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            session = self._session
+            if pid == self._pty.pid:
+                if os.WIFSTOPPED(status):
+                    self.terminals.stopped()
+                else:
+                    self._agent_ended(status)
+            elif session is not None and pid == session.pid and not os.WIFSTOPPED(status):
+                session.reap(status)
+                if session.failed:
+                    self._session_failed(session.failed)
+                self._look_for_end()
+
+    def _agent_ended(self, status: int) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        self._end.code = 128 - code if code < 0 else code
+        self._ring.append(ring.EXITED, b"%d" % self._end.code)
+        self._pty.hang_up(signal.SIGHUP)
+        self.terminals.forwarder.finish()
+        if self.terminals.forwarder.over:  # its terminal was over before it ended
+            self._output_ended()
+
+    def _output_ended(self) -> None:
+        """Give the session a moment for the agent's last words, now that all output is out."""
+        self._end.shown = True
+        if self._end.code is None:
+            return  # its terminal is over, as it closed it or lost it; it may live on
+        given_up = self._session is not None and self._session.ended is not None
+        # One that is still starting knows best which modes to undo, and what to tell.
+        self._end.timer = self.loop.later(0.0 if given_up else FAREWELL, self._goodbye)
+
+    def _goodbye(self, below: str = "") -> None:
+        """Give the user's shell back, and leave no process behind. below: as in TerminalServer.dismiss."""
+        if self._end.goodbye or self._end.code is None:
+            return
+        self._end.goodbye = True
+        self._let_go(f"{self._name} has ended.")
+        self.terminals.goodbye(self._end.code, below)
+        self._sweep()
+        self.loop.later(LAST_STEPS, self._end_session)
+
+    def _sweep(self) -> None:
+        """Kill the processes in the agent's terminal that a hang-up did not end within LEFTOVER."""
+        left = self._pty.groups()
+        if left and self._end.looks < LEFTOVER_LOOKS:
+            self._end.looks += 1
+            self.loop.later(LEFTOVER / LEFTOVER_LOOKS, self._sweep)
+            return
+        for group in left:
+            self._pty.signal(signal.SIGKILL, group)
+        self._end.swept = True
+        self._look_for_end()
+
+    def _end_session(self) -> None:
+        if self._session is not None:
+            self._session.finish()
+        self._look_for_end()
+
+    def _look_for_end(self) -> None:
+        session = self._session
+        idle = session is None or (session.pid == 0 and session.ended is not None)
+        if self._end.code is not None and self._end.shown and idle and not self._end.goodbye:
+            self._goodbye()
+        self._end.over = self._end.swept and idle
+
+    def _session_failed(self, why: str) -> None:
+        text = f"relay's session failed, and {self._name} runs on without it: {why}. "
+        text += f"session.log says why; `relay reload {self._name}` starts another one."
+        self._let_go(text)
+        self.terminals.notice(text)
+
+    def _stop_gently(self) -> None:
+        """Stop the agent as the session would, or without one, as init would."""
+        if self._session is not None and self._session.ready:
+            os.kill(self._session.pid, signal.SIGTERM)
+            return
+        for turn, number in enumerate((signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)):
+            self.loop.later(turn * KILLS, lambda number=number: self._pty.hang_up(number))  # type: ignore[misc]
+
+    # Orders of the session.
+
+    def _let_go(self, text: str) -> None:
+        """Let the client go that started a detached agent."""
+        if self._first is not None:
+            self._first.finish(event="detached", reset="", notices=[text])
+            self._first = None
+
+    def _finish(self) -> None:
+        """Lose what the user's terminal has not taken by now."""
+        if not self.terminals.forwarder.over:
+            self.terminals.forwarder.finish()
+            self.terminals.forwarder.withdraw()
+
+
+class _Wake:
+    """A pipe that wakes whoever polls `read`, once for many writes."""
+
+    def __init__(self) -> None:
+        self.read, self.write = os.pipe()
+        for fd in (self.read, self.write):
+            os.set_blocking(fd, False)
+
+    def up(self) -> None:
+        try:
+            os.write(self.write, b"x")
+        except OSError:
+            pass  # full: who polls is about to wake
+
+    def take(self) -> bytes:
+        """Return what was written."""
+        try:
+            return os.read(self.read, 512)
+        except BlockingIOError:
+            return b""
+
+
+def _woken(number: int, frame: object) -> None:
+    """Do nothing: the wake-up descriptor says it."""

@@ -1,0 +1,398 @@
+"""The users' terminals: serves the client that has lent one, with a session or without.
+
+A client is the process that `relay wrap` or `relay attach` leaves in the user's foreground
+(relay.terminal.client has the protocol).  One is served at a time; a new one takes over.
+
+The session draws: it is asked for a repaint, and for where the shell should go on, and gets a moment for it.
+Without an answer the shim goes on with what it has: the last output, and the modes that it was told last.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import deque
+
+from relay.shim import ring
+from relay.shim.forward import Forwarder
+from relay.shim.pty import flags
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from relay.shim.channel import JsonChannel
+    from relay.shim.lend import Lent
+    from relay.shim.loop import Loop, Timer
+    from relay.shim.pty import Pty
+    from relay.shim.ring import RingWriter
+
+LEASE = 0.3
+"""Seconds that bytes wait for the session."""
+
+HANG_UP = 1.0
+"""Seconds for an agent's last words after its terminal has gone."""
+
+END_LOOK, MAX_END_LOOK = 0.01, 0.5
+"""Seconds between two checks whether the agent waits for more input after the end of it: first, at most."""
+
+RAW_ENDS = 3
+"""Times that a program that reads single keys gets a Ctrl-D, which may mean something else to it."""
+
+MAX_LATE = 3
+"""Repaints that come too late before a terminal is left to what the agent draws."""
+
+MAX_PENDING = 20
+"""Notices kept while they would spoil the screen."""
+
+REPLAYED = 1 << 16
+"""Bytes of the last output that are shown where no session can repaint the screen."""
+
+KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
+"""Signals that keys of a terminal send to its foreground job."""
+
+_CLEAR = b"\x1b[2J\x1b[H"
+
+
+class TerminalClient:
+    """A connected client. `owner`: it started the agent, so losing its terminal ends the agent."""
+
+    def __init__(self, channel: JsonChannel, *, owner: bool) -> None:
+        self.channel = channel
+        self.owner = owner
+
+
+class TerminalServer:
+    """Serves one client at a time, and ends the agent if the terminal of its owner goes away.
+
+    forwarder: between the lent terminal and the agent's.
+    answers:   True while there is a session that may answer.
+    ended:     called when the agent's terminal is over.
+    """
+
+    def __init__(
+        self, loop: Loop, pty: Pty, ring_: RingWriter, *, name: str, ended: Callable[[], None]
+    ) -> None:
+        self.forwarder = Forwarder(loop, pty, ring_, self)
+        self.answers: Callable[[], bool] = lambda: False
+        self._loop = loop
+        self._ring = ring_
+        self._name = name
+        self._ended = ended
+        self._client: TerminalClient | None = None
+        self._reset = ""
+        self._notices: deque[str] = deque(maxlen=MAX_PENDING)
+        self._repaints = _Repaints()
+        self._dismissing: Timer | None = None
+        self._reserved: Timer | None = None
+
+    @property
+    def attached(self) -> bool:
+        """True while a client has lent its terminal."""
+        return self._client is not None
+
+    # Clients.
+
+    def adopt(self, client: TerminalClient) -> None:
+        """Serve `client`. Its terminal is lent already, or will be soon."""
+        self._client = client
+        self.forwarder.background = False
+        client.channel.on_line = lambda fields, fds: self._asked(client, fields, fds)
+        client.channel.on_gone = lambda: self._gone(client)
+        client.channel.send(event="agent", group=self.forwarder.pty.pid)
+        client.channel.send(event="modes", reset=self._reset)
+        self._fit()  # the size may have changed unnoticed
+
+    def begin(self, lent: Lent, *, foreground: bool) -> None:
+        """Serve the terminal of the client that started the agent."""
+        self.forwarder.lend(lent)
+        self.forwarder.user.paused = not foreground
+        self._fit()
+
+    def take_over(self, client: TerminalClient, lent: Lent) -> bool:
+        """Serve another terminal instead of the current one, and repaint it.
+
+        Close `lent` and return False if the agent has no terminal any more.
+        """
+        if self._client is not None:
+            text = f"another terminal has attached; `relay attach --takeover {self._name}` takes it back"
+            self._leave("detached", text, taken=True)
+        if self.forwarder.over:
+            lent.close()
+            return False
+        self.forwarder.pty.return_line_feeds()
+        if self._repaints.waiting is not None:
+            self._repaints.waiting.cancel()
+        self._repaints.waiting = None
+        self._repaints.late = 0
+        self._hold(lent)
+        self.adopt(client)  # the agent gets the new terminal's size before the screen is held for the repaint
+        self._ask_repaint()
+        return True
+
+    def _hold(self, lent: Lent | None, then: Callable[[], None] | None = None) -> None:
+        self._repaints.count += 1
+        self._repaints.waiting = _Repaint(self._repaints.count, lent, then)
+
+    def _ask_repaint(self) -> None:
+        """Leave the agent's output in the PTY until the session has drawn what there is so far."""
+        assert self._repaints.waiting is not None
+        self.forwarder.held = True
+        id = self._repaints.waiting.id
+        self._ring.append(ring.HELD, b"%d %d" % (id, self._repaints.waiting.lent is not None))
+        wait = LEASE if self.answers() else 0.0
+        self._repaints.waiting.timer = self._loop.later(wait, lambda: self.repaint(id, None))
+
+    def repaint(self, id: int, drawn: bytes | None) -> None:
+        """Show the terminal that waits what the session has `drawn`; None: the session did not answer."""
+        waiting = self._repaints.waiting
+        if waiting is None or waiting.id != id:
+            if drawn is not None and waiting is None and id == self._repaints.count:
+                self._ask_again()
+            return
+        self._repaints.waiting = None
+        waiting.cancel()
+        self.forwarder.held = False
+        greeting = drawn or b""
+        if drawn is None and waiting.lent is not None:
+            greeting = _CLEAR + self._ring.last_output(REPLAYED).partition(b"\n")[2]
+        if waiting.lent is not None:
+            if self.forwarder.over:
+                waiting.lent.close()
+            else:
+                self.forwarder.lend(waiting.lent, greeting)
+                if drawn is None:
+                    self.forwarder.pty.signal(signal.SIGWINCH, self.forwarder.pty.foreground())
+        elif greeting:
+            self.forwarder.user.show(greeting)
+        if waiting.then is not None:
+            waiting.then()
+
+    def _ask_again(self) -> None:
+        """Ask for another repaint instead of one that came too late: output has followed it."""
+        self._repaints.late += 1
+        if self._repaints.late <= MAX_LATE and not self.forwarder.over:
+            self._hold(None)
+            self._ask_repaint()
+
+    # What happens at the terminals (forward.Listener).
+
+    def drawn_in_background(self) -> None:
+        """Stop an agent that draws as a background job: without relay, changing the modes would."""
+        if not flags(self.forwarder.pty.attributes())[0]:
+            self.forwarder.pty.signal(signal.SIGTTOU)
+
+    def lost(self, what: str) -> None:
+        """End the agent, as without relay, if the lost terminal is its owner's; otherwise let it run on."""
+        owner = self._client
+        if owner is None or not owner.owner:
+            self._dismiss_now()
+        elif what == "pipe":
+            self.forwarder.pty.signal(signal.SIGPIPE)
+        else:
+            self.forwarder.pty.hang_up(signal.SIGHUP)
+
+            def finish() -> None:
+                if self._client is None or self._client is owner:  # else another one has attached
+                    self.forwarder.finish()
+
+            # A program that ignores SIGHUP reads an end of file, as without relay.
+            self._loop.later(HANG_UP, finish)
+
+    def detach(self) -> None:
+        """Dismiss the client, once the session has said where its shell goes on; the agent runs on."""
+        if self._dismissing is None and self._client is not None:
+            self._ring.append(ring.DETACH)
+            self._dismissing = self._loop.later(LEASE if self.answers() else 0.0, self._dismiss_now)
+
+    def settled(self) -> None:
+        """Stop the user's job now that everything the agent wrote before is on the screen."""
+        self._tell("stopped")
+
+    def input_over(self) -> None:
+        self._end_input(END_LOOK, 0)
+
+    def ended(self) -> None:
+        self._ended()
+
+    def _end_input(self, delay: float, raw_ends: int) -> None:
+        """Give the agent an end of file whenever it waits for more input than was piped in.
+
+        Not earlier: a program that switches to raw mode would read it as another character.
+        """
+
+        def look() -> None:
+            from relay.shim.process_wait import look as look_at
+            from relay.shim.process_wait import waits_for_input
+
+            ends = raw_ends
+            if self.forwarder.over or ends >= RAW_ENDS:
+                return
+            looked = look_at(self.forwarder.pty.foreground())
+            if not self.forwarder.pty.output_pending() and waits_for_input(
+                looked, time.monotonic() - self._ring.last_output_at
+            ):
+                ends += not flags(self.forwarder.pty.attributes())[0]
+                self.forwarder.end_of_file()
+            self._end_input(min(delay * 1.5, MAX_END_LOOK), ends)
+
+        self._loop.later(delay, look)
+
+    def stopped(self) -> None:
+        """Stop the user's job with the agent; without a client nobody could continue it, so let it run."""
+        if self._client is None:
+            self.forwarder.pty.signal(signal.SIGCONT)
+        else:
+            self.forwarder.user.paused = True
+            self.forwarder.settle()
+
+    def goodbye(self, code: int, below: str) -> None:
+        """Give the terminal back, with the agent's exit code."""
+        self._leave("exit", below=below if self._notices else "", code=code)
+
+    # Orders of the session.
+
+    def modes(self, reset: str) -> None:
+        """Note the sequence that undoes the modes that the agent has set."""
+        if reset != self._reset:
+            self._reset = reset
+            self._tell("modes", reset=reset)
+
+    def notice(self, text: str) -> None:
+        """Keep a notice until the terminal is given back."""
+        self._notices.append(text)
+
+    def forget(self, text: str) -> None:
+        """Forget a notice."""
+        self._notices = deque((each for each in self._notices if each != text), maxlen=MAX_PENDING)
+
+    def dismiss(self, below: str) -> None:
+        """Dismiss the client that asked for it. below: moves the cursor below the agent's output."""
+        if self._dismissing is not None:
+            self._dismiss_now(below)
+
+    def reserve(self, reserved: bool) -> None:
+        """Leave the user's keys in their terminal; for LEASE, unless this is repeated."""
+        if self._reserved is not None:
+            self._reserved.cancel()
+        self.forwarder.reserve(reserved)
+        self._reserved = self._loop.later(LEASE, lambda: self.forwarder.reserve(False)) if reserved else None
+
+    def renew(self) -> None:
+        """Let `reserve` last for another LEASE."""
+        if self._reserved is not None and self._reserved.call is not None:
+            self._reserved.cancel()
+            self._reserved = self._loop.later(LEASE, lambda: self.forwarder.reserve(False))
+
+    def session_gone(self) -> None:
+        """Wait for no answer any more: the session has ended."""
+        if self._reserved is not None:
+            self.reserve(False)
+        if self._repaints.waiting is not None:
+            self.repaint(self._repaints.waiting.id, None)
+        if self._dismissing is not None:
+            self._dismiss_now()
+
+    # Requests of the client.
+
+    def _asked(self, client: TerminalClient, fields: dict[str, Any], fds: list[int]) -> None:
+        for fd in fds:  # nobody asked for them
+            os.close(fd)
+        if client is not self._client:
+            return
+        match fields:
+            case {"op": "winch"}:
+                self._fit()
+            case {"op": "signal", "number": int(number)} if number in signal.valid_signals():
+                group = self.forwarder.pty.foreground() if number in KEYS else self.forwarder.pty.pid
+                self.forwarder.pty.signal(number, group)
+            case {"op": "hangup"}:
+                self.forwarder.pty.hang_up(signal.SIGHUP) if client.owner else self._dismiss_now()
+            case {"op": "resume", "foreground": bool(foreground)}:
+                self._resume(foreground)
+
+    def _resume(self, foreground: bool) -> None:
+        """Continue the agent, once its screen is drawn again: it may have been stopped without warning."""
+        self.forwarder.background = not foreground
+        self._fit()  # first: the user types for a screen of this size
+        self.forwarder.user.paused = not foreground
+        self._ring.append(ring.RESUMED)
+        if not foreground or self._repaints.waiting is not None or self.forwarder.over:
+            self.forwarder.pty.signal(signal.SIGCONT)
+            return
+        self._hold(None, lambda: self.forwarder.pty.signal(signal.SIGCONT))
+        self._ask_repaint()
+
+    def _fit(self) -> None:
+        waiting = self._repaints.waiting.lent if self._repaints.waiting is not None else None
+        lent = waiting or self.forwarder.user.lent
+        if lent is not None and (size := lent.size()):
+            self.forwarder.resize(*size)
+
+    def _tell(self, event: str, **fields: Any) -> None:
+        if self._client is not None:
+            self._client.channel.send(event=event, **fields)
+
+    def _dismiss_now(self, below: str = "") -> None:
+        text = f"{self._name} runs on; `relay attach {self._name}` brings it back"
+        self._leave("detached", text, below)
+
+    def _leave(self, event: str, text: str = "", below: str = "", **fields: Any) -> None:
+        """Stop using the client's terminal, and tell it to end."""
+        client, self._client = self._client, None
+        if self._dismissing is not None:
+            self._dismissing.cancel()
+            self._dismissing = None
+        self._withdraw()
+        if client is not None:
+            notices = [*self._notices, text] if text else [*self._notices]
+            self._notices.clear()
+            client.channel.finish(event=event, reset=self._reset + below, notices=notices, **fields)
+
+    def _withdraw(self, restore: bool = False) -> None:
+        self.forwarder.withdraw(restore)
+        waiting, self._repaints.waiting = self._repaints.waiting, None
+        if waiting is not None:
+            waiting.cancel()
+            if waiting.lent is not None:
+                waiting.lent.close()
+            if waiting.then is not None:
+                waiting.then()
+
+    def _gone(self, client: TerminalClient) -> None:
+        """Restore the terminal of a client that was killed; the agent runs on without a terminal."""
+        if client is self._client:
+            self._client = None
+            self.forwarder.user.show(self._reset.encode())
+            self._withdraw(restore=True)
+
+
+class _Repaint:
+    """A repaint that the session was asked for. lent: the terminal that waits for it; None: the current one.
+
+    then: called afterwards.
+    """
+
+    def __init__(self, id: int, lent: Lent | None, then: Callable[[], None] | None) -> None:
+        self.id = id
+        self.lent = lent
+        self.then = then
+        self.timer: Timer | None = None
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class _Repaints:
+    """The repaints that the session was asked for.
+
+    waiting: the one that is waited for. count: of all.
+    late:    those that came too late for the terminal that is lent now.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: _Repaint | None = None
+        self.count = self.late = 0

@@ -1,0 +1,254 @@
+"""Sessions that are killed, stopped and replaced beside an agent, which never notices."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from relay.shim import ring
+from session.puppet import Puppet, messages, ps
+from support import Relay, processes_of, session_patch, wait_until
+
+
+def entry(relay: Relay, name: str = "Alice") -> dict[str, Any]:
+    """The agent's entry in `relay ps`, once its session answers."""
+    return wait_until(
+        lambda: next(
+            (row for row in ps(relay) if row["name"] == name and row["state"] != "unresponsive"), None
+        )
+    )
+
+
+def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
+    """Wait for a session that follows the one in the entry `before`."""
+    return wait_until(lambda: (row := entry(relay, before["name"]))["pid"] != before["pid"] and row)
+
+
+def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
+    """R88, S7: killed a dozen times while the agent talks: every directive is acted on once, in order."""
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    first = before = entry(relay)
+    for turn in range(12):
+        for number in range(5):
+            alice.say(f"@relay:Bob {turn}.{number}")
+        if turn % 3 == 0:
+            bob.hears(f"{turn}.{turn % 5} ")
+        os.kill(before["pid"], signal.SIGKILL)
+        alice.say(f"@relay:Bob {turn}.last")
+        before = replaced(relay, before)
+        assert before["agent_pid"] == first["agent_pid"]
+        assert before["terminal_pid"] == first["terminal_pid"]
+    expected = [f"{turn}.{end}" for turn in range(12) for end in (*range(5), "last")]
+    bob.hears(" 11.last ")
+    assert [body for _, body in bob.texts()] == expected
+    assert {m["state"] for m in wait_until(lambda: messages(relay, "--to", "Bob"))} == {"injected"}
+    alice.exit(7)
+    wait_until(alice.ended)
+    assert [e["code"] for e in alice.events("session_end")] == [7]
+    wait_until(lambda: "Alice" not in {row["name"] for row in ps(relay)})
+
+
+def test_what_was_begun_is_not_begun_again(relay: Relay) -> None:
+    """A handler runs at most once: that its outcome is unknown is told."""
+    (relay.home / "relay.config.py").write_text(
+        "import asyncio\nfrom relay import pattern\n\n"
+        "@pattern('deploy')\nasync def deploy(target, message, ctx):\n"
+        "    with open('begun', 'a') as log:\n        log.write(target + '\\n')\n"
+        "    if message == 'slowly':\n        await asyncio.sleep(1000)\n"
+    )
+    relay("trust", cwd=relay.home)
+    alice = Puppet(relay, "Alice").wrap()
+    begun = relay.home / "begun"
+    alice.say("@deploy:one now\n@deploy:two slowly")
+    wait_until(lambda: begun.exists() and begun.read_text() == "one\ntwo\n")
+    before = entry(relay)
+    os.kill(before["pid"], signal.SIGKILL)
+    before = replaced(relay, before)
+    alice.told("@deploy:two was begun as the session ended")
+    alice.say("@deploy:three now")
+    wait_until(lambda: begun.read_text() == "one\ntwo\nthree\n")
+
+
+def test_an_agent_that_ends_while_its_session_is_dead(relay: Relay) -> None:
+    """Its last words are acted on, and its exit code arrives."""
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    before = entry(relay)
+    os.kill(before["pid"], signal.SIGSTOP)
+    alice.say("@relay:Bob my last words")
+    alice.exit(3)
+    wait_until(lambda: before["agent_pid"] not in processes_of(relay.home))
+    os.kill(before["pid"], signal.SIGKILL)
+    # The session that acts on them ends before it is on the bus: Bob's carries it at its next look (15 s).
+    wait_until(lambda: "my last words" in bob.heard, timeout=60)
+    wait_until(alice.ended)
+    assert [e["code"] for e in alice.events("session_end")] == [3]
+
+
+def test_a_session_that_does_not_answer_is_listed_and_ended(relay: Relay) -> None:
+    """S6, S13: `ps` shows both pids; `stop --now` ends the agent all the same."""
+    alice = Puppet(relay, "Alice").wrap()
+    before = entry(relay)
+    os.kill(before["pid"], signal.SIGSTOP)
+    (row,) = ps(relay)
+    assert (row["state"], row["pid"], row["terminal_pid"]) == (
+        "unresponsive",
+        before["pid"],
+        before["terminal_pid"],
+    )
+    assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
+    wait_until(
+        lambda: not {alice_pid for alice_pid in processes_of(relay.home) if alice_pid in set(before.values())}
+    )
+    assert ps(relay) == []
+    assert alice.folder.exists()
+
+
+@pytest.mark.parametrize("hung", [False, True])
+def test_reload(relay: Relay, hung: bool) -> None:
+    """U16: a new session, with the relay.config.py as it is now, beside an untouched agent."""
+    config = relay.home / "relay.config.py"
+    config.write_text("from relay import pattern\n\n@pattern('say')\ndef say(message):\n    return 'old'\n")
+    relay("trust", cwd=relay.home)
+    alice = Puppet(relay, "Alice").wrap()
+    alice.say("@say:it now")
+    alice.hears("old")
+    before = entry(relay)
+    config.write_text("from relay import pattern\n\n@pattern('say')\ndef say(message):\n    return 'new'\n")
+    relay("trust", cwd=relay.home)
+    if hung:
+        os.kill(before["pid"], signal.SIGSTOP)
+    assert "Alice has a new session" in relay("reload", "Alice").stdout
+    after = entry(relay)
+    assert after["pid"] != before["pid"]
+    assert after["agent_pid"] == before["agent_pid"]
+    alice.say("@say:it again")
+    alice.hears("new")
+    assert "no session is called 'Nobody'" in relay("reload", "Nobody", check=False).stderr
+
+
+def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
+    """The next session goes on from a checkpoint: nothing is said twice, and nothing is lost."""
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    line, pieces = "a line of the log that says nothing at all\n", 70
+    said = []
+    for piece in range(pieces):
+        alice.say(line * 3000)
+        if piece % 10 == 0:
+            said.append(f"number {piece}")
+            alice.say(f"@relay:Bob {said[-1]}\n")
+            bob.hears(f"{said[-1]} ")
+    assert pieces * 3000 * len(line) > ring.SIZE
+    before = entry(relay)
+    os.kill(before["pid"], signal.SIGKILL)
+    replaced(relay, before)
+    alice.say("@relay:Bob the last\n@relay:Bob number 60\n")
+    bob.hears("the last ")
+    wait_until(lambda: bob.texts()[-1][1] == "number 60")
+    assert [body for _, body in bob.texts()] == [*said, "the last", "number 60"]
+
+
+def test_input_that_ends_every_session_is_skipped_and_the_agent_runs_on(relay: Relay) -> None:
+    """Two sessions die at one place; the third does not try it, and says so."""
+    patch = session_patch(
+        "import os, signal\n"
+        "from relay.readers.auto import AutoReader\n"
+        "feed = AutoReader.feed\n"
+        "def dies(self, data, now):\n"
+        "    if b'poison' in data:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return feed(self, data, now)\n"
+        "AutoReader.feed = dies\n"
+    )
+    alice, bob = Puppet(relay, "Alice").wrap(env=patch), Puppet(relay, "Bob").wrap()
+    before = entry(relay)
+    alice.say("poison\n")
+    alice.told("ended two sessions")
+    alice.say("@relay:Bob I am well\n")
+    bob.hears("I am well")
+    assert entry(relay)["agent_pid"] == before["agent_pid"]
+
+
+def test_without_any_session_the_agent_runs_on_until_one_is_to_be_had(relay: Relay) -> None:
+    """Three deaths before a session is ready: it is told, `reload` tries again, and then nothing is lost."""
+    broken = relay.home / "broken"
+    patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
+    alice, bob = Puppet(relay, "Alice").wrap(env=patch), Puppet(relay, "Bob").wrap()
+    before = entry(relay)
+    broken.touch()
+    os.kill(before["pid"], signal.SIGKILL)
+    alice.say("@relay:Bob said meanwhile\n")
+    failed = wait_until(
+        lambda: "session failed" in (said := relay("reload", "Alice", check=False).stdout) and said
+    )
+    assert "session.log says why" in failed
+    (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
+    assert row["state"] == "unresponsive"
+    broken.unlink()
+    relay("reload", "Alice")
+    bob.hears("said meanwhile")
+    assert entry(relay)["agent_pid"] == before["agent_pid"]
+    alice.exit(4)
+    wait_until(alice.ended)
+
+
+def test_a_handler_that_never_lets_go_of_the_interpreter(relay: Relay) -> None:
+    """S6: the agent's terminal is served all the same, and `reload` ends the fault."""
+    (relay.home / "relay.config.py").write_text(
+        "import re\nfrom relay import pattern\n\n"
+        "@pattern('stuck')\ndef stuck(target, message):\n    re.match(r'(a+)+$', 'a' * 40 + 'b')\n"
+    )
+    relay("trust", cwd=relay.home)
+    alice = Puppet(relay, "Alice").wrap()
+    before = entry(relay)
+    alice.say("@stuck:now please\n")
+    wait_until(lambda: ps(relay)[0]["state"] == "unresponsive")
+    alice.say("still here\n")
+    assert "Alice has a new session" in relay("reload", "Alice").stdout
+    after = entry(relay)
+    assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])
+    alice.told("@stuck:now was begun as the session ended")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc what is open")
+def test_nothing_that_a_session_starts_keeps_its_descriptors(relay: Relay) -> None:
+    """Else a broker, or a handler's daemon, would keep the agent's terminal open."""
+    (relay.home / "relay.config.py").write_text(
+        "import os\nfrom relay import pattern\n\n"
+        "@pattern('list')\ndef list_them(target, message):\n"
+        "    os.spawnlp(os.P_WAIT, 'sh', 'sh', '-c', 'ls -l /proc/$$/fd > listed')\n"
+    )
+    relay("trust", cwd=relay.home)
+    alice, listed = Puppet(relay, "Alice").wrap(), relay.home / "listed"
+    alice.say("@list:them now\n")
+    wait_until(lambda: listed.exists() and "total" in listed.read_text())
+    found = wait_until(lambda: re.findall(r"\d+ -> (.*)", listed.read_text()))
+    assert not [each for each in found if "ptmx" in each or "relay-ring" in each or "socket" in each]
+
+
+def test_what_a_reload_cuts_off_is_done_by_the_next_session(relay: Relay) -> None:
+    """A message that the old session did not get to commit is sent, once."""
+    slow = relay.home / "slow"
+    patch = session_patch(
+        "import asyncio, functools, os\n"
+        "from relay.builtin import relay as module\n"
+        "deliver = module.deliver\n"
+        "@functools.wraps(deliver)\n"
+        "async def slowly(target, message, ctx):\n"
+        f"    if os.path.exists({str(slow)!r}):\n"
+        "        await asyncio.Event().wait()\n"
+        "    return await deliver(target, message, ctx)\n"
+        "module.deliver = slowly\n"
+    )
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(env=patch)
+    slow.touch()
+    alice.say("@relay:Bob cut off\n@relay:Bob behind it\n")
+    wait_until(lambda: alice.events("directive"))
+    slow.unlink()
+    relay("reload", "Alice")
+    bob.hears("behind it")
+    assert [body for _, body in bob.texts()] == ["cut off", "behind it"]

@@ -1,0 +1,144 @@
+"""The ring between the shim and its session: order, wrap-around, slow readers, records that are torn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.errors import RelayError
+from relay.shim import ring
+from relay.shim.ring import OUTPUT, PAGE, RECORD, TYPED, RingWriter
+from relay.shim.ring_reader import Record, RingReader
+
+
+class Ring:
+    """A writer and a reader of a small ring."""
+
+    def __init__(self, size: int = 4096) -> None:
+        self.fd = os.memfd_create("ring") if hasattr(os, "memfd_create") else ring.make()
+        os.ftruncate(self.fd, PAGE + size)
+        self.woken = 0
+        self.writer = RingWriter(self.fd, self._wake)
+        self.reader = RingReader(self.fd)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def read(self) -> list[Record]:
+        found = []
+        while (record := self.reader.read()) is not None:
+            found.append(record)
+        return found
+
+
+@pytest.fixture
+def small() -> Iterator[Ring]:
+    each = Ring()
+    yield each
+    each.reader.close()
+    os.close(each.fd)
+
+
+def test_what_is_written_is_read_in_order(small: Ring) -> None:
+    small.writer.output(b"one")
+    small.writer.append(TYPED, b"key")
+    small.writer.output(b"two")
+    assert [(each.kind, each.data, each.offset) for each in small.read()] == [
+        (OUTPUT, b"one", 3),
+        (TYPED, b"key", 3),
+        (OUTPUT, b"two", 6),
+    ]
+    assert small.reader.read() is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=1500).map(lambda data: ("write", data)),
+            st.integers(0, 5).map(lambda count: ("read", count)),
+        ),
+        max_size=60,
+    )
+)
+def test_a_reader_of_any_speed_gets_each_record_whole_and_once_or_learns_what_it_missed(
+    steps: list[tuple[str, bytes | int]],
+) -> None:
+    each = Ring()
+    written, got, missed = b"", b"", 0
+    steps.append(("read", len(steps)))
+    for _, value in steps:
+        if isinstance(value, bytes):
+            each.writer.output(value)
+            written += value
+            continue
+        for _ in range(value):
+            if (record := each.reader.read()) is None:
+                break
+            missed += each.reader.lost
+            got += record.data
+            # It is what was written there, and nothing else.
+            assert written[record.offset - len(record.data) : record.offset] == record.data
+            assert record.offset == len(got) + missed
+    each.reader.close()
+    os.close(each.fd)
+
+
+def test_output_is_joined_up_to_what_lies_between(small: Ring) -> None:
+    for data in (b"a", b"b", b"c"):
+        small.writer.output(data)
+    small.writer.append(TYPED, b"key")
+    small.writer.output(b"d")
+    first = small.reader.read()
+    assert first is not None
+    assert [each.data for each in small.reader.read_output(100)] == [b"b", b"c"]
+    assert [(each.kind, each.data) for each in small.read()] == [(TYPED, b"key"), (OUTPUT, b"d")]
+
+
+def test_a_torn_record_is_not_read_and_the_reader_goes_on_with_the_oldest_whole_one(small: Ring) -> None:
+    small.writer.output(b"torn")
+    at = PAGE + RECORD.size
+    os.pwrite(small.fd, b"X", at)  # as another processor may see it, whose stores come in another order
+    assert small.reader.read() is None
+    os.pwrite(small.fd, b"t", at)
+    assert [each.data for each in small.read()] == [b"torn"]
+
+
+def test_a_second_reader_goes_on_where_the_first_one_was(small: Ring) -> None:
+    small.writer.output(b"one")
+    small.writer.output(b"two")
+    first = small.reader.read()
+    assert first is not None
+    small.reader.done(first)
+    second = RingReader(small.fd)
+    assert second.words[ring.READ] == first.next
+    assert [each.data for each in iter(second.read, None)] == [b"one", b"two"]
+    second.close()
+
+
+def test_the_reader_is_woken_once_and_only_if_it_asks(small: Ring) -> None:
+    small.writer.output(b"one")
+    assert small.woken == 0
+    small.reader.arm()
+    small.writer.append(TYPED, b"key", wake=False)
+    assert (small.woken, small.writer.unannounced) == (0, True)
+    small.writer.output(b"two")
+    small.writer.output(b"three")
+    assert (small.woken, small.writer.unannounced) == (1, False)
+
+
+def test_a_ring_of_another_version_is_refused(small: Ring) -> None:
+    small.writer.words[ring.MAGIC_WORD] += 1
+    with pytest.raises(RelayError, match="another version"):
+        RingReader(small.fd)
+
+
+def test_the_end_of_the_output_is_found_behind_what_was_overwritten(small: Ring) -> None:
+    for number in range(100):
+        small.writer.output(b"%04d" % number * 20)
+    assert small.writer.last_output(100) == (b"0098" * 20 + b"0099" * 20)[-100:]
+    assert len(small.writer.last_output(1 << 16)) < 4096
