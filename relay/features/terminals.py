@@ -1,11 +1,10 @@
-"""The user's terminal, as the session sees it: repaints, modes, and notices. The shim serves it."""
+"""The user's terminal, as the session sees it: repaints, partings, and notices. The shim serves it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +12,7 @@ from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, Goodbye, SessionBegan
 from relay.messaging.client import current_client
+from relay.shim.modes import UNDO
 from relay.state.agent_terminal import AgentTerminal
 from relay.tasks import Tasks
 from relay.terminal.events import (
@@ -26,8 +26,8 @@ from relay.terminal.events import (
 from relay.terminal.shim_link import ShimLink
 from relay.text import one_line
 
-MODES_INTERVAL = 0.05
-"""Seconds between two looks at the terminal modes that the agent has set."""
+PARTING_INTERVAL = 0.05
+"""Seconds between two looks at what would put the user's terminal right for their shell."""
 
 MAX_PENDING = 20
 """Notices kept while they would spoil the screen."""
@@ -59,7 +59,7 @@ class Terminals:
         self._name = name
         self._detached = detached
         self._notices = PendingNotices(shim, terminal)
-        self._modes = _Modes(terminal)
+        self._looking: asyncio.TimerHandle | None = None
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
@@ -86,23 +86,23 @@ class Terminals:
 
     @handles(DetachRequested)
     def detach(self, _: DetachRequested) -> None:
-        self._look_at_modes()
-        self._shim.dismiss(self._below())
+        self._tell_parting()
+        self._shim.dismiss()
 
     @answers(Goodbye)
     async def goodbye(self, _: Goodbye, __: object) -> None:
         """Give the terminal back."""
-        self._look_at_modes()
-        self._shim.goodbye(self._below())
+        self._tell_parting()
+        self._shim.goodbye()
 
-    def _below(self) -> str:
+    def _below(self) -> bytes:
         """Return the sequence that moves the cursor below the agent's output, for the user's shell."""
         screen = self._terminal.screen
         if screen is None or screen.alternate:
-            return ""
+            return b""
         column, row = screen.cursor
         down = max((y for y, drawn in enumerate(screen.rows()) if drawn.text), default=0) - row
-        return (f"\x1b[{down}B" if down > 0 else "") + ("\r\n" if column or down > 0 else "")
+        return (b"\x1b[%dB" % down if down > 0 else b"") + (b"\r\n" if column or down > 0 else b"")
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
@@ -114,13 +114,19 @@ class Terminals:
 
     @handles(ScreenChanged)
     def screen_changed(self, _: ScreenChanged) -> None:
-        """Tell the shim, at intervals, which terminal modes must be undone if this session is killed."""
-        if self._modes.due(self._bus.loop, self._look_at_modes):
-            self._look_at_modes()
+        """Tell the shim, at intervals, how to put the user's terminal right if this session is killed."""
+        if self._looking is None:
+            self._tell_parting()
+            self._looking = self._bus.loop.call_later(PARTING_INTERVAL, self._look_again)
 
-    def _look_at_modes(self) -> None:
-        if self._modes.changed():
-            self._shim.modes(self._modes.reset)
+    def _look_again(self) -> None:
+        self._looking = None
+        self._tell_parting()
+
+    def _tell_parting(self) -> None:
+        screen = self._terminal.screen
+        reset = UNDO if screen is None else screen.modes_reset()
+        self._shim.parting(reset, self._below(), self._terminal.output_offset())
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
@@ -161,31 +167,3 @@ class PendingNotices:
         past = one_line(text, NOTICE_LENGTH)
         self._pending = deque((each for each in self._pending if each != past), maxlen=MAX_PENDING)
         self._shim.forget(past)
-
-
-class _Modes:
-    """The terminal modes that the agent has set. reset: the sequence that undoes them."""
-
-    def __init__(self, terminal: AgentTerminal) -> None:
-        self.reset = ""
-        self._terminal = terminal
-        self._timer: asyncio.TimerHandle | None = None
-
-    def changed(self) -> bool:
-        """Update `reset`; return True if it has changed."""
-        screen = self._terminal.screen
-        reset = "" if screen is None else screen.modes_reset().decode("ascii", "replace")
-        changed, self.reset = reset != self.reset, reset
-        return changed
-
-    def due(self, loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> bool:
-        """Return True if MODES_INTERVAL has passed since the last look; call `look` after the next one."""
-        if self._timer is not None:
-            return False
-
-        def again() -> None:
-            self._timer = None
-            look()
-
-        self._timer = loop.call_later(MODES_INTERVAL, again)
-        return True

@@ -110,6 +110,7 @@ class Forwarder:
     held:       the agent's output is left in the PTY.
     background: the lent terminal belongs to another job of the user's shell.
     input:      the way to the agent's terminal.
+    queries:    those in the agent's output.
     user:       the lent terminal.
     """
 
@@ -122,7 +123,7 @@ class Forwarder:
         self._loop = loop
         self._ring = ring_
         self._listener = listener
-        self._queries = QueryFinder()
+        self.queries = QueryFinder()
         self.user = UserTerminal(loop, self._lost)
         self._lent: Lent | None = None  # that of which `loop` knows
         self._reserved = False
@@ -294,7 +295,7 @@ class Forwarder:
         if not data:
             words[ring.READING] = 0
             return False
-        for query in self._queries.feed(data):
+        for query in self.queries.feed(data):
             # We answer that reports are taken here. The user's terminal sees the query as well, and its
             # answer tells us what it takes.
             if len(self.input.queued) < CHILD_LIMIT:

@@ -48,15 +48,17 @@ def _tail(data: bytes) -> int:
 
 
 class QueryFinder:
-    """Finds the queries in a stream that comes in pieces."""
+    """Finds the queries in a stream that comes in pieces. sequences: there was an escape sequence in it."""
 
     def __init__(self) -> None:
+        self.sequences = False
         self._open = b""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the queries that end in `data`."""
         if not self._open and ESC not in data:
             return []
+        self.sequences = True
         _, found, self._open = sift(self._open + data)
         return found
 

@@ -186,17 +186,23 @@ class RingWriter:
             return self._tail
         return position + RECORD.size + int(RECORD.unpack(self._get(position, RECORD.size))[3])
 
-    def last_output(self, most: int) -> bytes:
-        """Return the end of the agent's output, of at most `most` bytes."""
+    def output_since(self, start: int) -> bytes:
+        """Return the agent's output from its byte `start` on, or what of it is not overwritten, whole."""
         found = bytearray()
-        at = self._tail
+        at, first = self._tail, start
         while at < self._head:
-            _, _, _, length, kind, _ = RECORD.unpack(self._get(at, RECORD.size))
-            if kind == OUTPUT:
-                found += self._get(at + RECORD.size, length)
-                del found[: -2 * most]
+            _, _, before, length, kind, _ = RECORD.unpack(self._get(at, RECORD.size))
+            if kind == OUTPUT and before + length > start:
+                first = first if found else max(before, start)
+                found += self._get(at + RECORD.size, length)[max(start - before, 0) :]
             at += RECORD.size + length
-        return bytes(found[-most:])
+        return bytes(found) if first == start else _whole(found)
+
+    def last_output(self, most: int) -> bytes:
+        """Return the end of the agent's output, at most `most` bytes, whole."""
+        start = max(self.offset - most, 0)
+        found = self.output_since(start)
+        return _whole(found) if start and len(found) == most else found
 
     def _make_room(self, head: int) -> None:
         """Give up the oldest records, so that those up to `head` fit."""
@@ -219,3 +225,9 @@ class RingWriter:
         at = position % self._size
         piece = bytes(self._records[at : at + length])
         return piece + bytes(self._records[: length - len(piece)])
+
+
+def _whole(output: bytes | bytearray) -> bytes:
+    """Return output that was cut anywhere from its next line on, or its next escape sequence."""
+    line = output.find(b"\n")
+    return bytes(output[line + 1 :] if line >= 0 else output[max(output.find(b"\x1b"), 0) :])

@@ -144,7 +144,7 @@ class SessionProcess:
             "reserve": terminals.reserve,
             "renew": terminals.renew,
             "repaint": lambda id, data: terminals.repaint(id, data.encode("latin-1")),
-            "modes": terminals.modes,
+            "parting": terminals.parting,
             "notice": terminals.notice,
             "forget": terminals.forget,
             "dismiss": terminals.dismiss,

@@ -107,7 +107,11 @@ class Shim:
         fds = {"ring": self._ring_fd, "wake": self._wake.read, "listener": bind(path).detach()}
         launcher = Launcher(launch, hello, self._started)
         self._session = SessionProcess(self.loop, self._ring, self.terminals, fds, launcher)
-        self._session.orders |= {"goodbye": self._goodbye, "started": self._let_go, "finish": self._finish}
+        self._session.orders |= {
+            "goodbye": lambda: self._goodbye(answered=True),
+            "started": self._let_go,
+            "finish": self._finish,
+        }
         self.terminals.answers = lambda: self._session is not None and self._session.ready
         ShimControl(self.loop, self._session, self.terminals, path, may).listen(self._name)
         self._session.start()
@@ -166,13 +170,13 @@ class Shim:
         # One that is still starting knows best which modes to undo, and what to tell.
         self._end.timer = self.loop.later(0.0 if given_up else FAREWELL, self._goodbye)
 
-    def _goodbye(self, below: str = "") -> None:
-        """Give the user's shell back, and leave no process behind. below: as in TerminalServer.dismiss."""
+    def _goodbye(self, *, answered: bool = False) -> None:
+        """Give the user's shell back, and leave no process behind. answered: as in TerminalServer.goodbye."""
         if self._end.goodbye or self._end.code is None:
             return
         self._end.goodbye = True
         self._let_go(f"{self._name} has ended.")
-        self.terminals.goodbye(self._end.code, below)
+        self.terminals.goodbye(self._end.code, answered=answered)
         self._sweep()
         self.loop.later(LAST_STEPS, self._end_session)
 

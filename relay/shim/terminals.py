@@ -3,8 +3,8 @@
 A client is the process that `relay wrap` or `relay attach` leaves in the user's foreground
 (relay.terminal.client has the protocol).  One is served at a time; a new one takes over.
 
-The session draws: it is asked for a repaint, and for where the shell should go on, and gets a moment for it.
-Without an answer the shim goes on with what it has: the last output, and the modes that it was told last.
+The session draws: it is asked for a repaint, and for what puts the terminal right for the shell, and gets a
+moment for it.  Without an answer it goes on with what it has: the last output, and a reset of all modes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import deque
 
 from relay.shim import ring
 from relay.shim.forward import Forwarder
+from relay.shim.modes import UNDO
 from relay.shim.pty import flags
 
 TYPE_CHECKING = False
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 LEASE = 0.3
 """Seconds that bytes wait for the session."""
 
+PARTING = 1.0
+"""Seconds that a user who detaches waits for the session."""
+
 HANG_UP = 1.0
 """Seconds for an agent's last words after its terminal has gone."""
 
@@ -40,9 +44,6 @@ END_LOOK, MAX_END_LOOK = 0.01, 0.5
 
 RAW_ENDS = 3
 """Times that a program that reads single keys gets a Ctrl-D, which may mean something else to it."""
-
-MAX_LATE = 3
-"""Repaints that come too late before a terminal is left to what the agent draws."""
 
 MAX_PENDING = 20
 """Notices kept while they would spoil the screen."""
@@ -54,6 +55,19 @@ KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
 """Signals that keys of a terminal send to its foreground job."""
 
 _CLEAR = b"\x1b[2J\x1b[H"
+
+
+class _Parting:
+    """What puts the user's terminal right for their shell, as the session said last.
+
+    reset:  undoes the modes that the agent has set. below: moves the cursor below what it has drawn.
+    offset: bytes of output up to which that holds.
+    """
+
+    def __init__(self, reset: str = "", below: str = "", offset: int = -1) -> None:
+        self.reset = reset
+        self.below = below
+        self.offset = offset
 
 
 class TerminalClient:
@@ -82,7 +96,7 @@ class TerminalServer:
         self._name = name
         self._ended = ended
         self._client: TerminalClient | None = None
-        self._reset = ""
+        self._parting = _Parting()
         self._notices: deque[str] = deque(maxlen=MAX_PENDING)
         self._repaints = _Repaints()
         self._dismissing: Timer | None = None
@@ -102,7 +116,7 @@ class TerminalServer:
         client.channel.on_line = lambda fields, fds: self._asked(client, fields, fds)
         client.channel.on_gone = lambda: self._gone(client)
         client.channel.send(event="agent", group=self.forwarder.pty.pid)
-        client.channel.send(event="modes", reset=self._reset)
+        client.channel.send(event="modes", reset=self._parting.reset)
         self._fit()  # the size may have changed unnoticed
 
     def begin(self, lent: Lent, *, foreground: bool) -> None:
@@ -118,7 +132,7 @@ class TerminalServer:
         """
         if self._client is not None:
             text = f"another terminal has attached; `relay attach --takeover {self._name}` takes it back"
-            self._leave("detached", text, taken=True)
+            self._leave("detached", self._last_parting(), text, taken=True)
         if self.forwarder.over:
             lent.close()
             return False
@@ -126,7 +140,6 @@ class TerminalServer:
         if self._repaints.waiting is not None:
             self._repaints.waiting.cancel()
         self._repaints.waiting = None
-        self._repaints.late = 0
         self._hold(lent)
         self.adopt(client)  # the agent gets the new terminal's size before the screen is held for the repaint
         self._ask_repaint()
@@ -141,6 +154,7 @@ class TerminalServer:
         assert self._repaints.waiting is not None
         self.forwarder.held = True
         id = self._repaints.waiting.id
+        self._repaints.offset = self._ring.offset
         self._ring.append(ring.HELD, b"%d %d" % (id, self._repaints.waiting.lent is not None))
         wait = LEASE if self.answers() else 0.0
         self._repaints.waiting.timer = self._loop.later(wait, lambda: self.repaint(id, None))
@@ -149,15 +163,17 @@ class TerminalServer:
         """Show the terminal that waits what the session has `drawn`; None: the session did not answer."""
         waiting = self._repaints.waiting
         if waiting is None or waiting.id != id:
-            if drawn is not None and waiting is None and id == self._repaints.count:
-                self._ask_again()
+            if drawn and waiting is None and id == self._repaints.count:
+                self._show_late(drawn)
             return
         self._repaints.waiting = None
         waiting.cancel()
         self.forwarder.held = False
         greeting = drawn or b""
         if drawn is None and waiting.lent is not None:
-            greeting = _CLEAR + self._ring.last_output(REPLAYED).partition(b"\n")[2]
+            from relay.shim.replayed import harmless
+
+            greeting = _CLEAR + harmless(self._ring.last_output(REPLAYED))
         if waiting.lent is not None:
             if self.forwarder.over:
                 waiting.lent.close()
@@ -170,12 +186,12 @@ class TerminalServer:
         if waiting.then is not None:
             waiting.then()
 
-    def _ask_again(self) -> None:
-        """Ask for another repaint instead of one that came too late: output has followed it."""
-        self._repaints.late += 1
-        if self._repaints.late <= MAX_LATE and not self.forwarder.over:
-            self._hold(None)
-            self._ask_repaint()
+    def _show_late(self, drawn: bytes) -> None:
+        """Show a repaint that came too late, and after it the output that has followed."""
+        from relay.shim.replayed import harmless
+
+        self._repaints.count += 1  # shown once
+        self.forwarder.user.show(drawn + harmless(self._ring.output_since(self._repaints.offset)))
 
     # What happens at the terminals (forward.Listener).
 
@@ -205,7 +221,7 @@ class TerminalServer:
         """Dismiss the client, once the session has said where its shell goes on; the agent runs on."""
         if self._dismissing is None and self._client is not None:
             self._ring.append(ring.DETACH)
-            self._dismissing = self._loop.later(LEASE if self.answers() else 0.0, self._dismiss_now)
+            self._dismissing = self._loop.later(PARTING if self.answers() else 0.0, self._dismiss_now)
 
     def settled(self) -> None:
         """Stop the user's job now that everything the agent wrote before is on the screen."""
@@ -248,17 +264,19 @@ class TerminalServer:
             self.forwarder.user.paused = True
             self.forwarder.settle()
 
-    def goodbye(self, code: int, below: str) -> None:
-        """Give the terminal back, with the agent's exit code."""
-        self._leave("exit", below=below if self._notices else "", code=code)
+    def goodbye(self, code: int, *, answered: bool) -> None:
+        """Give the terminal back, with the agent's exit code. answered: `parting` has just been told."""
+        parting = self._parting if answered else self._last_parting()
+        below = parting.below if self._notices else ""  # alone, the agent leaves the cursor where it likes
+        self._leave("exit", _Parting(parting.reset, below), code=code)
 
     # Orders of the session.
 
-    def modes(self, reset: str) -> None:
-        """Note the sequence that undoes the modes that the agent has set."""
-        if reset != self._reset:
-            self._reset = reset
+    def parting(self, reset: str, below: str, offset: int) -> None:
+        """Note what puts the user's terminal right for their shell: as in _Parting."""
+        if reset != self._parting.reset:
             self._tell("modes", reset=reset)
+        self._parting = _Parting(reset, below, offset)
 
     def notice(self, text: str) -> None:
         """Keep a notice until the terminal is given back."""
@@ -268,10 +286,10 @@ class TerminalServer:
         """Forget a notice."""
         self._notices = deque((each for each in self._notices if each != text), maxlen=MAX_PENDING)
 
-    def dismiss(self, below: str) -> None:
-        """Dismiss the client that asked for it. below: moves the cursor below the agent's output."""
+    def dismiss(self) -> None:
+        """Dismiss the client that asked for it: `parting` has just been told."""
         if self._dismissing is not None:
-            self._dismiss_now(below)
+            self._dismiss_now(self._parting)
 
     def reserve(self, reserved: bool) -> None:
         """Leave the user's keys in their terminal; for LEASE, unless this is repeated."""
@@ -335,11 +353,20 @@ class TerminalServer:
         if self._client is not None:
             self._client.channel.send(event=event, **fields)
 
-    def _dismiss_now(self, below: str = "") -> None:
-        text = f"{self._name} runs on; `relay attach {self._name}` brings it back"
-        self._leave("detached", text, below)
+    def _last_parting(self) -> _Parting:
+        """Return what the session told last if it still holds, or else what undoes any mode."""
+        if self._parting.offset == self._ring.offset:
+            return self._parting
+        if not self.forwarder.queries.sequences:
+            return _Parting("", "\r\n")
+        drawn = not self.forwarder.over and not flags(self.forwarder.pty.attributes())[0]
+        return _Parting(UNDO.decode(), "\x1b[999B\r\n" if drawn else "\r\n")
 
-    def _leave(self, event: str, text: str = "", below: str = "", **fields: Any) -> None:
+    def _dismiss_now(self, parting: _Parting | None = None) -> None:
+        text = f"{self._name} runs on; `relay attach {self._name}` brings it back"
+        self._leave("detached", parting or self._last_parting(), text)
+
+    def _leave(self, event: str, parting: _Parting, text: str = "", **fields: Any) -> None:
         """Stop using the client's terminal, and tell it to end."""
         client, self._client = self._client, None
         if self._dismissing is not None:
@@ -349,7 +376,7 @@ class TerminalServer:
         if client is not None:
             notices = [*self._notices, text] if text else [*self._notices]
             self._notices.clear()
-            client.channel.finish(event=event, reset=self._reset + below, notices=notices, **fields)
+            client.channel.finish(event=event, reset=parting.reset + parting.below, notices=notices, **fields)
 
     def _withdraw(self, restore: bool = False) -> None:
         self.forwarder.withdraw(restore)
@@ -365,7 +392,7 @@ class TerminalServer:
         """Restore the terminal of a client that was killed; the agent runs on without a terminal."""
         if client is self._client:
             self._client = None
-            self.forwarder.user.show(self._reset.encode())
+            self.forwarder.user.show(self._last_parting().reset.encode())
             self._withdraw(restore=True)
 
 
@@ -389,10 +416,9 @@ class _Repaint:
 class _Repaints:
     """The repaints that the session was asked for.
 
-    waiting: the one that is waited for. count: of all.
-    late:    those that came too late for the terminal that is lent now.
+    waiting: the one that is waited for. count: of all. offset: bytes of output before the last one.
     """
 
     def __init__(self) -> None:
         self.waiting: _Repaint | None = None
-        self.count = self.late = 0
+        self.count = self.offset = 0

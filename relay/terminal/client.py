@@ -19,6 +19,7 @@ import signal
 import sys
 import termios
 
+from relay.shim.modes import UNDO
 from relay.shim.pty import raw
 
 TYPE_CHECKING = False
@@ -228,6 +229,7 @@ class Client:
 
     def _shim_died(self) -> int:
         """Restore the terminal and end the agent after its shim was killed. Return the exit code."""
+        self.reset += UNDO.decode()  # what it was told last need not be true any more
         self._give_back()
         if self.group:
             for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):

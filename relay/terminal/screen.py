@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, POP_KEYBOARD
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
 
@@ -35,12 +36,6 @@ _SCROLLBACK_COLUMN = 32 << 10
 
 _MAX_COLUMNS, _MAX_ROWS = 2000, 1000
 """The largest screen that is drawn. A terminal may claim 65535 x 65535 cells, which would fill the memory."""
-
-# DEC private modes that outlive their program on a terminal, with the state a terminal starts in (xterm
-# ctlseqs, "DEC Private Mode Set"; 2004, 2026, 2027, 2031 and 2048 are their successors' common additions).
-_MODES_OFF = (1, 5, 9, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026, 2031, 2048)
-_MODES_ON = (7, 25)
-_ALTERNATE_MODES = (1049, 1047, 47)
 
 # The first 16 colours of xterm's palette; a terminal may show them otherwise.
 _BASIC = (
@@ -251,15 +246,13 @@ class VirtualScreen:
         """Return bytes that undo what the program has set, for a terminal whose program is gone."""
         if self._terminal is None or self._plain:
             return b""
-        parts = [b"\x1b[<99u"] if self._value(vt.KITTY_KEYBOARD_FLAGS, c_uint8) else []
-        parts += [b"\x1b[?%dl" % number for number in _MODES_OFF if self.mode(number)]
-        parts += [b"\x1b[?%dh" % number for number in _MODES_ON if not self.mode(number)]
+        parts = [POP_KEYBOARD] if self._value(vt.KITTY_KEYBOARD_FLAGS, c_uint8) else []
+        parts += [b"\x1b[?%dl" % number for number in MODES_OFF if self.mode(number)]
+        parts += [b"\x1b[?%dh" % number for number in MODES_ON if not self.mode(number)]
         if self.alternate:
-            used = next((number for number in _ALTERNATE_MODES if self.mode(number)), 1049)
+            used = next((number for number in ALTERNATE if self.mode(number)), 1049)
             parts.append(b"\x1b[?%dl" % used)
-        # Attributes, scroll region (saved and restored around, as it homes the cursor), character set,
-        # keypad and cursor shape cost nothing to reset and cannot all be asked for.
-        return b"".join(parts) + b"\x1b7\x1b[r\x1b8\x1b[0m\x1b(B\x0f\x1b>\x1b[0 q"
+        return b"".join(parts) + AT_REST
 
     def close(self) -> None:
         """Free the library's memory."""

@@ -174,9 +174,12 @@ class ShimLink:
         """Show `data` on the terminal that waits for the repaint `id` (ring.HELD)."""
         self._order("repaint", id=id, data=data.decode("latin-1"))
 
-    def modes(self, reset: str) -> None:
-        """Tell the sequence that undoes the modes that the agent has set."""
-        self._order("modes", reset=reset)
+    def parting(self, reset: bytes, below: bytes, offset: int) -> None:
+        """Tell what puts the user's terminal right for their shell after `offset` bytes of output.
+
+        reset: undoes the modes that the agent has set. below: moves the cursor below what it has drawn.
+        """
+        self._order("parting", reset=reset.decode("ascii"), below=below.decode("ascii"), offset=offset)
 
     def notice(self, text: str) -> None:
         """Have a notice shown when the terminal is given back."""
@@ -186,9 +189,9 @@ class ShimLink:
         """Forget a notice."""
         self._order("forget", text=text)
 
-    def dismiss(self, below: str) -> None:
-        """Let the user who asked to detach go. below: moves the cursor below the agent's output."""
-        self._order("dismiss", below=below)
+    def dismiss(self) -> None:
+        """Let the user who asked to detach go, after `parting`."""
+        self._order("dismiss")
 
     def started(self, text: str) -> None:
         """Let the client go that started a detached session."""
@@ -198,9 +201,9 @@ class ShimLink:
         """Lose what the user's terminal has not taken by now; the agent's terminal ends."""
         self._order("finish")
 
-    def goodbye(self, below: str) -> None:
-        """Give the user's shell back: all that the agent said last has been acted on."""
-        self._order("goodbye", below=below)
+    def goodbye(self) -> None:
+        """Give the user's shell back, after `parting`: all that the agent said last has been acted on."""
+        self._order("goodbye")
 
     def done(self) -> None:
         """Say that the work of this agent's sessions is done."""

@@ -142,3 +142,36 @@ def test_the_end_of_the_output_is_found_behind_what_was_overwritten(small: Ring)
         small.writer.output(b"%04d" % number * 20)
     assert small.writer.last_output(100) == (b"0098" * 20 + b"0099" * 20)[-100:]
     assert len(small.writer.last_output(1 << 16)) < 4096
+
+
+@pytest.mark.parametrize(
+    ("output", "most", "last"),
+    [
+        (b"one\ntwo\n", 100, b"one\ntwo\n"),
+        (b"one\ntwo\n", 8, b"one\ntwo\n"),
+        (b"one\ntwo\n", 6, b"two\n"),
+        (b"\x1b[1;31mred\x1b[5;1Hrow", 15, b"\x1b[5;1Hrow"),
+        (b"", 100, b""),
+    ],
+)
+def test_the_end_of_the_output_begins_with_a_whole_line_or_sequence(
+    small: Ring, output: bytes, most: int, last: bytes
+) -> None:
+    small.writer.output(output)
+    assert small.writer.last_output(most) == last
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.binary(max_size=700), max_size=20), st.integers(0, 12_000))
+def test_output_is_found_from_any_byte_on(pieces: list[bytes], start: int) -> None:
+    each = Ring()
+    for piece in pieces:
+        each.writer.append(TYPED, b"between")
+        each.writer.output(piece)
+    written = b"".join(pieces)
+    found = each.writer.output_since(start)
+    assert written[start:].endswith(found)
+    if len(written) + 100 * len(pieces) < each.reader.size:
+        assert found == written[start:]
+    each.reader.close()
+    os.close(each.fd)

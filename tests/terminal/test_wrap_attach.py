@@ -204,7 +204,12 @@ def test_detaching_spoils_nothing_of_what_was_drawn(wrap: Open, relay: Relay) ->
     draw = r"stty raw -echo; printf 'top\r\n> \r\nfoot\033[A\033[3G'; sleep 60"
     terminal = wrap("-n", "Drawn", "sh", "-c", draw)
     terminal.wait_for("foot")
-    wait_until(lambda: "Drawn" in relay("ps").stdout)
+    wait_until(
+        lambda: (
+            json.loads(relay("explain", "Drawn", "--json", check=False).stdout or "{}").get("reader")
+            == "screen"
+        )
+    )
     terminal.type("\x1dd")
     assert terminal.end() == 0
     assert terminal.lines()[:4] == [

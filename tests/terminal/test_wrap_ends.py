@@ -28,11 +28,11 @@ while True:
 
 
 def _session(relay: Relay, name: str) -> dict[str, int]:
-    """What `relay ps` says of the session, once it is there."""
+    """What `relay ps` says of the session, once it answers."""
 
     def look() -> dict[str, int] | None:
         rows = json.loads(relay("ps", "--json").stdout)
-        return next((row for row in rows if row["name"] == name), None)
+        return next((row for row in rows if row["name"] == name and row["id"]), None)
 
     found = wait_until(look)
     assert found is not None

@@ -1,0 +1,89 @@
+"""Terminals of an agent whose session does not answer: attached, repainted late, and put right again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from emulator import Emulator
+
+from support import Relay, wait_until
+
+Open = Callable[..., Emulator]
+
+SCREEN = """
+import os, sys, tty
+tty.setraw(0)
+os.write(1, b"first\\r\\n")
+os.write(1, b"second" + b"\\x1b[6n" * (len(sys.argv) > 1))
+while True:
+    for key in os.read(0, 100):
+        if key == ord("w"):
+            os.write(1, b"\\x1b[?1049h\\x1b[?1003h\\x1b[?2004h\\x1b[?25lwild")
+        else:
+            os.write(1, b"<%d>" % key)
+"""
+"""Shows each key; w draws in the alternate screen. With an argument, it asks where the cursor is."""
+
+
+@contextmanager
+def _stopped(relay: Relay, name: str) -> Iterator[Callable[[], None]]:
+    """Stop the session of `name`, once it answers, until the call."""
+    wait_until(lambda: name in relay("ps").stdout)
+    (row,) = (row for row in json.loads(relay("ps", "--json").stdout) if row["name"] == name)
+    os.kill(row["pid"], signal.SIGSTOP)
+    try:
+        yield lambda: os.kill(row["pid"], signal.SIGCONT)
+    finally:
+        os.kill(row["pid"], signal.SIGCONT)
+
+
+def _attach(terminal: Open, name: str) -> Emulator:
+    return terminal(sys.executable, "-m", "relay", "attach", name)
+
+
+def _lines(terminal: Emulator) -> list[str]:
+    return [line.rstrip() for line in terminal.lines() if line.strip()]
+
+
+def test_the_last_output_is_shown_whole_and_asks_the_terminal_nothing(terminal: Open, relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Still", sys.executable, "-c", SCREEN, "ask")
+    with _stopped(relay, "Still"):
+        outer = _attach(terminal, "Still")
+        outer.wait_for("second")
+        assert _lines(outer)[0] == "first"
+        outer.type("x")
+        outer.wait_for("<120>")
+        assert b"\x1b[6n" not in outer.output
+        assert outer.output.count(b"<27>") <= 1  # the session's own answer, from before
+
+
+def test_a_repaint_that_comes_late_is_followed_by_what_came_since(terminal: Open, relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Late", sys.executable, "-c", SCREEN)
+    with _stopped(relay, "Late") as go_on:
+        outer = _attach(terminal, "Late")
+        outer.wait_for("second")
+        outer.type("x")
+        outer.wait_for("<120>")
+        shown = len(outer.output)
+        go_on()
+        outer.wait(lambda: b"<120>" in outer.output[shown:], "the repaint, and what has followed it")
+        assert _lines(outer) == ["first", "second<120>"]
+        outer.type("y")
+        outer.wait_for("second<120><121>")
+
+
+def test_a_terminal_is_put_right_though_nobody_knows_what_was_set(wrap: Open, relay: Relay) -> None:
+    outer = wrap("-n", "Wild", sys.executable, "-c", SCREEN)
+    outer.wait_for("second")
+    with _stopped(relay, "Wild"):
+        outer.type("w")
+        outer.wait_for("wild")
+        outer.type("\x1dd")
+        assert outer.end() == 0
+        assert outer.restored()
+        assert _lines(outer)[-1] == "relay: Wild runs on; `relay attach Wild` brings it back"
