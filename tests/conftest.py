@@ -70,7 +70,7 @@ def _end_all(home: Path) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):  # what it leaves is found below
                 relay(*command, check=False, timeout=30)
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: not processes_of(home), timeout=20)
+            wait_until(lambda: not processes_of(home), timeout=60)
             break
     else:
         left = processes_of(home)

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE = 60.0
+"""Seconds until a test takes what it waits for to have been lost. Only a broken program takes that long."""
+
 _TICK = 0.005  # seconds between two looks
 
 
-def wait_until(condition: Callable[[], T], timeout: float = 20, message: str | Callable[[], str] = "") -> T:
+def wait_until(
+    condition: Callable[[], T], timeout: float = PATIENCE, message: str | Callable[[], str] = ""
+) -> T:
     """Call `condition` until it is true, and return its value. Raise AssertionError on timeout.
 
-    timeout: seconds, for broken programs only: be generous. message: what it waits for.
+    timeout: seconds. message: what it waits for.
     """
     deadline = time.monotonic() + timeout
     never = threading.Event()
@@ -30,6 +37,16 @@ def wait_until(condition: Callable[[], T], timeout: float = 20, message: str | C
             raise AssertionError(f"waited {timeout:g} seconds in vain: {said or condition}")
         never.wait(_TICK)
     return value
+
+
+async def eventually(condition: Callable[[], object | Awaitable[object]]) -> None:
+    """Return when `condition` holds, of which no event tells. Raise TimeoutError if it never does."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = condition()
+            if await found if inspect.isawaitable(found) else found:
+                return
+            await asyncio.sleep(_TICK)
 
 
 def clean_environment(home: Path) -> dict[str, str]:

@@ -306,7 +306,7 @@ def test_the_person_hears_of_it_wherever_they_look(relay: Relay) -> None:
         ["-m", "relay", "wrap", "-n", "Alice", "--agent", "claude", "--", sys.executable, str(FAKE)],
         env=relay.environment | {"AGENT_LOG": str(relay.home / "agent.log")},
         dimensions=(30, 100),
-        timeout=20,
+        timeout=60,
     )
     alice.expect_exact(b"\x1b[22;0t\x1b]2;Alice asks: permission\x1b\\\x07")
     (row,) = [row for row in ps(relay) if row["name"] == "Alice"]

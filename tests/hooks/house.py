@@ -22,6 +22,7 @@ from relay.injection.events import Inject
 from relay.memory.store import MemoryStore
 from relay.message import Message, State
 from relay.place import Place
+from support import PATIENCE
 
 
 def directive(text: str) -> Directive:
@@ -92,7 +93,7 @@ class Services:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds, looking whenever something has been injected, sent or reported."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()
@@ -122,7 +123,7 @@ class House:
             history=self.history,
         )
 
-    def say(self, text: str, *, timeout: float = 20.0) -> tuple[DirectiveOutcome, Services]:
+    def say(self, text: str, *, timeout: float = PATIENCE) -> tuple[DirectiveOutcome, Services]:
         """Dispatch `@namespace:target body`; the outcome, and the services after it."""
         outcomes: list[DirectiveOutcome] = []
 
@@ -132,7 +133,7 @@ class House:
         services = self.run(scene, timeout=timeout)
         return outcomes[0], services
 
-    def fire(self, event: HandlerEvent, *, timeout: float = 20.0) -> tuple[list[HookResult], Services]:
+    def fire(self, event: HandlerEvent, *, timeout: float = PATIENCE) -> tuple[list[HookResult], Services]:
         """Fire one event; the results, and the services after it."""
         results: list[HookResult] = []
 
@@ -143,7 +144,7 @@ class House:
         return results, services
 
     def run(
-        self, scene: Callable[[Runner, Context, Services], Awaitable[object]], *, timeout: float = 20.0
+        self, scene: Callable[[Runner, Context, Services], Awaitable[object]], *, timeout: float = PATIENCE
     ) -> Services:
         """Play `scene` on a loop of its own; return the services, which remember what happened."""
 

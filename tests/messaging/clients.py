@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import ledgers
@@ -15,8 +14,7 @@ from relay.message import Message, OutgoingMessage, State
 from relay.messaging.client import MessagingClient
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.runaway import Limits
-
-SECONDS = 60.0
+from support import PATIENCE, eventually
 
 UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
 """Tests send faster than agents do."""
@@ -65,7 +63,7 @@ class Agent:
 
     async def status(self, part: str) -> str:
         """The next status that contains `part`."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 text = await self.statuses.get()
                 if part in text:
@@ -73,12 +71,12 @@ class Agent:
 
     async def receive(self, count: int = 1) -> list[Message]:
         """The next messages, in order."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
             return [await self.messages.get() for _ in range(count)]
 
     async def outcome(self, state: State) -> Message:
         """The next outcome with that state."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 message = await self.outcomes.get()
                 if message.state is state:
@@ -136,13 +134,3 @@ async def running(agent: Agent, *, connected: bool = True) -> AsyncIterator[Agen
 async def known(home: Home, name: str) -> None:
     """Have `name` be known in the team, as after a session of it."""
     await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name))
-
-
-async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Return when `condition` holds; fail when it does not within SECONDS."""
-    async with asyncio.timeout(SECONDS):
-        while True:
-            found = condition()
-            if await found if inspect.isawaitable(found) else found:
-                return
-            await asyncio.sleep(0.01)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from clients import Agent, eventually, running
+from clients import Agent, running
 
 from guarded import GuardedMosquitto
 from ledgers import in_ledger, post
@@ -26,7 +26,7 @@ from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint
 from relay.transport.probe import probe
 from relay.transport.probe_result import CLAIMS, Finding
-from support import wait_until
+from support import eventually, wait_until
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 from brokers import SHIPPED_MOSQUITTO, Amqtt, Broker, DebianMosquitto, Embedded, Keeps, Mosquitto, Nats
-from clients import Agent, eventually, running
+from clients import Agent, running
 
 from ledgers import messages, states
 from relay.home import Home
@@ -30,6 +30,7 @@ from relay.messaging.outbox import WINDOW
 from relay.transport import topics
 from relay.transport.credentials import Credentials, for_endpoint
 from relay.transport.endpoint import Endpoint
+from support import eventually
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from clients import Agent, eventually, running
+from clients import Agent, running
 
 from ledgers import in_ledger, post, states
 from relay.home import Home
@@ -20,6 +20,7 @@ from relay.messaging.presence_tracker import PresenceTracker
 from relay.storage.sqlite import Writer
 from relay.transport import broker
 from relay.transport.presence import Presence, PresenceRoster
+from support import eventually
 
 
 @pytest.fixture

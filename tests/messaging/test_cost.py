@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from brokers import Embedded
-from clients import Agent, eventually, running
+from clients import Agent, running
 
 from relay.home import Home
 from relay.message import State
 from relay.messaging import publisher
 from relay.transport.endpoint import Endpoint
+from support import eventually
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"
 

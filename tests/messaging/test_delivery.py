@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from clients import Agent, eventually, known, running
+from clients import Agent, known, running
 
 from ledgers import in_ledger, post
 from relay import names
@@ -19,6 +19,7 @@ from relay.home import Home
 from relay.message import MAX_BODY, State
 from relay.messaging.ledger import Ledger
 from relay.transport import broker, nats
+from support import eventually
 
 
 def test_mail_waits_for_an_agent_that_is_away(home: Home) -> None:

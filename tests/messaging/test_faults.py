@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from clients import Agent, eventually, known, running
+from clients import Agent, known, running
 from failpoints import far_url
 
 from ledgers import in_ledger, send, states
@@ -26,6 +26,7 @@ from relay.messaging.inbox import KEEP_DAYS, InboxFull
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
 from relay.transport import broker
+from support import eventually
 
 TEAM = "default"
 

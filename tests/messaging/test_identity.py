@@ -17,7 +17,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from clients import Agent, eventually, known, running
+from clients import Agent, known, running
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +30,7 @@ from relay.messaging.envelope import Envelope, Receipt
 from relay.transport import broker, presence, topics
 from relay.transport.credentials import Credentials
 from relay.transport.endpoint import Endpoint
+from support import eventually
 
 FLOOD = 20_000
 

@@ -8,11 +8,12 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from clients import Agent, eventually, running
+from clients import Agent, running
 
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.transport import announcer, broker, presence
+from support import eventually
 
 MANY = 40
 

@@ -20,6 +20,7 @@ import pytest
 
 from relay.rules import command
 from relay.rules.command import KEEP, CommandResult
+from support import eventually
 
 HANGING = Path(__file__).with_name("hanging.py")
 LONG = 50.0
@@ -44,11 +45,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] not in {b"Z", b"X"}
     except FileNotFoundError:
         return False
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():  # noqa: ASYNC110  nothing else tells of other processes
-        await asyncio.sleep(0.01)
 
 
 # What it is given.
@@ -197,10 +193,10 @@ async def _tree(
             timeout=timeout,
         )
     )
-    await until(lambda: all((folder / name).exists() for name in names))
+    await eventually(lambda: all((folder / name).exists() for name in names))
     pids = [int((folder / name).read_text()) for name in names]
     await end(task)
-    await until(lambda: not any(map(alive, pids)))
+    await eventually(lambda: not any(map(alive, pids)))
 
 
 @linux
@@ -242,11 +238,11 @@ def test_what_has_a_session_of_its_own_is_found(tmp_path: Path, line: str) -> No
 
     async def body() -> None:
         task = asyncio.ensure_future(command.run(line, b"", cwd=tmp_path, env=dict(os.environ), timeout=LONG))
-        await until(started.exists)
+        await eventually(started.exists)
         pid = int(started.read_text())
         task.cancel()
         await asyncio.wait({task})
-        await until(lambda: not alive(pid))
+        await eventually(lambda: not alive(pid))
 
     asyncio.run(body())
 
@@ -268,7 +264,7 @@ def test_no_zombie_and_no_descriptor_is_left() -> None:
         before = descriptors()
         for line, timeout in (("exit 1", LONG), ("yes", 0.2), ("sleep 9", 0.1)):
             await command.run(line, b"x" * 1_000_000, cwd=Path("/"), env=dict(os.environ), timeout=timeout)
-        await until(lambda: descriptors() == before)
+        await eventually(lambda: descriptors() == before)
         assert not zombies()
 
     asyncio.run(body())

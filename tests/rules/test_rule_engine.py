@@ -21,6 +21,7 @@ from relay.rules.engine import AT_ONCE, WAITING, Engine
 from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.events import RuleEnded
 from relay.rules.rule import Rule
+from support import eventually
 
 SHAPES = ("flat", "group")
 
@@ -52,11 +53,6 @@ def guard(word: str) -> str:
 
 def changes(to: str) -> Rule:
     return rule("PreToolUse", says(updatedInput={"command": to}), name=f"to {to}")
-
-
-async def until(*paths: Path) -> None:
-    while not all(path.exists() for path in paths):  # noqa: ASYNC110  nothing else tells of other processes
-        await asyncio.sleep(0.01)
 
 
 # What a rule gets.
@@ -288,7 +284,7 @@ def test_a_slow_rule_leaves_the_event_loop_alone(tmp_path: Path) -> None:
         slow = rule("PreToolUse", "touch there; until [ -e go ]; do sleep 0.01; done")
         what = event("PreToolUse", cwd=str(tmp_path))
         running = asyncio.ensure_future(engine(tmp_path).run([slow], what))
-        await until(tmp_path / "there")
+        await eventually((tmp_path / "there").exists)
         (tmp_path / "go").touch()
         return await running
 
@@ -302,7 +298,7 @@ def test_to_cancel_an_event_ends_its_rules(tmp_path: Path, name: str) -> None:
     async def body() -> None:
         slow = rule(name, "echo $$ > pid.new; mv pid.new pid; sleep 60")
         running = asyncio.ensure_future(engine(tmp_path).run([slow], event(name, cwd=str(tmp_path))))
-        await until(tmp_path / "pid")
+        await eventually((tmp_path / "pid").exists)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -373,7 +369,7 @@ def test_to_close_ends_what_runs_in_the_background(tmp_path: Path) -> None:
         rules = engine(tmp_path)
         slow = rule("SessionStart", "echo $$ > pid.new; mv pid.new pid; sleep 60", background=True)
         await rules.run([slow], event("SessionStart", cwd=str(tmp_path)))
-        await until(tmp_path / "pid")
+        await eventually((tmp_path / "pid").exists)
         await rules.close()
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / "pid").read_text()), 0)

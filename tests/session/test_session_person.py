@@ -50,7 +50,7 @@ class Terminals:
         """Python with `arguments`, in a terminal of its own."""
         person = pexpect.spawn(
             sys.executable, arguments, env=self.relay.environment, cwd=str(cwd or self.relay.home),
-            dimensions=(40, 200), timeout=20, preexec_fn=preexec_fn,
+            dimensions=(40, 200), timeout=60, preexec_fn=preexec_fn,
         )  # fmt: skip
         self.opened.append(person)
         return person

@@ -193,7 +193,7 @@ class Session:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Let the loop and the clock go on until `condition()` is true."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 self.now += 0.1
                 await asyncio.sleep(0.01)

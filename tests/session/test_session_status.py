@@ -31,7 +31,7 @@ def wrap(relay: Relay) -> Iterator[Open]:
             ["-m", "relay", "wrap", "-n", "Alice", *arguments],
             env=relay.environment | environment,
             dimensions=(30, 100),
-            timeout=20,
+            timeout=60,
         )
         opened.append(child)
         return child

@@ -19,7 +19,7 @@ from typing import Any
 
 from relay.terminal.screen import VirtualScreen
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds until a test gives up on a broken program."""
 
 RELAY = shlex.join([sys.executable, "-m", "relay"])
