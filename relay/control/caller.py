@@ -1,7 +1,8 @@
 """The caller of a command or request: a wrapped agent, known by its ancestry or else by its environment.
 
-Ancestry comes first, since an agent can give its children any environment. Only the environment identifies
-a daemon, which has left its ancestors.
+Ancestry comes first, since an agent can give its children any environment. A daemon that has left its parents
+is the shim's child. Only the environment identifies one that outlived the shim, or that runs where no process
+can adopt others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,17 +21,48 @@ from relay.home import Home
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A wrapped agent, and the path at which its session listens."""
+    """A wrapped agent, and the path at which its session listens.
+
+    through: the process of the agent's from which the caller descends; 0: only the environment says so.
+    """
 
     name: str
     team: str
     socket: Path
+    through: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The processes by which the descendants of an agent are known; 0: there is none now.
+
+    agent:   its own.
+    shim:    adopts those of its descendants whose parents have ended (relay.shim.adoption).
+    session: the session process, whose own descendants are not the agent's.
+    """
+
+    agent: int
+    shim: int
+    session: int
+
+    def through(self, pids: Sequence[int]) -> int:
+        """Return the process of the agent's from which another one descends, 0 if it does not.
+
+        pids: the other one, and its ancestors, the nearest first.
+        """
+        before = 0
+        for pid in pids:
+            if pid == self.agent:
+                return pid
+            if pid in {self.session, self.shim}:
+                return before if pid == self.shim else 0
+            before = pid
+        return 0
 
 
 def caller(home: Home) -> Caller | None:
     """Return the agent to which this process belongs, None if it is the user's."""
-    known = agents(home)
-    if found := next((known[pid] for pid in ancestors(os.getpid()) if pid in known), None):
+    if found := agent_of(home, ancestors(os.getpid())):
         return found
     env = os.environ
     if "RELAY_SOCKET" not in env and "RELAY_NAME" not in env:
@@ -38,13 +71,27 @@ def caller(home: Home) -> Caller | None:
     return Caller(name, team, Path(env.get("RELAY_SOCKET", sessions.socket_of(home, team, name))))
 
 
-def agents(home: Home) -> dict[int, Caller]:
-    """Return the agents of all live sessions of `home` by process id, as their claims name them."""
-    return {
-        claim.agent_pid: Caller(claim.name, claim.team, claim.socket)
-        for claim in sessions.claims(home)
-        if claim.agent_pid is not None
-    }
+def agent_of(home: Home, pids: Sequence[int]) -> Caller | None:
+    """Return the agent from which a process descends, None if it is nobody's, as the live claims have it.
+
+    pids: the process and its ancestors, the nearest first.
+    """
+    nearest = None
+    for claim in sessions.claims(home):
+        lineage = Lineage(claim.agent_pid or 0, claim.terminal_pid or 0, claim.pid or 0)
+        if (through := lineage.through(pids)) and (
+            nearest is None or pids.index(through) < pids.index(nearest.through)
+        ):
+            nearest = Caller(claim.name, claim.team, claim.socket, through)
+    return nearest
+
+
+def command_of(pid: int) -> str:
+    """Return the name of the program that `pid` runs, "" if it is not known."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def ancestors(pid: int) -> list[int]:

@@ -8,16 +8,17 @@ a guard rail, not a boundary: agents under one account can read each other's fil
 from __future__ import annotations
 
 import os
-from collections.abc import Container
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
-from relay.control.caller import Caller, agents, ancestors, caller
+from relay.control.caller import Caller, Lineage, agent_of, ancestors, caller, command_of
 from relay.control.sessions import call
 from relay.errors import NotAllowed
 from relay.home import Home
 from relay.storage.journal import Journal
+from relay.text import one_line
 
 if TYPE_CHECKING:
     from relay.control.server import Request
@@ -31,24 +32,42 @@ OWN = frozenset({"hook"})
 """Operations that nobody but a descendant of the session's own agent may ask for."""
 
 
-def check(request: Request, agent: int, agents: Container[int]) -> None:
-    """Raise NotAllowed if a process descended from one of `agents` asks for an operation that it may not use.
+def check(request: Request, own: Lineage, home: Home) -> None:
+    """Raise NotAllowed if a process descended from an agent asks for an operation that it may not use.
 
-    agent: the process id of the session's own.
+    own: of the session's agent.
     """
     operation = str(request.fields.get("op"))
+    if operation in ALLOWED:
+        return
     if operation in OWN:
-        if agent not in ancestors(request.pid):
+        if not own.through(ancestors(request.pid)):
             raise NotAllowed(f"only the agent of this session, and what it runs, may ask for {operation!a}.")
-    elif operation not in ALLOWED and any(pid in agents for pid in ancestors(request.pid)):
-        raise NotAllowed(_PERSONS.format(operation))
+    elif (why := refusal(home, own, request.pid, operation)) is not None:
+        raise NotAllowed(why)
 
 
-def refusal(home: Home, agent: int, pid: int, operation: str) -> str | None:
-    """Return why the process `pid` may not ask the shim of `agent` for `operation`, None if it may."""
-    if {agent, *agents(home)}.isdisjoint(ancestors(pid)):
-        return None
-    return _PERSONS.format(operation)
+def refusal(home: Home, own: Lineage, pid: int, operation: str) -> str | None:
+    """Return why the process `pid` may not ask for `operation`, None if it may.
+
+    own: of the agent that is asked about, whose claim a full disk may have kept from being written.
+    """
+    pids = ancestors(pid)
+    found = agent_of(home, pids)
+    if found is None and (through := own.through(pids)):
+        found = Caller("that agent", "", Path(), through)
+    return None if found is None else f"{_PERSONS.format(operation)} {_because(found)}"
+
+
+def _because(own: Caller) -> str:
+    """Return the reason why the caller counts as the agent `own`, and the way out."""
+    if not own.through:
+        return f"RELAY_NAME and RELAY_SOCKET say that this belongs to {own.name or 'an agent'}."
+    program = one_line(command_of(own.through), 30) or "a process"
+    return (
+        f"This descends from {program} (pid {own.through}), which belongs to {own.name}; so does every shell "
+        "in a tmux server that an agent has started: start that outside first."
+    )
 
 
 def person_only(home: Home, operation: str, why: str) -> None:
@@ -117,4 +136,4 @@ def _is(own: Caller, name: str, team: str) -> bool:
 def _refuse(home: Home, own: Caller, operation: str, why: str) -> NoReturn:
     session = os.environ.get("RELAY_SESSION", "")
     Journal(home.journal, session, own.name).write("refused", operation=operation, pid=os.getpid())
-    raise NotAllowed(why)
+    raise NotAllowed(f"{why} {_because(own)}")

@@ -32,10 +32,10 @@ class Claim:
         self.shim = lock.removesuffix(".lock") + ".shim"
         self.fd = fd
 
-    def note(self, agent: int, session: int) -> None:
+    def note(self, agent: int, session: int = 0) -> None:
         """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID into the claim; the caller is the shim.
 
-        A process counts as the agent's if it descends from AGENT_PID.
+        session: 0 while there is none. relay.control.caller says which processes count as the agent's.
         """
         line = f"{agent:10} {session:10} {self.name} {self.team} {os.getpid():10}\n"
         try:

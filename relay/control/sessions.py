@@ -220,7 +220,7 @@ def _claim(path: Path) -> SessionInfo | None:
     try:
         words = lock.read_text(encoding="utf-8").split()
         agent_pid = int(words[0])
-        pid, name, team, shim = int(words[1]), words[2], words[3], int(words[4])
+        pid, name, team, shim = int(words[1]) or None, words[2], words[3], int(words[4])
     except (OSError, ValueError, IndexError):
         pass  # an older relay's, or nothing is noted yet
     return SessionInfo(

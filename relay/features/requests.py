@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from relay.control import guard
-from relay.control.caller import agents, ancestors
+from relay.control.caller import Lineage, ancestors
 from relay.control.operations import operation
 from relay.control.server import Answer, ControlServer, Request
 from relay.errors import NotAllowed, UsageError
@@ -41,10 +41,11 @@ class Requests:
         self._journal = journal
         self._session = session
         self._home = home
-        self._server = ControlServer(listener, self.answer, lambda caller: pid in ancestors(caller))
+        self._lineage = own = Lineage(pid, terminal_pid, os.getpid())
+        self._server = ControlServer(
+            listener, self.answer, lambda caller: bool(own.through(ancestors(caller)))
+        )
         self._agent = agent
-        self._pid = pid
-        self._terminal_pid = terminal_pid
         self._operations: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
 
     def offer(self, operations: dict[str, Callable[[Request], Awaitable[Answer]]]) -> None:
@@ -62,9 +63,7 @@ class Requests:
         if method is None:
             raise UsageError(f"a session knows no operation {operation!a}.")
         try:
-            # The agent waits for the client of a hook: there, skip the search for other agents.
-            others = set() if operation in guard.OWN else agents(self._home)
-            guard.check(request, self._pid, {self._pid, *others})
+            guard.check(request, self._lineage, self._home)
         except NotAllowed:
             self._journal.write("refused", operation=operation, pid=request.pid)
             raise
@@ -80,8 +79,8 @@ class Requests:
                 "team": session.team,
                 "agent": self._agent,
                 "pid": os.getpid(),
-                "agent_pid": self._pid,
-                "terminal_pid": self._terminal_pid,
+                "agent_pid": self._lineage.agent,
+                "terminal_pid": self._lineage.shim,
                 "cwd": str(session.directory),
                 "id": session.id,
                 **await self._described(brief=True),
@@ -91,7 +90,7 @@ class Requests:
     @operation("explain")
     async def explain(self, _: Request) -> Answer:
         """Return the reasons for the agent's state and for waiting messages, for `relay explain`."""
-        pids = {"pid": os.getpid(), "terminal_pid": self._terminal_pid}
+        pids = {"pid": os.getpid(), "terminal_pid": self._lineage.shim}
         return {"profile": self._agent, **pids, **await self._described(brief=False)}
 
     async def _described(self, *, brief: bool) -> dict[str, Any]:

@@ -17,8 +17,10 @@ def run(orders: int, options: Options | None = None) -> int:
     """Run a session; return the exit code of its process. options: those of a program."""
     from relay.session.session import main
     from relay.session.started import Started
+    from relay.shim.adoption import adopt_orphans
     from relay.terminal.shim_link import ShimLink
 
+    adopt_orphans()  # ours: they are not the agent's
     link = ShimLink(orders)
     return main(Started.of(link, options))
 

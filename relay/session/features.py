@@ -30,6 +30,7 @@ from relay.features.memory import MemoryFeature
 from relay.features.native_hooks import NativeHooks
 from relay.features.notices import Notices
 from relay.features.onboarding import Onboarding
+from relay.features.orphans import Orphans
 from relay.features.output_reader import OutputReader
 from relay.features.recorder import Recorder
 from relay.features.rule_runner import RuleRunner
@@ -281,5 +282,6 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
     "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),
     "recorder": _recorder,
+    "orphans": lambda core: Orphans(),
 }
 """The factories of the features by name. A factory returns None if the session does not need the feature."""

@@ -21,6 +21,7 @@ from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import DEFAULT_TEAM, key
 from relay.session.options import Options
+from relay.shim.adoption import adopt_orphans
 from relay.shim.lend import Lent
 from relay.shim.pty import COLUMNS, ROWS, Pty, get_size, resolve
 from relay.shim.ring import make as make_ring
@@ -107,7 +108,7 @@ def _be_shim(
         )
         _add_relay(env)
         command, env, bridge, note = _bridge(options, env, home, claimed)
-        claimed.note(os.getpid(), os.getpid())  # an ancestor of the agent, until the agent's own pid is known
+        claimed.note(os.getpid())  # an ancestor of the agent, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
         piped = not (options.detached or mode.interactive)
@@ -133,8 +134,9 @@ def _be_shim(
                 remove(_bridge_dir(home, claimed))
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
+        adopt_orphans()
         agent = pty.pid
-        claimed.note(agent, os.getpid())
+        claimed.note(agent)
         # Ignore signals only now: the agent would have inherited that. This also discards what the caller's
         # process group was sent before this process left it; the client passes it on.
         for number in (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN):
@@ -176,7 +178,7 @@ def _be_shim(
             "bridge_dir": _bridge_dir(home, claimed) if bridge else "",
         }
         launch = partial(_start_session, options, home, session_env)
-        may = partial(_may, home, agent, claimed.name, session_id)
+        may = partial(_may, home, agent, shim, claimed.name, session_id)
         shim.loop.later(FIRST_WORDS, lambda: shim.keep_session(launch, hello, claimed.socket, may))
         shim.run()
         claimed.release()
@@ -223,11 +225,12 @@ def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[
         os._exit(code)
 
 
-def _may(home: Home, agent: int, name: str, session: str, pid: int, operation: str) -> str | None:
+def _may(home: Home, agent: int, shim: Shim, name: str, session: str, pid: int, operation: str) -> str | None:
     """Return why the process `pid` may not ask the shim for `operation`, None if it may."""
+    from relay.control.caller import Lineage
     from relay.control.guard import refusal
 
-    why = refusal(home, agent, pid, operation)
+    why = refusal(home, Lineage(agent, os.getpid(), shim.session_pid), pid, operation)
     if why is not None:
         from relay.storage.journal import Journal
 

@@ -12,6 +12,7 @@ import select
 import signal
 
 from relay.shim import ring
+from relay.shim.adoption import release_stopped
 from relay.shim.channel import JsonChannel
 from relay.shim.loop import Loop
 from relay.shim.terminals import TerminalClient, TerminalServer
@@ -116,6 +117,11 @@ class Shim:
         ShimControl(self.loop, self._session, self.terminals, path, may).listen(self._name)
         self._session.start()
 
+    @property
+    def session_pid(self) -> int:
+        """The process id of the session, 0 while none runs."""
+        return 0 if self._session is None else self._session.pid
+
     def run(self) -> None:
         """Run until the agent, its session and what they left behind have ended."""
         self._reap()  # the agent may have ended before there was a handler for SIGCHLD
@@ -151,6 +157,8 @@ class Shim:
                 if session.failed:
                     self._session_failed(session.failed)
                 self._look_for_end()
+            elif os.WIFSTOPPED(status):
+                release_stopped(pid, os.WSTOPSIG(status), self._pty.pid)
 
     def _agent_ended(self, status: int) -> None:
         code = os.waitstatus_to_exitcode(status)
