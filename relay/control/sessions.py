@@ -49,6 +49,7 @@ class SessionInfo:
     pid, agent_pid, terminal_pid: process ids, of the session, the agent and the shim; None: not known.
     since:          when it entered `state`, in seconds since the epoch; None: not known.
     bus:            "connected", "connecting", or why it is not connected; empty: not known.
+    restarts:       how often the agent was started again under its name; None: not known.
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
     """
 
@@ -67,6 +68,7 @@ class SessionInfo:
     held: int | None = None
     waiting: int | None = None
     terminal_pid: int | None = None
+    restarts: int | None = None
 
     @property
     def shim(self) -> Path:

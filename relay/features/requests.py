@@ -23,6 +23,7 @@ class Requests:
     listener:          the socket at which others ask.
     agent:             the name of the agent's profile.
     pid, terminal_pid: the agent's process, and its shim's.
+    restarts:          the number of agents that this shim has started before.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Requests:
         agent: str,
         pid: int,
         terminal_pid: int,
+        restarts: int,
     ) -> None:
         self._bus = bus
         self._journal = journal
@@ -46,6 +48,7 @@ class Requests:
             listener, self.answer, lambda caller: bool(own.through(ancestors(caller)))
         )
         self._agent = agent
+        self._restarts = restarts
         self._operations: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
 
     def offer(self, operations: dict[str, Callable[[Request], Awaitable[Answer]]]) -> None:
@@ -83,6 +86,7 @@ class Requests:
                 "terminal_pid": self._lineage.shim,
                 "cwd": str(session.directory),
                 "id": session.id,
+                "restarts": self._restarts,
                 **await self._described(brief=True),
             }
         }
@@ -91,7 +95,12 @@ class Requests:
     async def explain(self, _: Request) -> Answer:
         """Return the reasons for the agent's state and for waiting messages, for `relay explain`."""
         pids = {"pid": os.getpid(), "terminal_pid": self._lineage.shim}
-        return {"profile": self._agent, **pids, **await self._described(brief=False)}
+        return {
+            "profile": self._agent,
+            **pids,
+            "restarts": self._restarts,
+            **await self._described(brief=False),
+        }
 
     async def _described(self, *, brief: bool) -> dict[str, Any]:
         found: dict[str, Any] = {}

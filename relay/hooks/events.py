@@ -145,7 +145,8 @@ class Compact(HandlerEvent):
 class SessionEnd(HandlerEvent):
     """The session is about to end. The agent gets a bounded time to act on what is injected here.
 
-    `reason` is `stop` (asked for), or `exit` (the agent has ended already; nothing can reach it).
+    `reason` is `stop` or `restart` (asked for), or `exit` (the agent has ended already; nothing can reach
+    it).
     """
 
     reason: str = "stop"

@@ -31,7 +31,10 @@ from relay.terminal.client import FORWARDED, HANDLED, Client, TerminalMode
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from relay.shim.shim import AgentOrder
 
 FIRST_WORDS = 0.03
 """Seconds for the agent's first words before the session is started, whose start would delay them."""
@@ -107,39 +110,37 @@ def _be_shim(
             RELAY_SOCKET=claimed.socket,
         )
         _add_relay(env)
-        command, env, bridge, note = _bridge(options, env, home, claimed)
+        plain, directory = env, _bridge_dir(home, claimed)
+        command, env, bridge, note = bridged(options, env, home, directory, claimed.socket)
         claimed.note(os.getpid())  # an ancestor of the agent, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
-        columns, rows, width, height = size or (COLUMNS, ROWS, 0, 0)
         piped = not (options.detached or mode.interactive)
+        ours = (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN)
+        spawn = partial(
+            Pty.spawn,
+            # The modes of a background job's terminal belong to another program, mostly a shell.
+            attributes=None if options.detached or not foreground else mode.saved,
+            # Nobody typed what comes from a pipe; and a terminal that does not show the agent's
+            # output echoes by itself.
+            echo=not piped,
+            defaults=[number for number in ours if signal.getsignal(number) != signal.SIG_IGN],
+        )
         try:
-            pty = Pty.spawn(
-                path,
-                command,
-                env,
-                size=(columns, rows),
-                pixels=(width, height),
-                # The modes of a background job's terminal belong to another program, mostly a shell.
-                attributes=None if options.detached or not foreground else mode.saved,
-                # Nobody typed what comes from a pipe; and a terminal that does not show the agent's
-                # output echoes by itself.
-                echo=not piped,
-                # A file or a pipe gets the agent's output byte for byte.
-                line_feeds_return=options.detached or os.isatty(1),
-            )
+            # A file or a pipe gets the agent's output byte for byte.
+            shown = options.detached or os.isatty(1)
+            pty = spawn(path, command, env, size=size or (COLUMNS, ROWS, 0, 0), line_feeds_return=shown)
         except RelayError as error:
             if bridge:
                 from relay.agents.hook_setup import remove
 
-                remove(_bridge_dir(home, claimed))
+                remove(directory)
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
         adopt_orphans()
-        agent = pty.pid
-        claimed.note(agent)
+        claimed.note(pty.pid)
         # Ignore signals only now: the agent would have inherited that. This also discards what the caller's
         # process group was sent before this process left it; the client passes it on.
-        for number in (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN):
+        for number in ours:
             signal.signal(number, signal.SIG_IGN)
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
             signal.signal(number, signal.SIG_DFL)
@@ -157,7 +158,8 @@ def _be_shim(
             name=claimed.name,
             channel=channel.detach(),
             detached=options.detached,
-            started=lambda session: claimed.note(agent, session),
+            started=lambda session: claimed.note(shim.agent_pid, session),
+            spawn=partial(_spawn_again, spawn, claimed),
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         if not options.detached:
@@ -169,16 +171,19 @@ def _be_shim(
             "options": options.public(),
             "env": env,
             "claim": {"name": claimed.name, "team": claimed.team, "socket": claimed.socket},
-            "agent": agent,
-            "size": (columns, rows),
+            "agent": pty.pid,
+            "size": pty.size[:2],
             "piped": piped,
             "line_feeds_return": pty.line_feeds_return,
+            "unbridged": {name: plain.get(name) for name in env if env[name] != plain.get(name)},
             "bridge": bridge,
             "bridge_note": note,
-            "bridge_dir": _bridge_dir(home, claimed) if bridge else "",
+            "bridge_dir": directory,
+            "restarts": 0,
+            "kept": False,
         }
         launch = partial(_start_session, options, home, session_env)
-        may = partial(_may, home, agent, shim, claimed.name, session_id)
+        may = partial(_may, home, shim, claimed.name, hello)
         shim.loop.later(FIRST_WORDS, lambda: shim.keep_session(launch, hello, claimed.socket, may))
         shim.run()
         claimed.release()
@@ -225,16 +230,25 @@ def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[
         os._exit(code)
 
 
-def _may(home: Home, agent: int, shim: Shim, name: str, session: str, pid: int, operation: str) -> str | None:
+def _spawn_again(spawn: Callable[..., Pty], claimed: Claim, order: AgentOrder, last: Pty) -> Pty:
+    """Start an agent in the place of the `last` one. Raise RelayError or OSError."""
+    path = resolve(order.argv[0], order.env)
+    os.chdir(order.cwd)
+    pty = spawn(path, order.argv, order.env, size=last.size, line_feeds_return=last.line_feeds_return)
+    claimed.note(pty.pid)
+    return pty
+
+
+def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], pid: int, operation: str) -> str | None:
     """Return why the process `pid` may not ask the shim for `operation`, None if it may."""
     from relay.control.caller import Lineage
     from relay.control.guard import refusal
 
-    why = refusal(home, Lineage(agent, os.getpid(), shim.session_pid), pid, operation)
+    why = refusal(home, Lineage(shim.agent_pid, os.getpid(), shim.session_pid), pid, operation)
     if why is not None:
         from relay.storage.journal import Journal
 
-        Journal(home.journal, session, name).write("refused", operation=operation, pid=pid)
+        Journal(home.journal, hello["id"], name).write("refused", operation=operation, pid=pid)
     return why
 
 
@@ -248,11 +262,12 @@ def _add_relay(env: dict[str, str]) -> None:
             env["PATH"] = os.pathsep.join((env.get("PATH") or os.defpath, folder))
 
 
-def _bridge(
-    options: Options, env: dict[str, str], home: Home, claimed: Claim
+def bridged(
+    options: Options, env: dict[str, str], home: Home, directory: str, socket: str
 ) -> tuple[list[str], dict[str, str], str, str]:
     """Return the command and environment with the bridge to the agent's own hooks, the agent's kind, a note.
 
+    directory: for the bridge's files; they are there if a kind is returned.
     A failure is logged and described by the note: the agent is started anyway.
     """
     command = options.command
@@ -265,8 +280,7 @@ def _bridge(
     try:
         from relay.agents import hook_setup
 
-        directory = _bridge_dir(home, claimed)
-        done = hook_setup.bridge(options.profile, command, env, home, directory, claimed.socket)
+        done = hook_setup.bridge(options.profile, command, env, home, directory, socket)
     except Exception as error:  # noqa: BLE001 - a fault of ours, logged, which the session tells
         import traceback
 

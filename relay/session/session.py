@@ -78,7 +78,8 @@ class Session:
         self._core = core = make_core(started, bus, Tasks(group, bus))
         self._exited: asyncio.Future[int | None] = bus.loop.create_future()
         self._shown = asyncio.Event()
-        self._shutdown = Shutdown(bus, core.tasks, started.shim, core.agent.terminal, core.setup.settings)
+        settings, terminal = core.setup.settings, core.agent.terminal
+        self._shutdown = Shutdown(bus, core.tasks, started.shim, terminal, settings, piped=started.piped)
         self._requests = Requests(
             bus,
             core.journal,
@@ -88,6 +89,7 @@ class Session:
             agent=core.setup.profile.name,
             pid=started.pty.pid,
             terminal_pid=started.pty.leader,
+            restarts=started.restarts,
         )
         made = {name: make(core) for name, make in FEATURES.items()}
         self._features: list[Feature] = [self, self._shutdown, *filter(None, made.values()), self._requests]
@@ -123,6 +125,8 @@ class Session:
                 tasks.spawn(run(), type(feature).__name__)
         self._bus.publish(SessionBegan(self._started.resumed))
         self._started.shim.ready()
+        if self._started.kept:
+            self._shutdown.restart()  # an earlier session was to
         code = await self._exited
         if code is None:
             return await self._make_way()
@@ -130,7 +134,7 @@ class Session:
         await self._bus.ask_all(SessionSettling())
         await self._bus.ask_all(SessionClosed())
         tasks.cancel()
-        if self._started.bridge_dir:
+        if self._started.bridge and not self._shutdown.again:
             hook_setup.remove(self._started.bridge_dir)
         self._core.progress.close(remove=True)
         self._started.shim.done()
@@ -167,6 +171,8 @@ class Session:
         await asyncio.wait({acted}, timeout=FAREWELL)
         self._bus.publish(SessionEnding())
         self._core.journal.write("session_end", code=code)
+        if self._shutdown.again:
+            self._started.shim.start(self._started.again())
         await self._bus.ask_all(Goodbye(code))
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
         if left := tasks.waiting("@"):

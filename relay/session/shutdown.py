@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
+from relay.errors import UsageError
 from relay.eventbus import EventBus, handles
 from relay.hooks import events
 from relay.hooks.apply import apply
@@ -20,7 +21,7 @@ from relay.injection.events import Inject, InjectionEnded
 from relay.injection.injection import Injection
 from relay.rules.events import Consult
 from relay.settings import Settings
-from relay.shim.shim import FAREWELL, LEFTOVER
+from relay.shim.shim import FAREWELL, LAST_STEPS, LEFTOVER
 from relay.state.agent_terminal import AgentTerminal
 from relay.tasks import Tasks
 from relay.terminal.events import AgentExited, OutputEnded
@@ -31,7 +32,7 @@ SETTLED = 0.5
 
 
 class Shutdown:
-    """Stops one agent. asked: stopping it was requested."""
+    """Stops one agent. asked: stopping it was requested. again: and to start it again then."""
 
     def __init__(
         self,
@@ -40,14 +41,17 @@ class Shutdown:
         shim: ShimLink,
         terminal: AgentTerminal,
         settings: Settings,
+        *,
+        piped: bool,
     ) -> None:
-        self.asked = False
+        self.asked = self.again = False
         self._bus = bus
         self._tasks = tasks
         self._pty = shim.pty
         self._shim = shim
         self._terminal = terminal
         self._settings = settings
+        self._piped = piped
         self._exited = asyncio.Event()
         self._over = asyncio.Event()
         self._closing: dict[str, asyncio.Event] = {}
@@ -56,12 +60,37 @@ class Shutdown:
     async def request(self, _: Request) -> Answer:
         """Stop the agent. patience: the seconds that a healthy session needs for it at most."""
         self.stop()
+        return {"ok": True, "patience": self._patience()}
+
+    @operation("restart")
+    async def request_again(self, request: Request) -> Answer:
+        """Stop the agent, and start it again. now: kill it. patience: as in `request`, with the start."""
+        if self._piped:
+            raise UsageError("its input is a pipe or a file, which cannot be read a second time.")
+        if self.asked and not self.again:
+            raise UsageError("it is ending. Start it anew with `relay wrap` then.")
+        self.restart()
+        if request.fields.get("now") is True:
+            self._pty.hang_up(signal.SIGKILL)
+        return {"ok": True, "patience": self._patience() + LAST_STEPS}
+
+    def _patience(self) -> float:
         set_ = self._settings
-        most = 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds + FAREWELL + LEFTOVER
-        return {"ok": True, "patience": most}
+        most = 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds
+        return most + FAREWELL + LEFTOVER
+
+    def restart(self) -> None:
+        """Stop the agent, and have it started again under the same name, in the same terminal."""
+        if not self.asked:
+            self._shim.keep(True)
+            self.stop()
+            self.again = True
 
     def stop(self) -> None:
         """Stop the agent; kill it if this was requested before."""
+        if self.again:
+            self.again = False
+            self._shim.keep(False)
         if self.asked:
             self._pty.hang_up(signal.SIGKILL)
             return
@@ -82,7 +111,8 @@ class Shutdown:
         self._over.set()
 
     async def _stop(self) -> None:
-        results = await self._bus.gather(Consult(handlers=events.SessionEnd(reason="stop")))
+        reason = "restart" if self.again else "stop"
+        results = await self._bus.gather(Consult(handlers=events.SessionEnd(reason=reason)))
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.closing_seconds):
                 for result in results:

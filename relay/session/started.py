@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from relay.home import Home
+from relay.session.launch import bridged
 from relay.session.options import Options
 from relay.shim.pty import Pty
 from relay.terminal.shim_link import ShimLink
@@ -22,7 +25,10 @@ class Started:
     piped:       the agent's input comes from a pipe or a file that relay copies into its terminal.
     bridge:      the kind of agent whose own hooks were pointed at the session (relay.agents); "" for none.
     bridge_note: why there is no bridge, or what keeps it from working, for the user; "" if nothing is wrong.
-    bridge_dir:  the directory of the bridge's files, removed when the session ends; "" without a bridge.
+    bridge_dir:  the directory for the bridge's files, removed when the session ends.
+    unbridged:   the variables of `env` that the bridge has changed, as they were before; None: not there.
+    restarts:    the number of agents that were started here before this one.
+    kept:        another agent is to be started after this one.
     """
 
     options: Options
@@ -38,6 +44,9 @@ class Started:
     bridge: str = ""
     bridge_note: str = ""
     bridge_dir: str = ""
+    unbridged: dict[str, str | None] = field(default_factory=dict)
+    restarts: int = 0
+    kept: bool = False
 
     @classmethod
     def of(cls, shim: ShimLink, options: Options | None) -> Started:
@@ -61,6 +70,9 @@ class Started:
             fields["bridge"],
             fields["bridge_note"],
             fields["bridge_dir"],
+            fields["unbridged"],
+            fields["restarts"],
+            fields["kept"],
         )
 
     @property
@@ -71,4 +83,18 @@ class Started:
     @property
     def resumed(self) -> bool:
         """True if this session goes on where an earlier one of the same agent stopped."""
-        return self.shim.hello.generation > 1
+        return self.shim.hello.resumed
+
+    def again(self) -> dict[str, Any]:
+        """Return the order for another agent of the same command, with a session of another id.
+
+        The bridge's files are written anew.
+        """
+        id = os.urandom(8).hex()
+        before = {**self.env, **self.unbridged, "RELAY_SESSION": id}
+        plain = {name: value for name, value in before.items() if value is not None}
+        argv, env, bridge, note = bridged(self.options, plain, self.home, self.bridge_dir, self.socket)
+        changed = {name: plain.get(name) for name in env if env[name] != plain.get(name)}
+        hello = {"id": id, "env": env, "unbridged": changed, "bridge": bridge, "bridge_note": note}
+        more = {"restarts": self.restarts + 1, "kept": False}
+        return {"argv": argv, "env": env, "cwd": str(Path.cwd()), "hello": {**hello, **more}}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import _socket
 import os
 import select
-import signal
 import struct
 import sys
 
@@ -36,16 +35,26 @@ STOPPING = 40.0
 
 
 class ShimControl:
-    """Listens beside `path`, the session's socket. may: returns why a process may not do that, or None."""
+    """Listens beside `path`, the session's socket.
+
+    may: returns why a process may not do that, or None. kill: ends the agent for good.
+    """
 
     def __init__(
-        self, loop: Loop, session: SessionProcess, terminals: TerminalServer, path: str, may: May
+        self,
+        loop: Loop,
+        session: SessionProcess,
+        terminals: TerminalServer,
+        path: str,
+        may: May,
+        kill: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._session = session
         self._terminals = terminals
         self._path = path
         self._may = may
+        self._kill = kill
         self._name = ""
         self._listener = bind(path.removesuffix(".sock") + ".shim")
 
@@ -91,6 +100,7 @@ class ShimControl:
             pid=session.pid,
             terminal_pid=os.getpid(),
             agent_pid=self._terminals.forwarder.pty.pid,
+            restarts=session.about["restarts"],
             generation=session.generation,
             ready=session.ready,
             failed=session.failed,
@@ -117,7 +127,7 @@ class ShimControl:
         """Kill the agent, and its session if that hangs."""
         if with_session:
             self._session.finish()
-        self._terminals.forwarder.pty.hang_up(signal.SIGKILL)
+        self._kill()
         channel.send(ok=True, patience=STOPPING)
 
     def _reload(self, channel: JsonChannel) -> None:

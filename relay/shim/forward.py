@@ -115,25 +115,33 @@ class Forwarder:
     """
 
     def __init__(self, loop: Loop, pty: Pty, ring_: RingWriter, listener: Listener) -> None:
-        os.set_blocking(pty.master, False)
-        self.pty = pty
-        self.held = False
         self.background = False
-        self.input = AgentInput(pty.master, ring_)
         self._loop = loop
         self._ring = ring_
         self._listener = listener
-        self.queries = QueryFinder()
         self.user = UserTerminal(loop, self._lost)
         self._lent: Lent | None = None  # that of which `loop` knows
-        self._reserved = False
-        self._draining = _Draining()
-        loop.add(self.pty.master, select.POLLIN, self._on_master)
+        self.begin(pty)
+
+    @property
+    def lent_as(self) -> bytes:
+        """The data of ring.LENT, as of now."""
+        return b"watched" if self.user.watched else b"lent" if self.user.lent else b""
 
     @property
     def over(self) -> bool:
         """True once the agent's terminal is closed; no terminal can be lent any more."""
         return self.pty.master < 0
+
+    def begin(self, pty: Pty) -> None:
+        """Forward for this agent, the first one, or another one after the end of the last."""
+        os.set_blocking(pty.master, False)
+        self.pty = pty
+        self.held = self._reserved = False
+        self.input = AgentInput(pty.master, self._ring)
+        self.queries = QueryFinder()
+        self._draining = _Draining()
+        self._loop.add(pty.master, select.POLLIN, self._on_master)
 
     # Orders.
 
@@ -181,6 +189,7 @@ class Forwarder:
 
     def resize(self, columns: int, rows: int, width: int = 0, height: int = 0) -> None:
         self._ring.append(ring.RESIZED, b"%d %d" % (columns, rows))
+        self.pty.size = (columns, rows, width, height)
         if not self.over:
             set_size(self.pty.master, columns, rows, width, height)
 
@@ -352,7 +361,7 @@ class Forwarder:
 
     def _type(self, data: bytes) -> None:
         """Pass bytes of the user's to the agent, and put them into the ring apart from ours."""
-        if data:
+        if data and not self.over:
             canonical, echo, _ = flags(self.pty.attributes())
             self.reply(data)
             # The reader, once awake, would delay the echo.
@@ -367,7 +376,7 @@ class Forwarder:
     def _note_lent(self) -> None:
         lent = self.user.lent
         self._know(lent)
-        self._ring.append(ring.LENT, b"watched" if self.user.watched else b"lent" if lent else b"")
+        self._ring.append(ring.LENT, self.lent_as)
 
     def _say_settled(self) -> None:
         if self._draining.unsettled:

@@ -23,7 +23,7 @@ from relay.errors import CommandNotExecutable, CommandNotFound, RelayError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
 COLUMNS, ROWS = 120, 40
@@ -60,12 +60,20 @@ class Pty:
 
     line_feeds_return: the terminal turns the agent's line feeds into CR LF, as terminals do by default.
     leader:            the process that leads the terminal's session; by default this one.
+    size:              columns, rows, width and height in pixels, as they were set last.
     """
 
     def __init__(
-        self, pid: int, master: int, *, line_feeds_return: bool = True, leader: int | None = None
+        self,
+        pid: int,
+        master: int,
+        *,
+        line_feeds_return: bool = True,
+        leader: int | None = None,
+        size: tuple[int, int, int, int] = (COLUMNS, ROWS, 0, 0),
     ) -> None:
         self.pid = pid
+        self.size = size
         self.master = master
         self.line_feeds_return = line_feeds_return
         self.leader = os.getpid() if leader is None else leader
@@ -77,16 +85,17 @@ class Pty:
         argv: Sequence[str],
         env: Mapping[str, str],
         *,
-        size: tuple[int, int] = (COLUMNS, ROWS),
+        size: tuple[int, int, int, int] = (COLUMNS, ROWS, 0, 0),
         attributes: list[Any] | None = None,
         echo: bool = True,
         line_feeds_return: bool = True,
-        pixels: tuple[int, int] = (0, 0),
+        defaults: Iterable[int] = (),
     ) -> Pty:
-        """Start `path` with `argv` in a new terminal of `size` (columns, rows).
+        """Start `path` with `argv` in a new terminal of `size` (columns, rows, width and height in pixels).
 
         attributes: termios attributes of the user's terminal, to be copied to the new one.
-        echo, line_feeds_return: False switches off ECHO and OPOST. pixels: width and height.
+        echo, line_feeds_return: False switches off ECHO and OPOST.
+        defaults: signals that we ignore, and that the agent shall not.
         Raise CommandNotExecutable or another RelayError if the kernel refuses to execute it.
         """
         master, slave = os.openpty()
@@ -98,12 +107,12 @@ class Pty:
         if not line_feeds_return:
             changed[_OFLAG] &= ~termios.OPOST
         termios.tcsetattr(slave, termios.TCSANOW, changed)
-        set_size(master, *size, *pixels)
+        set_size(master, *size)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         failed, report = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _execute(path, argv, env, slave, report)
+            _execute(path, argv, env, slave, report, defaults)
         os.close(slave)
         os.close(report)
         with open(failed, "rb") as stream:
@@ -117,7 +126,7 @@ class Pty:
                     f"{argv[0]!a} cannot be executed: {os.strerror(code)}. Check its first line and format."
                 )
             raise RelayError(f"cannot start {argv[0]!a}: {os.strerror(code)}.")
-        return cls(pid, master, line_feeds_return=line_feeds_return)
+        return cls(pid, master, line_feeds_return=line_feeds_return, size=size)
 
     def close(self) -> None:
         """Close our end, which hangs up the agent's terminal; its number may be reused at once."""
@@ -255,7 +264,14 @@ def set_size(fd: int, columns: int, rows: int, width: int = 0, height: int = 0) 
         pass  # the agent has just ended
 
 
-def _execute(path: str, argv: Sequence[str], env: Mapping[str, str], slave: int, report: int) -> None:
+def _execute(
+    path: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    slave: int,
+    report: int,
+    defaults: Iterable[int],
+) -> None:
     """Become the terminal's foreground job and execute `path`, in the child. Never return."""
     try:
         os.setpgid(0, 0)
@@ -263,7 +279,7 @@ def _execute(path: str, argv: Sequence[str], env: Mapping[str, str], slave: int,
         os.tcsetpgrp(slave, os.getpid())
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # relay blocks signals while it starts
         # Python ignores these two, and ignored signals stay ignored across exec.
-        for number in (signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ, *defaults):
             signal.signal(number, signal.SIG_DFL)
         for fd in (0, 1, 2):
             os.dup2(slave, fd)

@@ -180,6 +180,14 @@ class RingWriter:
         """The position behind the newest record."""
         return self._head
 
+    def restart(self) -> None:
+        """Begin anew, for another agent; nobody may be reading."""
+        for word in range(HEAD, READY + 1):
+            self.words[word] = 0
+        self._head = self._tail = self.offset = 0
+        self.unannounced = False
+        self.last_output_at = time.monotonic()
+
     def after(self, position: int) -> int:
         """Return the position behind the record at `position`."""
         if position < self._tail:

@@ -46,12 +46,14 @@ class Launcher:
     start:   starts one with these descriptors, by name, and returns its pid.
     hello:   what each one is told first.
     started: called with the pid of each.
+    first:   the generation of the first session beside this agent.
     """
 
     def __init__(self, start: Launch, hello: dict[str, Any], started: Callable[[int], None]) -> None:
         self.start = start
         self.hello = hello
         self.started = started
+        self.first = 1
 
 
 class _Deaths:
@@ -142,7 +144,7 @@ class SessionProcess:
             "aside": self._aside,
             "report": lambda data: terminals.forwarder.user.report(data.encode("latin-1")),
             "reserve": terminals.reserve,
-            "renew": terminals.renew,
+            "renew": terminals.prolong,
             "repaint": lambda id, data: terminals.repaint(id, data.encode("latin-1")),
             "parting": terminals.parting,
             "notice": terminals.notice,
@@ -181,9 +183,27 @@ class SessionProcess:
             return
         theirs.close()
         self._channel = JsonChannel(self._loop, ours.detach(), self._ordered, self._hung_up, most=MAX_ORDER)
-        about = {"generation": self.generation, "skip": self._deaths.skip, "shim": os.getpid()}
+        about = {
+            "generation": self.generation,
+            "resumed": self.generation > self._launcher.first,
+            "skip": self._deaths.skip,
+            "shim": os.getpid(),
+        }
         self._channel.send(**self._launcher.hello, fds=fds, **about)
         self._launcher.started(self.pid)
+
+    def renew(self, hello: dict[str, Any]) -> None:
+        """Start a session beside another agent: the last one's are done. hello: tells of it."""
+        self._launcher.hello.update(hello)
+        self._launcher.first = self.generation + 1
+        self._deaths = _Deaths()
+        self.ended = None
+        self.start()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The first words of a session."""
+        return self._launcher.hello
 
     def reap(self, status: int) -> None:
         """Note that the session has ended; start another one, unless it had said that its work is done."""

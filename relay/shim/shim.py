@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import select
 import signal
+from functools import partial
 
+from relay.errors import RelayError
 from relay.shim import ring
 from relay.shim.adoption import release_stopped
 from relay.shim.channel import JsonChannel
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 FAREWELL = 2.0
 """Seconds by which the agent's last directives and session_end handlers may delay the user's shell."""
 
+DECISION = 5.0
+"""Seconds that a session gets to have another agent started, where it has said that it will."""
+
 LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
 """Seconds until processes that the agent left behind are killed, and the number of checks in that time."""
 
@@ -46,19 +51,35 @@ class _End:
 
     code:    the agent's exit code, None while it runs. shown: all of its output is out.
     goodbye: its terminal has been given back. swept: no process of it is left. over: nothing is left to do.
+    kept:    the session decides if another agent follows. next: that one.
     """
 
     def __init__(self) -> None:
         self.code: int | None = None
-        self.shown = self.goodbye = self.swept = self.over = False
+        self.shown = self.goodbye = self.swept = self.over = self.kept = False
+        self.next: AgentOrder | None = None
         self.looks = 0  # for processes that are left
         self.timer: Timer | None = None
 
 
+class AgentOrder:
+    """An order to start another agent, in a new terminal of its own, for the same users.
+
+    argv, env, cwd: as of execve(2). hello: what its sessions are told of it first.
+    """
+
+    def __init__(self, argv: list[str], env: dict[str, str], cwd: str, hello: dict[str, Any]) -> None:
+        self.argv = argv
+        self.env = env
+        self.cwd = cwd
+        self.hello = hello
+
+
 class Shim:
-    """Owns the terminal of one agent until its end.
+    """Owns the terminal of one agent until its end, and then that of the next, if another one is ordered.
 
     memory:   for the ring (ring.make).
+    spawn:    starts another agent, as ordered, in a terminal like that of the last one.
     channel:  to the first client. detached: it goes as soon as a session runs.
     started:  called with the pid of each session.
     """
@@ -72,6 +93,7 @@ class Shim:
         channel: int,
         detached: bool,
         started: Callable[[int], None],
+        spawn: Callable[[AgentOrder, Pty], Pty],
     ) -> None:
         self.loop = Loop()
         self._wake = _Wake()
@@ -82,6 +104,7 @@ class Shim:
         self._pty = pty
         self._name = name
         self._started = started
+        self._spawn = spawn
         self._end = _End()
         client = JsonChannel(self.loop, channel, lambda fields, fds: None, lambda: None)
         self._first = client if detached else None
@@ -112,10 +135,17 @@ class Shim:
             "goodbye": lambda: self._goodbye(answered=True),
             "started": self._let_go,
             "finish": self._finish,
+            "keep": self._keep,
+            "start": self._follow_with,
         }
         self.terminals.answers = lambda: self._session is not None and self._session.ready
-        ShimControl(self.loop, self._session, self.terminals, path, may).listen(self._name)
+        ShimControl(self.loop, self._session, self.terminals, path, may, self._kill).listen(self._name)
         self._session.start()
+
+    @property
+    def agent_pid(self) -> int:
+        """The process id of the agent."""
+        return self._pty.pid
 
     @property
     def session_pid(self) -> int:
@@ -176,17 +206,26 @@ class Shim:
             return  # its terminal is over, as it closed it or lost it; it may live on
         given_up = self._session is not None and self._session.ended is not None
         # One that is still starting knows best which modes to undo, and what to tell.
-        self._end.timer = self.loop.later(0.0 if given_up else FAREWELL, self._goodbye)
+        patience = 0.0 if given_up else DECISION if self._end.kept else FAREWELL
+        self._end.timer = self.loop.later(patience, partial(self._goodbye, end=self._end))
 
-    def _goodbye(self, *, answered: bool = False) -> None:
-        """Give the user's shell back, and leave no process behind. answered: as in TerminalServer.goodbye."""
-        if self._end.goodbye or self._end.code is None:
+    def _goodbye(self, *, answered: bool = False, end: _End | None = None) -> None:
+        """Give the user's shell back, unless another agent follows, and leave no process behind.
+
+        answered: as in TerminalServer.goodbye. end: of the agent in question; None: of the one that runs.
+        """
+        if self._end.goodbye or self._end.code is None or end not in {None, self._end}:
             return
         self._end.goodbye = True
-        self._let_go(f"{self._name} has ended.")
-        self.terminals.goodbye(self._end.code, answered=answered)
+        if self._end.next is None:
+            if self._end.kept:
+                self.terminals.notice(f"{self._name} is not started again: its session did not say how.")
+            self._let_go(f"{self._name} has ended.")
+            self.terminals.goodbye(self._end.code, answered=answered)
+        else:
+            self.terminals.wait_for_another(answered=answered)
         self._sweep()
-        self.loop.later(LAST_STEPS, self._end_session)
+        self.loop.later(LAST_STEPS, partial(self._end_session, self._end))
 
     def _sweep(self) -> None:
         """Kill the processes in the agent's terminal that a hang-up did not end within LEFTOVER."""
@@ -200,8 +239,8 @@ class Shim:
         self._end.swept = True
         self._look_for_end()
 
-    def _end_session(self) -> None:
-        if self._session is not None:
+    def _end_session(self, end: _End) -> None:
+        if self._session is not None and end is self._end:
             self._session.finish()
         self._look_for_end()
 
@@ -210,7 +249,28 @@ class Shim:
         idle = session is None or (session.pid == 0 and session.ended is not None)
         if self._end.code is not None and self._end.shown and idle and not self._end.goodbye:
             self._goodbye()
-        self._end.over = self._end.swept and idle
+        if self._end.swept and idle and not self._end.over and not self._start_another():
+            self._end.over = True
+            if self._end.code is not None:
+                self.terminals.goodbye(self._end.code, answered=False)  # if it waited for another one
+
+    def _start_another(self) -> bool:
+        """Start the agent that follows. Return False if none does."""
+        order, self._end.next = self._end.next, None
+        if order is None or self._session is None or self.terminals.deserted:
+            return False
+        try:
+            pty = self._spawn(order, self._pty)
+        except (RelayError, OSError) as error:
+            self._end.code = error.exit_code if isinstance(error, RelayError) else 1
+            self.terminals.notice(f"{self._name} is not started again: {error}")
+            return False
+        self._pty, self._end = pty, _End()
+        self._ring.restart()
+        self.terminals.renew(pty)
+        about = {"agent": pty.pid, "size": pty.size[:2], "line_feeds_return": pty.line_feeds_return}
+        self._session.renew({**order.hello, **about})
+        return True
 
     def _session_failed(self, why: str) -> None:
         text = f"relay's session failed, and {self._name} runs on without it: {why}. "
@@ -218,8 +278,14 @@ class Shim:
         self._let_go(text)
         self.terminals.notice(text)
 
+    def _kill(self) -> None:
+        """Kill the agent, and start no other one."""
+        self._keep(False)
+        self._pty.hang_up(signal.SIGKILL)
+
     def _stop_gently(self) -> None:
         """Stop the agent as the session would, or without one, as init would."""
+        self._keep(False)
         if self._session is not None and self._session.ready:
             os.kill(self._session.pid, signal.SIGTERM)
             return
@@ -233,6 +299,19 @@ class Shim:
         if self._first is not None:
             self._first.finish(event="detached", reset="", notices=[text])
             self._first = None
+
+    def _keep(self, kept: bool) -> None:
+        """Wait, after the agent's end, for the session to say which agent follows; or do not."""
+        self._end.kept = kept
+        if self._session is not None:
+            self._session.about["kept"] = kept
+        if not kept:
+            self._end.next = None
+
+    def _follow_with(self, **order: Any) -> None:
+        """Start this agent once the last one, its session and what they left behind have ended."""
+        if self._end.kept:
+            self._end.next = AgentOrder(**order)
 
     def _finish(self) -> None:
         """Lose what the user's terminal has not taken by now."""

@@ -71,11 +71,15 @@ class _Parting:
 
 
 class TerminalClient:
-    """A connected client. `owner`: it started the agent, so losing its terminal ends the agent."""
+    """A connected client. `owner`: it started the agent, so losing its terminal ends the agent.
+
+    lost: it has lost its terminal.
+    """
 
     def __init__(self, channel: JsonChannel, *, owner: bool) -> None:
         self.channel = channel
         self.owner = owner
+        self.lost = False
 
 
 class TerminalServer:
@@ -106,6 +110,11 @@ class TerminalServer:
     def attached(self) -> bool:
         """True while a client has lent its terminal."""
         return self._client is not None
+
+    @property
+    def deserted(self) -> bool:
+        """True once the terminal is lost whose loss ends the agent."""
+        return self._client is not None and self._client.owner and self._client.lost
 
     # Clients.
 
@@ -203,6 +212,8 @@ class TerminalServer:
     def lost(self, what: str) -> None:
         """End the agent, as without relay, if the lost terminal is its owner's; otherwise let it run on."""
         owner = self._client
+        if owner is not None:
+            owner.lost = True
         if owner is None or not owner.owner:
             self._dismiss_now()
         elif what == "pipe":
@@ -270,6 +281,27 @@ class TerminalServer:
         below = parting.below if self._notices else ""  # alone, the agent leaves the cursor where it likes
         self._leave("exit", _Parting(parting.reset, below), code=code)
 
+    def wait_for_another(self, *, answered: bool) -> None:
+        """Undo what the agent, which has ended, has set in its terminal: another one follows it there.
+
+        answered: as in `goodbye`.
+        """
+        parting = self._parting if answered else self._last_parting()
+        if self.forwarder.user.watched:
+            lines = "".join(f"relay: {text}\r\n" for text in (*self._notices, f"restarting {self._name}."))
+            self._notices.clear()
+            self.forwarder.user.show(f"{parting.reset}{parting.below}{lines}".encode())
+        self.parting("", "", -1)
+
+    def renew(self, pty: Pty) -> None:
+        """Serve the terminal of another agent, to the same client."""
+        self.forwarder.begin(pty)
+        self._ring.append(ring.LENT, self.forwarder.lent_as)
+        # Its user's shell has the terminal while the client is stopped.
+        self.forwarder.background = self.forwarder.background or self.forwarder.user.paused
+        self._tell("agent", group=pty.pid)
+        self._fit()
+
     # Orders of the session.
 
     def parting(self, reset: str, below: str, offset: int) -> None:
@@ -298,7 +330,7 @@ class TerminalServer:
         self.forwarder.reserve(reserved)
         self._reserved = self._loop.later(LEASE, lambda: self.forwarder.reserve(False)) if reserved else None
 
-    def renew(self) -> None:
+    def prolong(self) -> None:
         """Let `reserve` last for another LEASE."""
         if self._reserved is not None and self._reserved.call is not None:
             self._reserved.cancel()
@@ -327,6 +359,7 @@ class TerminalServer:
                 group = self.forwarder.pty.foreground() if number in KEYS else self.forwarder.pty.pid
                 self.forwarder.pty.signal(number, group)
             case {"op": "hangup"}:
+                client.lost = True
                 self.forwarder.pty.hang_up(signal.SIGHUP) if client.owner else self._dismiss_now()
             case {"op": "resume", "foreground": bool(foreground)}:
                 self._resume(foreground)

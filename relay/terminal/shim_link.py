@@ -30,13 +30,15 @@ class Hello:
     """A shim's first words to a new session.
 
     fields:     what the launch passed on.
-    generation: counts the sessions of this agent, from 1.
+    generation: counts the sessions that this shim has started, from 1.
+    resumed:    there was another one beside this agent.
     skip:       the place of the ring before which nothing is read: two sessions died there; 0: none did.
     listener:   the socket at which others ask the session.
     """
 
     fields: dict[str, Any]
     generation: int
+    resumed: bool
     skip: int
     listener: int
 
@@ -69,7 +71,13 @@ class ShimLink:
         fds = fields["fds"]
         for fd in {orders, *fds.values()} - {-1}:
             os.set_inheritable(fd, False)  # nothing that the session starts keeps them open
-        self.hello = Hello(fields, int(fields["generation"]), int(fields["skip"]), int(fds["listener"]))
+        self.hello = Hello(
+            fields,
+            int(fields["generation"]),
+            bool(fields["resumed"]),
+            int(fields["skip"]),
+            int(fds["listener"]),
+        )
         self.ring = RingReader(int(fds["ring"]))
         self.wake = int(fds["wake"])
         self.pty = Pty(
@@ -204,6 +212,17 @@ class ShimLink:
     def goodbye(self) -> None:
         """Give the user's shell back, after `parting`: all that the agent said last has been acted on."""
         self._order("goodbye")
+
+    def keep(self, kept: bool) -> None:
+        """Have the shim wait, at the agent's end, for `start`; or not any more."""
+        self._order("keep", kept=kept)
+
+    def start(self, order: dict[str, Any]) -> None:
+        """Have another agent started (relay.shim.shim.AgentOrder), once this one and this session are done.
+
+        For a shim that was told to wait (`keep`).
+        """
+        self._order("start", **order)
 
     def done(self) -> None:
         """Say that the work of this agent's sessions is done."""

@@ -20,6 +20,7 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 
 folder, *arguments = sys.argv[1:]
 replies = []
@@ -54,6 +55,7 @@ while arguments:
             busy = True
         case ["--think", seconds, *arguments]:
             thinking = float(seconds)
+Path(folder, "strings").unlink(missing_ok=True)  # it was started again
 strings.bind(f"{folder}/strings")
 threading.Thread(target=obey, daemon=True).start()
 with open(f"{folder}/heard", "ab", buffering=0) as log:

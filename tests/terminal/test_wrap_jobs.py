@@ -13,7 +13,7 @@ import pytest
 from emulator import Emulator
 
 from debian import require
-from support import Relay
+from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
 
@@ -223,3 +223,45 @@ def test_the_agents_terminal_has_the_modes_of_the_persons(shell: Open) -> None:
         "diff before inside && echo the sa''me\r"
     )
     outer.see("the same\r\n")
+
+
+ORPHAN = """
+import os, sys, time
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    middle = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == middle:
+            time.sleep(0.01)
+        with open("orphan.new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename("orphan.new", "orphan")
+        os.read(0, 1)
+    os._exit(0)
+os.wait()
+print("up", flush=True)
+sys.stdin.readline()
+sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "wrapped"])
+def test_an_orphan_in_the_background_that_reads_the_terminal_ends(
+    terminal: Open, wrap: Open, home: Path, wrapped: bool
+) -> None:
+    """Nobody could bring it to the foreground; that the shim adopts it must not leave it stopped for ever."""
+    (home / "orphan.py").write_text(ORPHAN)
+    outer = (wrap if wrapped else terminal)(sys.executable, "orphan.py")
+    outer.see("up\r\n")
+    wait_until((home / "orphan").exists)
+    pid = int((home / "orphan").read_text())
+
+    def ended() -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+        except OSError:
+            return True
+
+    wait_until(ended)
+    outer.type("\r")
+    assert outer.end() == 5

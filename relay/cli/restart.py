@@ -1,0 +1,60 @@
+"""End agents, and start them again under the same names, in the same terminals.
+
+Each is ended as `relay stop` ends it, then started with the same command, environment and directory.  Whoever
+is attached stays attached, and messages that wait are given to the new one.  `--now` kills it instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from relay.cli.arguments import add_team
+from relay.control.sessions import PATIENCE, SessionInfo, call, find
+from relay.errors import NoSuchSession, NotAllowed, RelayError
+from relay.home import Home
+
+_LOOK = 0.05  # seconds between two looks for the new agent
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps` lists them")
+    parser.add_argument("--now", action="store_true", help="kill them at once, without a closing prompt")
+    add_team(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env()
+    sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+    failed = False
+    asked: list[tuple[SessionInfo, float]] = []
+    for session in sessions:
+        try:
+            patience = float(session.ask({"op": "restart", "now": args.now}, PATIENCE)["patience"])
+            asked.append((session, time.monotonic() + patience))
+        except NotAllowed:
+            raise
+        except RelayError as error:
+            failed = True
+            print(f"{session.name}: {error}")
+    for session, deadline in asked:
+        try:
+            print(f"{session.name} runs again (pid {_again(session, deadline)}).")
+        except RelayError as error:
+            failed = True
+            print(f"{session.name}: {error}")
+    return 1 if failed else 0
+
+
+def _again(before: SessionInfo, deadline: float) -> int:
+    """Wait for the agent that follows, and its session. Return the agent's process id."""
+    while True:
+        try:
+            status = call(before.shim, {"op": "status"}, PATIENCE)
+        except NoSuchSession:
+            raise RelayError("it has ended, and does not start again. session.log may say why.") from None
+        if status["restarts"] != before.restarts and (status["ready"] or status["failed"]):
+            return int(status["agent_pid"])
+        if time.monotonic() > deadline:
+            raise RelayError("it has not started again yet. `relay ps` shows when it has.")
+        time.sleep(_LOOK)

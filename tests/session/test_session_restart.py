@@ -1,0 +1,164 @@
+"""Agents that are ended and started again under their name, in their terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.control.sessions import call
+from session.puppet import Puppet, ps
+from session.test_session_replaced import entry
+from support import Relay, wait_until
+
+
+def restarted(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
+    """Wait for the agent that follows the one in the entry `before`."""
+    return wait_until(
+        lambda: (row := entry(relay, before["name"]))["restarts"] == before["restarts"] + 1 and row,
+        message=lambda: (relay.home / "state" / "session.log").read_text(),
+    )
+
+
+def ask(relay: Relay, name: str, **request: Any) -> dict[str, Any]:
+    """Ask the session as `relay restart` does, and do not wait for the new agent."""
+    path = relay.home / "run" / "sessions" / "default" / f"{name.lower()}.sock"
+    return call(path, request, 60)
+
+
+def test_restart(relay: Relay) -> None:
+    """It has the name, the shim and the mailbox of the last one; its session is another one."""
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    before = entry(relay)
+    for turn in range(2):
+        alice.say(f"@relay:Bob turn {turn}")
+        bob.hears(f"turn {turn}")
+        printed = relay("restart", "Alice").stdout
+        after = restarted(relay, before)
+        assert f"Alice runs again (pid {after['agent_pid']})." in printed
+        assert after["agent_pid"] != before["agent_pid"]
+        assert (after["terminal_pid"], after["name"]) == (before["terminal_pid"], "Alice")
+        assert after["id"] != before["id"]
+        relay("send", "--wait", "60", "Alice", f"are you number {turn}?")
+        alice.hears(f"are you number {turn}?")
+        before = after
+    alice.say("@relay:Bob the third")
+    bob.hears("the third")
+    assert [body for _, body in bob.texts()] == ["turn 0", "turn 1", "the third"]
+    assert [e["event"] for e in alice.events() if e["event"].startswith("session_")] == [
+        *("session_start", "session_end") * 2,
+        "session_start",
+    ]
+    alice.exit(7)
+    wait_until(lambda: "Alice" not in {row["name"] for row in ps(relay)})
+    assert [e["code"] for e in alice.events("session_end")][-1] == 7
+
+
+def test_messages_wait_for_the_next_agent(relay: Relay) -> None:
+    """The first one never reads."""
+    alice = Puppet(relay, "Alice")
+    busy, idle = (shlex.join(map(str, alice.command(*more))) for more in (("--busy",), ()))
+    script = f"cd {alice.folder}; [ -e again ] && exec {idle}; touch again; exec {busy}"
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script)
+    wait_until((alice.folder / "heard").exists)
+    relay("send", "Alice", "for whoever reads it")
+    relay("restart", "Alice")
+    alice.hears("for whoever reads it")
+    assert len(alice.texts()) == 1
+
+
+def test_a_session_that_dies_meanwhile(relay: Relay) -> None:
+    """The next one ends the agent, and has it started again."""
+    alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
+    before = entry(relay)
+    ask(relay, "Alice", op="restart")
+    os.kill(before["pid"], signal.SIGKILL)
+    after = restarted(relay, before)
+    assert after["agent_pid"] != before["agent_pid"]
+    relay("send", "Alice", "hello")
+    alice.hears("hello")
+
+
+def test_a_stop_is_stronger_than_a_restart(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
+    before = entry(relay)
+    ask(relay, "Alice", op="restart")
+    assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
+    assert ps(relay) == []
+    assert len(alice.events("session_start")) == 1
+    assert before["restarts"] == 0
+
+
+def test_an_agent_that_cannot_be_started_again(relay: Relay, tmp_path: Path) -> None:
+    """It ends as it would have at its start, and the command says so."""
+    script = tmp_path / "agent"
+    script.write_text("#!/bin/sh\nexec cat\n")
+    script.chmod(0o700)
+    relay("wrap", "-d", "-n", "Alice", script)
+    entry(relay)
+    script.unlink()
+    done = relay("restart", "Alice", check=False)
+    assert (done.returncode, done.stdout) == (
+        1,
+        "Alice: it has ended, and does not start again. session.log may say why.\n",
+    )
+    assert ps(relay) == []
+
+
+def test_now(relay: Relay) -> None:
+    """An agent that ignores signals is killed."""
+    Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
+    before = entry(relay)
+    relay("restart", "--now", "Alice")
+    assert restarted(relay, before)["agent_pid"] != before["agent_pid"]
+
+
+def test_handlers_know_of_it(relay: Relay) -> None:
+    (relay.home / "relay.config.py").write_text(
+        "from relay import on\n\n@on('session_end')\ndef ended(event):\n"
+        "    with open('reasons', 'a') as log:\n        log.write(event.reason + '\\n')\n"
+    )
+    relay("trust", cwd=relay.home)
+    Puppet(relay, "Alice").wrap()
+    relay("restart", "Alice")
+    relay("stop", "Alice")
+    assert (relay.home / "reasons").read_text() == "restart\nstop\n"
+
+
+def test_the_bridge_is_set_up_anew(relay: Relay, tmp_path: Path) -> None:
+    """An agent with hooks of its own gets each once, and its own variables as they were."""
+    program = tmp_path / "qwen"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        "path = os.environ['QWEN_CODE_SYSTEM_DEFAULTS_PATH']\n"
+        "hooks = json.load(open(path))['hooks']\n"
+        f"with open({str(tmp_path / 'seen')!r}, 'a') as log:\n"
+        "    print(sum(len(each) for each in hooks.values()), file=log)\n"
+        "sys.stdin.read()\n"
+    )
+    program.chmod(0o700)
+    relay("wrap", "-d", "-n", "Alice", program)
+    seen = tmp_path / "seen"
+    wait_until(lambda: seen.exists() and seen.read_text().endswith("\n"))
+    relay("restart", "Alice")
+    wait_until(lambda: len(seen.read_text().split()) == 2)
+    first, second = seen.read_text().split()
+    assert first == second
+    relay("stop", "Alice")
+    assert not list((relay.home / "state" / "native").glob("alice*"))
+
+
+@pytest.mark.parametrize("command", ["relay restart Bob", "relay restart Mallory"])
+def test_an_agent_may_not_restart_anybody(relay: Relay, tmp_path: Path, command: str) -> None:
+    from session.test_session_guard import LISTENING, Agent
+
+    Puppet(relay, "Bob").wrap()
+    agent = Agent(relay, tmp_path, LISTENING + command)
+    assert agent.code == 1
+    assert "an agent may not ask for 'restart'. The person can" in agent.out + agent.err
+    assert {row["restarts"] for row in ps(relay)} == {0}
