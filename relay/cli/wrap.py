@@ -29,6 +29,7 @@ OPTIONS = {
     "--agent": ("profile", "PROFILE", "treat it as this kind of agent (default: by its command's name)"),
     "--task": ("task", "TEXT", "what it works on; handlers see it as ctx.task"),
     "-d": ("detached", "", "run it without a terminal; `relay attach NAME` lends it one"),
+    "--pipe": ("pipe", "", "give it your redirected input, output and errors as they are, not its terminal"),
     "--broker": ("broker", "URL", "an MQTT broker, mqtt(s)://USER@HOST:PORT (default: the embedded one)"),
     "--config": ("config", "FILE", "read this relay.config.py (it must be trusted)"),
     "--rules": ("rules", "FILE", "take the rules of this hooks.json, too; may be given several times"),
@@ -45,7 +46,7 @@ def parse(argv: list[str]) -> Options:
     """Return the options before COMMAND and, as they are, the words from COMMAND on. Raise UsageError."""
     given: dict[str, str] = {}
     rules: list[str] = []
-    detached = False
+    switches: dict[str, bool] = {}
     rest = list(argv)
     while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
@@ -61,7 +62,7 @@ def parse(argv: list[str]) -> Options:
         if not metavar:
             if has_value:
                 raise UsageError(f"{flag} takes no value. Usage: {USAGE}")
-            detached = True
+            switches[attribute] = True
             continue
         if not has_value:
             value = rest.pop(0) if rest else ""
@@ -77,7 +78,9 @@ def parse(argv: list[str]) -> Options:
             given[attribute] = value
     if not rest:
         raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")
-    return Options(rest, detached=detached, rules=tuple(rules), **given)  # type: ignore[arg-type]
+    if len(switches) > 1:
+        raise UsageError("-d and --pipe exclude each other: a detached agent has no output to redirect.")
+    return Options(rest, rules=tuple(rules), **switches, **given)  # type: ignore[arg-type]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -97,8 +97,10 @@ def _be_shim(
     pty = None
     try:
         foreground = mode.in_foreground()
+        pipes = [fd for fd in range(3) if not os.isatty(fd)] if options.pipe else []
+        source, sink = _terminal(pipes) if pipes and not mode.interactive else (0, 1)
         os.setsid()
-        own = {0, 1, 2, claimed.fd, channel.fileno()}
+        own = {0, 1, 2, max(sink, 0), claimed.fd, channel.fileno()}
         if options.detached:
             _close_others(own)
         session_env = dict(os.environ)
@@ -114,7 +116,7 @@ def _be_shim(
         command, env, bridge, note = bridged(options, env, home, directory, claimed.socket)
         claimed.note(os.getpid())  # an ancestor of the agent, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
-        piped = not (options.detached or mode.interactive)
+        piped = bool(pipes) or not (options.detached or mode.interactive)
         ours = (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN)
         spawn = partial(
             Pty.spawn,
@@ -128,7 +130,8 @@ def _be_shim(
         try:
             # A file or a pipe gets the agent's output byte for byte.
             shown = options.detached or os.isatty(1)
-            pty = spawn(path, command, env, size=size or (COLUMNS, ROWS, 0, 0), line_feeds_return=shown)
+            size = size or (COLUMNS, ROWS, 0, 0)
+            pty = spawn(path, command, env, size=size, line_feeds_return=shown, pipes=pipes)
         except RelayError as error:
             if bridge:
                 from relay.agents.hook_setup import remove
@@ -144,7 +147,7 @@ def _be_shim(
             signal.signal(number, signal.SIG_IGN)
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
             signal.signal(number, signal.SIG_DFL)
-        _close_others({*own, pty.master})
+        _close_others({*own, pty.master, pty.slave, *pty.pipes.values()})
         try:
             memory = make_ring()
         except OSError as error:
@@ -163,8 +166,12 @@ def _be_shim(
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         if not options.detached:
-            lent = Lent(0, 1, interactive=mode.interactive, saved=mode.saved)
+            lent = Lent(source, sink, interactive=mode.interactive, saved=mode.saved)
+            if sink > 2:
+                os.close(sink)
             shim.begin(lent, foreground=foreground)
+        if pipes:
+            shim.pipe({number: os.dup(number) for number in pipes})
         _leave_terminal(home)
         hello = {
             "id": session_id,
@@ -230,11 +237,28 @@ def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[
         os._exit(code)
 
 
+def _terminal(pipes: list[int]) -> tuple[int, int]:
+    """Return the descriptors of the user's terminal, to read and to write, where others are `pipes`.
+
+    It is read if it is the agent's standard input: another program, such as a pager, may read it otherwise.
+    """
+    shown = next((fd for fd in (1, 2, 0) if fd not in pipes), -1)
+    if shown < 0:
+        try:
+            shown = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY)
+        except OSError:
+            pass  # the user has none
+    return -1 if 0 in pipes else 0, shown
+
+
 def _spawn_again(spawn: Callable[..., Pty], claimed: Claim, order: AgentOrder, last: Pty) -> Pty:
     """Start an agent in the place of the `last` one. Raise RelayError or OSError."""
     path = resolve(order.argv[0], order.env)
     os.chdir(order.cwd)
-    pty = spawn(path, order.argv, order.env, size=last.size, line_feeds_return=last.line_feeds_return)
+    lines = last.line_feeds_return
+    pty = spawn(
+        path, order.argv, order.env, size=last.size, line_feeds_return=lines, pipes=tuple(order.pipes)
+    )
     claimed.note(pty.pid)
     return pty
 

@@ -22,6 +22,7 @@ class Options:
         profile: str = "",
         task: str = "",
         detached: bool = False,
+        pipe: bool = False,
         broker: str = "",
         config: str = "",
         rules: tuple[str, ...] = (),
@@ -34,6 +35,7 @@ class Options:
         self.profile = profile
         self.task = task
         self.detached = detached
+        self.pipe = pipe
         self.broker = broker
         self.config = config
         self.rules = rules

@@ -258,7 +258,10 @@ def _own(fd: int) -> tuple[int, bool]:
         return -1, False
     if os.isatty(fd):
         try:
-            anew = os.open(os.ttyname(fd), os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+            name = os.ttyname(fd)
+            if name == "/dev/tty":
+                return os.dup(fd), False  # by this name it is another one for us: the agent's
+            anew = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             pass
         else:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 COLUMNS, ROWS = 120, 40
 """The size of a detached terminal."""
-
 _IFLAG, _OFLAG, _CFLAG, _LFLAG, _ISPEED, _OSPEED, _CC = range(7)
 """Indices into the list that termios.tcgetattr returns."""
 
@@ -61,6 +60,8 @@ class Pty:
     line_feeds_return: the terminal turns the agent's line feeds into CR LF, as terminals do by default.
     leader:            the process that leads the terminal's session; by default this one.
     size:              columns, rows, width and height in pixels, as they were set last.
+    slave:             the agent's end, held open where the agent itself need not do so; -1: it is not.
+    pipes:             our ends of the pipes that stand in place of the terminal, by the agent's descriptor.
     """
 
     def __init__(
@@ -71,8 +72,12 @@ class Pty:
         line_feeds_return: bool = True,
         leader: int | None = None,
         size: tuple[int, int, int, int] = (COLUMNS, ROWS, 0, 0),
+        slave: int = -1,
+        pipes: dict[int, int] | None = None,
     ) -> None:
         self.pid = pid
+        self.pipes = pipes or {}
+        self.slave = slave
         self.size = size
         self.master = master
         self.line_feeds_return = line_feeds_return
@@ -90,12 +95,14 @@ class Pty:
         echo: bool = True,
         line_feeds_return: bool = True,
         defaults: Iterable[int] = (),
+        pipes: Sequence[int] = (),
     ) -> Pty:
         """Start `path` with `argv` in a new terminal of `size` (columns, rows, width and height in pixels).
 
         attributes: termios attributes of the user's terminal, to be copied to the new one.
         echo, line_feeds_return: False switches off ECHO and OPOST.
         defaults: signals that we ignore, and that the agent shall not.
+        pipes: the agent's descriptors (0, 1, 2) that are pipes, not its terminal.
         Raise CommandNotExecutable or another RelayError if the kernel refuses to execute it.
         """
         master, slave = os.openpty()
@@ -109,30 +116,41 @@ class Pty:
         termios.tcsetattr(slave, termios.TCSANOW, changed)
         set_size(master, *size)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+        ours: dict[int, int] = {}
+        agents: dict[int, int] = {}
+        if pipes:
+            from relay.shim.pipes import make
+
+            ours, agents = make(pipes)
         failed, report = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _execute(path, argv, env, slave, report, defaults)
-        os.close(slave)
-        os.close(report)
+            standard = [agents.get(number, slave) for number in range(3)]
+            _execute(path, argv, env, standard, slave, report, defaults)
+        for fd in (report, *agents.values()):
+            os.close(fd)
+        if not pipes:
+            os.close(slave)
+            slave = -1
         with open(failed, "rb") as stream:
             trouble = stream.read()
         if trouble:
             os.waitpid(pid, 0)
-            os.close(master)
+            for fd in {master, slave, *ours.values()} - {-1}:
+                os.close(fd)
             code = int(trouble)
             if code in {errno.ENOENT, errno.ENOEXEC, errno.EACCES}:
                 raise CommandNotExecutable(
                     f"{argv[0]!a} cannot be executed: {os.strerror(code)}. Check its first line and format."
                 )
             raise RelayError(f"cannot start {argv[0]!a}: {os.strerror(code)}.")
-        return cls(pid, master, line_feeds_return=line_feeds_return, size=size)
+        return cls(pid, master, line_feeds_return=line_feeds_return, size=size, slave=slave, pipes=ours)
 
     def close(self) -> None:
         """Close our end, which hangs up the agent's terminal; its number may be reused at once."""
-        master, self.master = self.master, -1
-        if master >= 0:
-            os.close(master)
+        for fd in {self.master, self.slave} - {-1}:
+            os.close(fd)
+        self.master = self.slave = -1
 
     def return_line_feeds(self) -> None:
         """Turn line feeds into CR LF from now on: a terminal is about to show what was redirected so far."""
@@ -268,6 +286,7 @@ def _execute(
     path: str,
     argv: Sequence[str],
     env: Mapping[str, str],
+    standard: Sequence[int],
     slave: int,
     report: int,
     defaults: Iterable[int],
@@ -281,8 +300,8 @@ def _execute(
         # Python ignores these two, and ignored signals stay ignored across exec.
         for number in (signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ, *defaults):
             signal.signal(number, signal.SIG_DFL)
-        for fd in (0, 1, 2):
-            os.dup2(slave, fd)
+        for number, fd in enumerate(standard):
+            os.dup2(fd, number)
         try:
             os.execve(path, list(argv), env)
         except OSError as error:

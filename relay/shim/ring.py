@@ -70,7 +70,8 @@ READY:      the generation of the session that is able to work.
     RESUMED,
     EXITED,
     ENDED,
-) = range(14)
+    ERRORS,
+) = range(15)
 """Kinds of records.
 
 OUTPUT bytes from the agent
@@ -84,6 +85,7 @@ INPUT_OVER the lent input, a pipe or a file, has ended
 LENT   what is lent from now on: "watched", a terminal; "lent", a pipe or a file; or nothing
 RESUMED the user has continued the agent, which was stopped
 EXITED the agent's exit code     ENDED  no output follows
+ERRORS bytes from the agent's standard error, which is a pipe: they are not what it says
 """
 
 

@@ -21,12 +21,13 @@ from relay.shim.terminals import TerminalClient, TerminalServer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from relay.shim.control import May
     from relay.shim.lend import Lent
     from relay.shim.loop import Timer
+    from relay.shim.pipes import Pipes
     from relay.shim.pty import Pty
     from relay.shim.session_process import Launch, SessionProcess
 
@@ -52,12 +53,14 @@ class _End:
     code:    the agent's exit code, None while it runs. shown: all of its output is out.
     goodbye: its terminal has been given back. swept: no process of it is left. over: nothing is left to do.
     kept:    the session decides if another agent follows. next: that one.
+    pipes:   those that stand in place of its terminal, if any do.
     """
 
     def __init__(self) -> None:
         self.code: int | None = None
         self.shown = self.goodbye = self.swept = self.over = self.kept = False
         self.next: AgentOrder | None = None
+        self.pipes: Pipes | None = None
         self.looks = 0  # for processes that are left
         self.timer: Timer | None = None
 
@@ -66,13 +69,17 @@ class AgentOrder:
     """An order to start another agent, in a new terminal of its own, for the same users.
 
     argv, env, cwd: as of execve(2). hello: what its sessions are told of it first.
+    pipes:          its descriptors (0, 1, 2) that are pipes, not its terminal; their output goes to the ring.
     """
 
-    def __init__(self, argv: list[str], env: dict[str, str], cwd: str, hello: dict[str, Any]) -> None:
+    def __init__(
+        self, argv: list[str], env: dict[str, str], cwd: str, hello: dict[str, Any], pipes: Sequence[int] = ()
+    ) -> None:
         self.argv = argv
         self.env = env
         self.cwd = cwd
         self.hello = hello
+        self.pipes = pipes
 
 
 class Shim:
@@ -119,6 +126,12 @@ class Shim:
     def begin(self, lent: Lent, *, foreground: bool) -> None:
         """Serve the terminal of the first client."""
         self.terminals.begin(lent, foreground=foreground)
+
+    def pipe(self, users: dict[int, int]) -> None:
+        """Forward the pipes of the agent to and from these descriptors of the user's (Pipes.users)."""
+        from relay.shim.pipes import Pipes
+
+        self._end.pipes = Pipes(self.loop, self._ring, self._pty.pipes, users, self._drained)
 
     def keep_session(self, launch: Launch, hello: dict[str, Any], path: str, may: May) -> None:
         """Start a session beside the agent, and keep one there.
@@ -195,6 +208,13 @@ class Shim:
         self._end.code = 128 - code if code < 0 else code
         self._ring.append(ring.EXITED, b"%d" % self._end.code)
         self._pty.hang_up(signal.SIGHUP)
+        if self._end.pipes is None:
+            self._drained()
+        else:
+            self._end.pipes.finish()
+
+    def _drained(self) -> None:
+        """Forward the rest in the terminal of the agent, which has ended; its pipes are over."""
         self.terminals.forwarder.finish()
         if self.terminals.forwarder.over:  # its terminal was over before it ended
             self._output_ended()
@@ -268,6 +288,8 @@ class Shim:
         self._pty, self._end = pty, _End()
         self._ring.restart()
         self.terminals.renew(pty)
+        if pty.pipes:
+            self.pipe({})
         about = {"agent": pty.pid, "size": pty.size[:2], "line_feeds_return": pty.line_feeds_return}
         self._session.renew({**order.hello, **about})
         return True
@@ -314,7 +336,9 @@ class Shim:
             self._end.next = AgentOrder(**order)
 
     def _finish(self) -> None:
-        """Lose what the user's terminal has not taken by now."""
+        """Lose what the user's terminal, and the readers of pipes, have not taken by now."""
+        if self._end.pipes is not None:
+            self._end.pipes.lose()
         if not self.terminals.forwarder.over:
             self.terminals.forwarder.finish()
             self.terminals.forwarder.withdraw()

@@ -1,0 +1,85 @@
+"""`relay wrap --pipe`: what is redirected is the agent's own, byte for byte, and the rest is its terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from emulator import Emulator
+from test_wrap_pipes import _run
+
+from session.puppet import Puppet
+from support import Relay, session_patch
+
+Open = Callable[..., Emulator]
+
+KINDS = "for n in 0 1 2; do [ -t $n ] && printf tty || printf pipe; done"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("relay wrap --pipe printf 'a\\nb\\r\\0\\377c' | od -An -c", "   a  \\n   b  \\r  \\0 377   c\n"),
+        ("relay wrap --pipe sh -c 'echo out; echo err >&2' 2> err | cat; echo; cat err", "out\n\nerr\n"),
+        ("seq 200000 | relay wrap --pipe cat | cmp - <(seq 200000) && echo same", "same\n"),
+        ("seq 200000 > big; relay wrap --pipe cat < big > copy; cmp big copy && echo same", "same\n"),
+        (f"relay wrap --pipe sh -c '{KINDS}' < /dev/null | cat", "pipepipepipe"),
+        ("relay wrap --pipe yes | head -n 1; echo ${PIPESTATUS[0]}", "y\n141\n"),
+        ("yes | relay wrap --pipe head -n 1; echo ${PIPESTATUS[1]}", "y\n0\n"),
+        ("relay wrap --pipe sh -c 'exit 7' | cat; echo ${PIPESTATUS[0]}", "7\n"),
+        ("relay wrap --pipe sh -c 'sleep 1000 & echo up' | cat", "up\n"),
+        ("echo x | relay wrap --pipe sh -c 'exec <&-; echo closed' | cat", "closed\n"),
+        ("relay wrap --pipe cat <&-; echo code $?", "code 0\n"),
+    ],
+)
+def test_redirected_descriptors(script: str, said: str, shared: Relay, tmp_path: Path) -> None:
+    run = _run(shared, script, cwd=tmp_path)
+    assert (run.stdout.decode(), run.returncode) == (said, 0), run.stderr.decode()
+
+
+def test_a_terminal_beside_a_pipe(shell: Open) -> None:
+    """What is not redirected, and /dev/tty, is the agent's terminal; lines begin at the left."""
+    outer = shell()
+    outer.type(f"relay wrap --pipe sh -c '{KINDS}; echo; echo err >&2; echo own > /dev/tty' | tr a-z A-Z\r")
+    outer.see("TTYPIPETTY\r\n")
+    outer.wait(lambda: {"err", "own", "TTYPIPETTY"} <= set(outer.lines()))
+
+
+def test_the_terminal_where_all_is_redirected(shell: Open) -> None:
+    outer = shell()
+    outer.type("echo in | relay wrap --pipe sh -c 'cat; echo own > /dev/tty' > out 2> err; cat out err\r")
+    outer.wait(lambda: outer.lines()[-3:] == ["own", "in", "shell>"])
+
+
+def test_typed_lines_reach_its_standard_input(shell: Open) -> None:
+    outer = shell()
+    outer.type("relay wrap --pipe sh -c 'echo up >&2; read line; echo got $line' | tr a-z A-Z\r")
+    outer.wait(lambda: "up" in outer.lines())
+    outer.type("hello\r")
+    outer.wait(lambda: "GOT HELLO" in outer.lines())
+
+
+def test_its_words_are_read_and_its_errors_are_not(relay: Relay) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    words = 'echo "@relay:Bob no" >&2; echo "@relay:Bob through the pipe"'
+    run = _run(relay, f"relay wrap -n Alice --pipe sh -c '{words}' < /dev/null 2> err | cat")
+    assert run.stdout == b"@relay:Bob through the pipe\n"
+    bob.hears("through the pipe")
+    assert [body for _, body in bob.texts()] == ["through the pipe"]
+
+
+def test_an_agent_may_follow_with_pipes(relay: Relay) -> None:
+    """By order: its output has no reader but the session."""
+    patch = session_patch(
+        "from relay.session.started import Started\n"
+        "again = Started.again\n"
+        "Started.again = lambda self: again(self) | {'pipes': [1]}\n"
+    )
+    bob = Puppet(relay, "Bob").wrap()
+    script = '[ -t 1 ] && kind=terminal || kind=pipe; echo "@relay:Bob I have a $kind"; exec cat'
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script, env=patch)
+    bob.hears("I have a terminal")
+    relay("restart", "Alice")
+    bob.hears("I have a pipe")
+    relay("stop", "Alice")
