@@ -167,12 +167,12 @@ class Session:
         tasks = self._core.tasks
         # Wait for a slow terminal, as the agent itself would have; `relay stop` does not (ShimLink.finish).
         await self._shown.wait()
+        if self._shutdown.again:
+            self._started.shim.start(self._started.again())
         acted = tasks.spawn(self._act_on_last_words(), "acting on the agent's last words")
         await asyncio.wait({acted}, timeout=FAREWELL)
         self._bus.publish(SessionEnding())
         self._core.journal.write("session_end", code=code)
-        if self._shutdown.again:
-            self._started.shim.start(self._started.again())
         await self._bus.ask_all(Goodbye(code))
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
         if left := tasks.waiting("@"):

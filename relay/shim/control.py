@@ -117,10 +117,12 @@ class ShimControl:
             return
         lent = Lent(*fds, interactive=bool(fields.get("interactive")), saved=saved)
         if not self._terminals.take_over(TerminalClient(channel, owner=False), lent):
-            text = (
-                f"{name} has no terminal any more: it has ended, or ignores that it was taken from it. "
-                f"`relay stop {name}` ends what is left of it."
-            )
+            text = f"{name} is about to be started again. Try again."
+            if not self._session.about["kept"]:
+                text = (
+                    f"{name} has no terminal any more: it has ended, or ignores that it was taken from it. "
+                    f"`relay stop {name}` ends what is left of it."
+                )
             channel.send(error=text, type="RelayError")
 
     def _stop(self, channel: JsonChannel, *, with_session: bool) -> None:

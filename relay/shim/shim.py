@@ -277,7 +277,8 @@ class Shim:
     def _start_another(self) -> bool:
         """Start the agent that follows. Return False if none does."""
         order, self._end.next = self._end.next, None
-        if order is None or self._session is None or self.terminals.deserted:
+        session = self._session
+        if order is None or session is None or session.failed or self.terminals.deserted:
             return False
         try:
             pty = self._spawn(order, self._pty)
@@ -291,7 +292,7 @@ class Shim:
         if pty.pipes:
             self.pipe({})
         about = {"agent": pty.pid, "size": pty.size[:2], "line_feeds_return": pty.line_feeds_return}
-        self._session.renew({**order.hello, **about})
+        session.renew({**order.hello, **about})
         return True
 
     def _session_failed(self, why: str) -> None:
@@ -330,10 +331,18 @@ class Shim:
         if not kept:
             self._end.next = None
 
-    def _follow_with(self, **order: Any) -> None:
+    def _follow_with(
+        self,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: str,
+        hello: dict[str, Any],
+        pipes: Sequence[int] = (),
+        **_: object,
+    ) -> None:
         """Start this agent once the last one, its session and what they left behind have ended."""
         if self._end.kept:
-            self._end.next = AgentOrder(**order)
+            self._end.next = AgentOrder(argv, env, cwd, hello, pipes)
 
     def _finish(self) -> None:
         """Lose what the user's terminal, and the readers of pipes, have not taken by now."""
