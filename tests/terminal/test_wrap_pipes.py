@@ -86,8 +86,8 @@ def test_lines_into_a_pipe_are_still_read_as_lines(relay: Relay) -> None:
 
 def test_notices_do_not_go_into_redirected_output(relay: Relay, tmp_path: Path) -> None:
     (tmp_path / "relay.config.py").write_text("")  # not trusted, of which the person is told
-    wait = "until test -S $RELAY_SOCKET; do :; done"
-    run = _run(relay, f"relay wrap sh -c '{wait}; echo hi; sleep 0.3' > out; cat out", cwd=tmp_path)
+    wait = f"until {RELAY} explain $RELAY_NAME > /dev/null 2>&1; do :; done"
+    run = _run(relay, f"relay wrap sh -c '{wait}; echo hi' > out; cat out", cwd=tmp_path)
     assert run.stdout == b"hi\n"
     assert b"relay trust" in run.stderr
 
