@@ -14,7 +14,6 @@ import pytest
 
 from agents.hooked import Claude, Json
 from relay.agents.hook_setup import call
-from relay.control.name_claim import claim
 from relay.home import Home
 from relay.session import launch
 from relay.session.options import Options
@@ -221,9 +220,8 @@ def test_a_fault_of_ours_keeps_no_agent_from_starting(home: Path, monkeypatch: p
 
     monkeypatch.setattr("relay.agents.hook_setup.bridge", fail)
     place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
-    claimed = claim(place, "default", "Ann")
-    command, env, kind, note = launch._bridge(Options(["claude"]), {"A": "1"}, place, claimed)
-    claimed.release()
+    directory, socket = str(home / "bridge"), str(home / "ann.sock")
+    command, env, kind, note = launch.bridged(Options(["claude"]), {"A": "1"}, place, directory, socket)
     assert (command, env, kind) == (["claude"], {"A": "1"}, "")
     assert "ZeroDivisionError: by us" in note
     assert "in fail" in (home / "state" / "session.log").read_text()

@@ -109,7 +109,9 @@ class Session:
         home = Home.from_env({"RELAY_HOME": str(folder)})
         own = os.getpid()
         listener = listening(Path(self.path))
-        requests = Requests(bus, journal, identity, home, listener, agent="claude", pid=own, terminal_pid=own)
+        requests = Requests(
+            bus, journal, identity, home, listener, agent="claude", pid=own, terminal_pid=own, restarts=0
+        )
         for feature in (
             hooks,
             TurnTracker(bus, tasks, turn, continuations, identity, known=True, hooked=True, recorded=True),
