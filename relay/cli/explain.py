@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
         for line in answer.get("lines", ()):
             print(f"    {one_line(line, 100)}")
     print(f"It is treated as {answer['profile']}, and read as a program that {_READS[answer['reader']]}.")
+    if again := answer.get("restarts"):
+        print(f"It was started again {count(again, 'time')}.")
     if answer.get("bridge"):
         print(f"Its own hooks: {visible(answer['bridge'])}.")
     if answer.get("rules"):

@@ -9,8 +9,8 @@ import pytest
 from emulator import Emulator
 from test_wrap_pipes import _run
 
-from session.puppet import Puppet
-from support import Relay, session_patch
+from session.puppet import Puppet, events, messages
+from support import Relay, session_patch, wait_until
 
 Open = Callable[..., Emulator]
 
@@ -66,7 +66,8 @@ def test_its_words_are_read_and_its_errors_are_not(relay: Relay) -> None:
     run = _run(relay, f"relay wrap -n Alice --pipe sh -c '{words}' < /dev/null 2> err | cat")
     assert run.stdout == b"@relay:Bob through the pipe\n"
     bob.hears("through the pipe")
-    assert [body for _, body in bob.texts()] == ["through the pipe"]
+    wait_until(lambda: [e for e in events(relay) if (e["event"], e["name"]) == ("session_end", "Alice")])
+    assert [m["body"] for m in messages(relay, "--from", "Alice")] == ["through the pipe"]
 
 
 def test_an_agent_may_follow_with_pipes(relay: Relay) -> None:
