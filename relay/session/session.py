@@ -168,7 +168,7 @@ class Session:
         # Wait for a slow terminal, as the agent itself would have; `relay stop` does not (ShimLink.finish).
         await self._shown.wait()
         if self._shutdown.again:
-            self._started.shim.start(self._started.again())
+            self._started.shim.start(self._started.again(self._core.session.directory))
         acted = tasks.spawn(self._act_on_last_words(), "acting on the agent's last words")
         await asyncio.wait({acted}, timeout=FAREWELL)
         self._bus.publish(SessionEnding())

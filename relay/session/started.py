@@ -85,10 +85,10 @@ class Started:
         """True if this session goes on where an earlier one of the same agent stopped."""
         return self.shim.hello.resumed
 
-    def again(self) -> dict[str, Any]:
+    def again(self, directory: Path) -> dict[str, Any]:
         """Return the order for another agent of the same command, with a session of another id.
 
-        The bridge's files are written anew.
+        directory: the agent's. The bridge's files are written anew.
         """
         id = os.urandom(8).hex()
         before = {**self.env, **self.unbridged, "RELAY_SESSION": id}
@@ -97,4 +97,4 @@ class Started:
         changed = {name: plain.get(name) for name in env if env[name] != plain.get(name)}
         hello = {"id": id, "env": env, "unbridged": changed, "bridge": bridge, "bridge_note": note}
         more = {"restarts": self.restarts + 1, "kept": False}
-        return {"argv": argv, "env": env, "cwd": str(Path.cwd()), "hello": {**hello, **more}}
+        return {"argv": argv, "env": env, "cwd": str(directory), "hello": {**hello, **more}}

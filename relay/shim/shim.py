@@ -283,8 +283,12 @@ class Shim:
         try:
             pty = self._spawn(order, self._pty)
         except (RelayError, OSError) as error:
-            self._end.code = error.exit_code if isinstance(error, RelayError) else 1
-            self.terminals.notice(f"{self._name} is not started again: {error}")
+            self._end.code, why = 1, f"{error}"
+            if isinstance(error, RelayError):
+                self._end.code = error.exit_code
+            elif error.strerror:
+                why = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+            self.terminals.notice(f"{self._name} is not started again: {why}")
             return False
         self._pty, self._end = pty, _End()
         self._ring.restart()

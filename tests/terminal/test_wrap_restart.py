@@ -75,6 +75,18 @@ def test_job_control_in_the_second_life(shell: Open, relay: Relay) -> None:
     outer.see("code 130\r\n")
 
 
+def test_a_directory_that_is_gone(wrap: Open, relay: Relay, home: Path) -> None:
+    (home / "project").mkdir()
+    outer = wrap("-n", "Alice", "sh", "-c", "echo up; read line", cwd=home / "project")
+    outer.see("up\r\n")
+    relay("explain", "Alice")  # its session has started there
+    (home / "project").rmdir()
+    assert relay("restart", "Alice", check=False).returncode == 1
+    outer.see("relay: Alice is not started again: ")
+    outer.see("project: No such file or directory.")
+    assert outer.end() == 1
+
+
 def test_losing_the_terminal_ends_the_restarting_agent_too(wrap: Open, relay: Relay) -> None:
     """Its owner has gone: nobody would see the next one."""
     outer = wrap("-n", "Alice", "sh", "-c", "trap '' HUP TERM; echo life; while :; do sleep 0.1; done")
