@@ -60,7 +60,7 @@ def test_what_the_last_agent_has_set_is_undone(wrap: Open, relay: Relay, home: P
 
 def test_job_control_in_the_second_life(shell: Open, relay: Relay) -> None:
     outer = shell()
-    outer.type("relay wrap -n Alice sh -c 'echo up $$; read line; echo got $line; exec sleep 1000'\r")
+    outer.type("relay wrap -n Alice sh -c 'echo u\"\"p $$; read line; echo got $line; exec sleep 1000'\r")
     outer.see("up ")
     relay("restart", "Alice")
     outer.see("up ", after=outer.see("restarting Alice"))
