@@ -276,12 +276,17 @@ class SessionProcess:
     def _ordered(self, fields: dict[str, Any], fds: list[int]) -> None:
         for fd in fds:
             os.close(fd)
-        if (question := fields.pop("ask", None)) is not None:
-            id = fields.pop("id", 0)
-            if self._channel is not None and question == "look":
-                self._channel.send(id=id, answer=_look(**fields))
-        elif (order := self.orders.get(str(fields.pop("do", "")))) is not None:
-            order(**fields)
+        try:
+            if (question := fields.pop("ask", None)) is not None:
+                id = fields.pop("id", 0)
+                if self._channel is not None and question == "look":
+                    self._channel.send(id=id, answer=_look(**fields))
+            elif (order := self.orders.get(str(fields.pop("do", "")))) is not None:
+                order(**fields)
+        except (TypeError, ValueError):  # fields of another version: logged, and the agent lives on
+            import traceback
+
+            traceback.print_exc()
 
     def _show(self, data: str) -> None:
         # Redirected output stays the agent's alone: nothing is added to it.

@@ -252,3 +252,19 @@ def test_what_a_reload_cuts_off_is_done_by_the_next_session(relay: Relay) -> Non
     relay("reload", "Alice")
     bob.hears("behind it")
     assert [body for _, body in bob.texts()] == ["cut off", "behind it"]
+
+
+def test_orders_of_another_version_do_the_agent_no_harm(relay: Relay) -> None:
+    """A session after an upgrade may give its older shim orders that it does not know, or cannot follow."""
+    patch = session_patch(
+        "from relay.terminal.shim_link import ShimLink\n"
+        "order = ShimLink._order\n"
+        "def newer(self, do, **fields):\n"
+        "    order(self, 'novel')\n"
+        "    order(self, do, **fields, **({} if do in ('goodbye', 'over') else {'novel': 1}))\n"
+        "ShimLink._order = newer\n"
+    )
+    run = relay("wrap", "sh", "-c", "echo said; exit 3", env=relay.environment | patch, check=False)
+    assert run.returncode == 3
+    assert run.stdout == "said\n"
+    assert "unexpected keyword argument 'novel'" in (relay.home / "state" / "session.log").read_text()
