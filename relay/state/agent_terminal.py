@@ -161,10 +161,10 @@ class AgentTerminal:
 
     def waits_for_input(self) -> bool:
         """Return True if the agent seems to wait for input. Quiet alone is weak evidence."""
-        if self.output_pending():
-            return False
+        # Ask the kernel first: what the program wrote before it slept is either read by then or pending.
         looked = self.looks(self._pty.foreground())
-        return waits_for_input(looked, time.monotonic() - self._last_output)
+        waits = waits_for_input(looked, time.monotonic() - self._last_output)
+        return waits and not self.output_pending()
 
     def looks(self, group: int) -> Waiting:
         """Return what a process group of the terminal waits for."""
