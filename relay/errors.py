@@ -16,6 +16,7 @@
     ├── ConfigError                       relay.toml, relay.config.py or a pattern file is wrong
     ├── BrokerError                       the broker cannot be started or reached
     ├── LedgerError                       the message ledger cannot be read or written
+    │   └── LedgerAway                    ... now; it may be in a moment
     ├── MemoryStoreError                  the memory store cannot be read or written
     └── RecordingError                    a file is not a recording, or is cut off
 
@@ -103,6 +104,10 @@ class BrokerError(RelayError):
 
 class LedgerError(RelayError):
     pass
+
+
+class LedgerAway(LedgerError):
+    """Another try, a moment later, may succeed: it is locked, or about to be opened anew."""
 
 
 class MemoryStoreError(RelayError):

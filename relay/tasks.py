@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ class Tasks:
         self._group = group
         self._bus = bus
         self._queues: dict[str, asyncio.Queue[Work]] = {}
-        self._unfinished = 0  # pieces of work in them, or running
+        self._unfinished: Counter[str] = Counter()  # pieces of work in them, or running
         self._idle = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
 
@@ -46,12 +47,12 @@ class Tasks:
         if kind not in self._queues:
             self._queues[kind] = asyncio.Queue()
             self.spawn(self._serve(kind), kind)
-        self._unfinished += 1
+        self._unfinished[kind] += 1
         self._queues[kind].put_nowait(work)
 
     async def idle(self) -> None:
         """Wait until all queued work is done, that which it has queued itself included."""
-        while self._unfinished:
+        while self.unfinished():
             self._idle.clear()
             await self._idle.wait()
 
@@ -63,9 +64,9 @@ class Tasks:
             while not queue.empty():
                 queue.get_nowait().close()
 
-    def waiting(self, prefix: str) -> int:
-        """Return the number of queued pieces of work of kinds with `prefix` that have not started."""
-        return sum(queue.qsize() for kind, queue in self._queues.items() if kind.startswith(prefix))
+    def unfinished(self, prefix: str = "") -> int:
+        """Return the number of queued pieces of work of kinds with `prefix` that have not ended."""
+        return sum(number for kind, number in self._unfinished.items() if kind.startswith(prefix))
 
     async def _serve(self, kind: str) -> None:
         queue = self._queues[kind]
@@ -74,7 +75,7 @@ class Tasks:
             try:
                 await self._contained(work, kind)
             finally:
-                self._unfinished -= 1
+                self._unfinished[kind] -= 1
                 self._idle.set()
             await asyncio.sleep(0)  # work that never waits must not block the loop
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from relay.clock import Clock
 from relay.control.sessions import CONNECTING
-from relay.errors import LedgerError, MessageRefused, NameInUse, RelayError
+from relay.errors import LedgerAway, LedgerError, MessageRefused, NameInUse, RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe
 from relay.messaging.client import CurrentClient, MessagingClient
@@ -147,7 +147,7 @@ class BusConnection:
         if question.wait:
             await self._tried.wait()
         if self._client is None or self._client.ended:
-            raise self._problem or RelayError("this session is not on the bus now.")
+            raise self._problem or LedgerAway("this session is not on the bus now.")
         return self._client
 
     @answers(Describe)

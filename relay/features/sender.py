@@ -6,6 +6,7 @@ SendMessage ─→ MessagingClient ─→ MessageSent ... OutcomeReported ─→
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from relay import names
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
-from relay.errors import RelayError, UsageError
+from relay.errors import LedgerAway, RelayError, UsageError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.hooks.commands import ListChannels, ListMembers, Member, SendMessage
@@ -37,6 +38,10 @@ from relay.terminal.events import Notify, NotifyDesktop
 
 LOOK = 5.0
 """Seconds between two checks whether held messages are still held."""
+
+LEDGER_PATIENCE, LEDGER_RETRY = 60.0, 0.2
+"""Seconds for which a message that the agent has said waits for a ledger that is locked or being opened, and
+between two tries. On a busy machine, others may hold the lock for longer than one try waits."""
 
 
 class MessageSender:
@@ -67,8 +72,7 @@ class MessageSender:
         if message.reply_to is None and (answered := self._chain.answers(message.to)):
             thread = message.thread or answered.thread or answered.id
             message = replace(message, reply_to=answered.id, thread=thread)
-        client = await current_client(self._bus)
-        sent = await client.send(message)
+        sent = await self._commit(message)
         self._chain.sent()
         for each in sent:
             self._publish(each)
@@ -76,6 +80,17 @@ class MessageSender:
         if question.wait is None:
             return tuple(sent)
         return tuple(await self._tracker.wait(sent, question.wait))
+
+    async def _commit(self, message: OutgoingMessage) -> list[Message]:
+        """Commit `message`. One that the agent has said waits for the ledger: it would not say it again."""
+        deadline = time.monotonic() + (0.0 if message.place is None else LEDGER_PATIENCE)
+        while True:
+            try:
+                return await (await current_client(self._bus)).send(message)
+            except LedgerAway:
+                if time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(LEDGER_RETRY)
 
     def _publish(self, message: Message) -> None:
         self._journal.write("message_sent", **journal_fields(message))

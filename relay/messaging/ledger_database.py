@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import names
-from relay.errors import LedgerError
+from relay.errors import LedgerAway
 from relay.message import Message, Priority, State
 from relay.messaging.schema import SCHEMA, explain
 from relay.storage.sqlite import Database
@@ -36,7 +36,7 @@ _SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # random(4)
 
 
-class LedgerGone(LedgerError):
+class LedgerGone(LedgerAway):
     """The file is no longer where it was: what is written into it would end with its last process."""
 
 

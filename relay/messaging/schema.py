@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from relay.errors import LedgerError
+from relay.errors import LedgerAway, LedgerError
 from relay.storage.sqlite import Schema, WrongVersion
 
 _TABLES = """CREATE TABLE meta (origin TEXT NOT NULL,
@@ -150,4 +150,6 @@ def explain(path: Path, error: Exception) -> LedgerError:
         sqlite3.SQLITE_CORRUPT: "it is damaged. Move it away; relay then begins a new one.",
         sqlite3.SQLITE_NOTADB: "it is not a ledger. Move it away; relay then begins a new one.",
     }.get(code, f"{error}.")
-    return LedgerError(f"the message ledger {path}: {advice}")
+    closed = isinstance(error, sqlite3.ProgrammingError)  # by a client that has ended; the next one opens it
+    kind = LedgerAway if closed or code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else LedgerError
+    return kind(f"the message ledger {path}: {advice}")

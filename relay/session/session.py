@@ -175,7 +175,7 @@ class Session:
         self._core.journal.write("session_end", code=code)
         await self._bus.ask_all(Goodbye(code))
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
-        if left := tasks.waiting("@"):
+        if left := tasks.unfinished("@"):
             text = f"{count(left, 'directive')} of {self._core.session.name}'s last words came to nothing."
             self._bus.publish(Notify(text))
 
