@@ -3,7 +3,8 @@
 The state comes from the agent's own hooks and status reports, where it has them, and from what its
 terminal shows: its modes, whose it is now, whether the program sleeps in a read of it, and the rules of the
 agent's profile (`relay agents`) over what is drawn. The rule and the lines that decided are named. So is
-whether the agent is on the bus, and what of its messages is held or waits.
+whether the agent is on the bus, what of its messages is held or waits, and how far its directives have come:
+heard in its output, given to their handlers, committed in the ledger as messages.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.names import same
 from relay.text import count, one_line, visible
+
+_LOST = {
+    "unknown": "{} begun as a session ended, outcome unknown: `relay events --name {name}`.",
+    "passed_over": "{} behind a sign, as in a quote, and not acted on: `relay events --name {name}`.",
+    "missed": "{} of output missed, with the directives in them: ask {name} to repeat what it said.",
+}
+"""The steps at which directives are lost."""
 
 _READS = {"lines": "prints lines", "screen": "draws a screen"}
 
@@ -46,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"It is treated as {answer['profile']}, and read as a program that {_READS[answer['reader']]}.")
     if again := answer.get("restarts"):
         print(f"It was started again {count(again, 'time')}.")
+    if steps := answer.get("directives"):
+        _print_steps(session.name, steps)
     if answer.get("bridge"):
         print(f"Its own hooks: {visible(answer['bridge'])}.")
     if answer.get("rules"):
@@ -71,6 +81,19 @@ def run(args: argparse.Namespace) -> int:
     for notice in answer.get("notices", ()):
         print(f"Not shown to you yet: {visible(notice)}")
     return 0
+
+
+def _print_steps(name: str, steps: dict[str, int | None]) -> None:
+    """Print how far the agent's directives have come, and what was lost on the way."""
+    committed = "?" if steps["committed"] is None else steps["committed"]
+    print(
+        f"Of {count(steps['read'] or 0, 'byte')} of output, directives: {steps['heard']} heard, "
+        f"{steps['begun']} given to handlers, {steps['failed']} failed; {committed} in the ledger."
+    )
+    for step, what in _LOST.items():
+        if number := steps[step]:
+            lost = count(number, "byte" if step == "missed" else "directive")
+            print(what.format(lost.capitalize(), name=name))
 
 
 def _waiting(home: Home, name: str, team: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from relay.directives.directive import Directive
 from relay.directives.grammar import unescape
@@ -36,6 +37,30 @@ class DirectiveRead(Event):
     """The agent has said a directive."""
 
     directive: Directive
+
+
+@dataclass(frozen=True, slots=True)
+class DirectivePassedOver(Event):
+    """A directive stands behind a sign, such as `> `, in a line of the agent's, and so is none."""
+
+    line: Line
+
+
+@dataclass(frozen=True, slots=True)
+class DirectiveRecognized(Event):
+    """An earlier session had begun to act on a directive. outcome: done; unknown; again: it is begun anew."""
+
+    outcome: Literal["done", "unknown", "again"]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectiveBegun(Event):
+    """A directive is given to its handlers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectiveFailed(Event):
+    """The handlers of a directive have failed, or refused it."""
 
 
 def said(

@@ -46,6 +46,9 @@ class Grammar:
     knows:      return True for a namespace (in lower case) with a handler; others are ordinary text.
     prefix:     the character (or word) that begins a directive.
     decoration: regular expression of the bullets and indents with which the agent begins a paragraph.
+
+    passed_over: lines that would be directives without a sign in front: a quote, or a prompt that the
+                 reader does not know. Whoever tells of them takes them out.
     """
 
     def __init__(
@@ -59,6 +62,10 @@ class Grammar:
             re.DOTALL,
         )
         self._fence = re.compile(rf"(?:{decoration})(?P<mark>`{{3,}}|~{{3,}})(?P<info>.*)\Z", re.DOTALL)
+        self._behind_sign = re.compile(
+            rf"\s*(?:[^\w\s\\`'\"(]{{1,7}}\s+){{1,3}}{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
+        )
+        self.passed_over: list[Line] = []
         self._open_fence = ""
         self._block: _Block | None = None
 
@@ -77,6 +84,9 @@ class Grammar:
             return found
         started = self._start.match(line.text) if self._prefix in line.text else None
         if started is None:
+            behind = self._behind_sign.match(line.text) if self._prefix in line.text else None
+            if behind is not None and self._knows(behind["namespace"].lower()):
+                self.passed_over.append(line)
             return found
         namespace = started["namespace"].lower()
         target = started["target"].rstrip(",:;.")

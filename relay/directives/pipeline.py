@@ -22,11 +22,24 @@ TICK = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of one step, in order. left_out: bytes missing here according to a recording."""
+    """The result of one step, in order.
+
+    passed_over: those of the lines in which a directive stands behind a sign (Grammar.passed_over).
+    left_out:    bytes missing here according to a recording.
+    """
 
     lines: Sequence[Line] = ()
     directives: Sequence[Directive] = ()
+    passed_over: Sequence[Line] = ()
     left_out: int = 0
+
+    def __add__(self, other: Reading) -> Reading:
+        """Return both, one after the other."""
+        return Reading(
+            [*self.lines, *other.lines],
+            [*self.directives, *other.directives],
+            [*self.passed_over, *other.passed_over],
+        )
 
 
 class OutputPipeline:
@@ -76,13 +89,12 @@ class OutputPipeline:
         reading = self._found(self.reader.tick(now), now)
         if not self._in_turn or self._quiet is None or now - self.last_output < self._quiet:
             return reading
-        end = self.waiting(now)
-        return Reading([*reading.lines, *end.lines], [*reading.directives, *end.directives])
+        return reading + self.waiting(now)
 
-    def waiting(self, now: float) -> Reading:
-        """End the turn: the program waits for input."""
+    def waiting(self, now: float, *, sure: bool = True) -> Reading:
+        """End the turn: the program waits for input. sure: as in AutoReader.waiting."""
         self._in_turn = False
-        return self._found(self.reader.waiting(now), now, ends_turn=True)
+        return self._found(self.reader.waiting(now, sure=sure), now, ends_turn=True)
 
     def close(self, now: float) -> Reading:
         """End the output."""
@@ -103,7 +115,8 @@ class OutputPipeline:
         if ends_turn:
             end = self._grammar.turn_end(now)
             directives += [] if self.muted else end
-        return Reading(lines, directives)
+        passed_over, self._grammar.passed_over = self._grammar.passed_over, []
+        return Reading(lines, directives, passed_over)
 
 
 def play(events: Iterable[CastEvent], pipeline: OutputPipeline) -> Iterator[Reading]:

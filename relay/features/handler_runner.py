@@ -15,7 +15,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from relay.directives.directive import Directive
-from relay.directives.events import AgentSaid, DirectiveRead
+from relay.directives.events import (
+    AgentSaid,
+    DirectiveBegun,
+    DirectiveFailed,
+    DirectiveRead,
+    DirectiveRecognized,
+)
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
@@ -32,9 +38,9 @@ from relay.messaging.client import current_client
 from relay.messaging.events import MessageExchanged
 from relay.rules.events import Consult, Results
 from relay.storage.journal import Journal, preview
-from relay.storage.progress import Progress, digest_of
+from relay.storage.progress import Begun, Progress, digest_of
 from relay.tasks import Tasks
-from relay.terminal.events import Notify
+from relay.terminal.events import AgentExited, Notify
 
 TWINS = 10.0
 """Seconds after the last output that an earlier session has read, in which what it has acted on may come."""
@@ -76,6 +82,7 @@ class HandlerRunner:
         self._hooked = hooked
         self._progress = progress
         self._resumed = 0.0
+        self._exited = False
         self._ready = asyncio.Event()
         self._unsaid: deque[str] = deque(maxlen=MAX_OUTPUT)
 
@@ -165,37 +172,38 @@ class HandlerRunner:
         await self._ready.wait()
         digest = digest_of(directive.namespace, directive.target, directive.body)
         queue = ORDERED_WITH.get(directive.namespace, directive.namespace)
-        if self._was_acted_on(directive, digest):
+        known = self._recognized(directive, digest)
+        if known is not None and (known[1].done or not known[1].repeats):
+            self._leave(directive, *known)
             return
-        self._progress.begin(directive.place, digest, queue)
-        await self._act(directive)
-        self._progress.done(directive.place)  # not if it was cut off: the next session has to know
+        again = None if known is None else known[0]
+        if again is not None:
+            self._bus.publish(DirectiveRecognized("again"))
+        self._progress.begin(directive.place, digest, queue, again=again)
+        self._bus.publish(DirectiveBegun())
+        failed = await self._act(directive)
+        # Not if it was cut off: the next session has to know.
+        self._progress.done(directive.place, "failed" if failed else None)
 
-    def _was_acted_on(self, directive: Directive, digest: str) -> bool:
-        """Return True if an earlier session has acted on `directive`, or may have, and nobody can know.
-
-        It is found by its place, or, where the time of a look at the screen has moved that, by its text.
-        """
-        earlier = self._progress.earlier
+    def _recognized(self, directive: Directive, digest: str) -> tuple[str, Begun] | None:
         # By the time at which it was read: acting on those before it may have taken long.
-        if not earlier or directive.time > self._resumed + TWINS:
-            return False
-        place = str(directive.place)
-        if place not in earlier or earlier[place].digest != digest:
-            source = f"{directive.place.source}:"
-            same = (at for at, each in earlier.items() if each.digest == digest and at.startswith(source))
-            if (found := next(same, None)) is None:
-                return False
-            place = found
-        begun = earlier.pop(place)
-        if begun.done or begun.repeats:
-            return begun.done
-        what = f"@{directive.namespace}:{directive.target}"
-        text = f"{what} was begun as the session ended; its outcome is unknown, and it is not begun again."
-        self._bus.publish(Notify(text))
-        return True
+        if not self._progress.earlier or directive.time > self._resumed + TWINS:
+            return None
+        return self._progress.recognize(directive.place, digest)
 
-    async def _act(self, directive: Directive) -> None:
+    def _leave(self, directive: Directive, place: str, begun: Begun) -> None:
+        """Leave a directive alone on which an earlier session has acted, or may have, and nobody can know."""
+        self._bus.publish(DirectiveRecognized("done" if begun.done else "unknown"))
+        if not begun.done:
+            what = f"@{directive.namespace}:{directive.target}"
+            text = (
+                f"{what} was begun as the session ended; its outcome is unknown, and it is not begun again."
+            )
+            self._bus.publish(Notify(text))
+            self._progress.done(place, "unknown")
+
+    async def _act(self, directive: Directive) -> bool:
+        """Call the handlers of `directive`; return True if they failed."""
         self._journal.write(
             "directive",
             namespace=directive.namespace,
@@ -208,7 +216,15 @@ class HandlerRunner:
         apply(self._bus, outcome.results, source=f"@{directive.namespace}:{directive.target}")
         for error in outcome.errors:
             self._journal.write("directive_failed", namespace=directive.namespace, error=error)
-            self._bus.publish(Inject(notice(error)))
+            self._bus.publish(Notify(error) if self._exited else Inject(notice(error)))
+        if outcome.errors:
+            self._bus.publish(DirectiveFailed())
+        return bool(outcome.errors)
+
+    @handles(AgentExited)
+    def exited(self, _: AgentExited) -> None:
+        """The agent can be told nothing more: the user is."""
+        self._exited = True
 
     @handles(HandlerProblem)
     def problem(self, event: HandlerProblem) -> None:

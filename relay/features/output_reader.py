@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relay.directives.checkpoint import Checkpoint, Checkpoints
-from relay.directives.events import SourceChosen, said
+from relay.directives.events import DirectivePassedOver, SourceChosen, said
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
 from relay.eventbus import Event, EventBus, answers, handles
@@ -277,6 +277,8 @@ class OutputReader:
         again = self._terminal.replaying
         for event in said(reading.lines, reading.directives, self._prefix, again=again):
             self._bus.publish(event)
+        for line in () if again else reading.passed_over:
+            self._bus.publish(DirectivePassedOver(line))
 
     def _schedule(self) -> None:
         self._tick_later()
@@ -298,10 +300,11 @@ class OutputReader:
         self._bus.publish(OutputQuiet())
         if self._ended.is_set() or self._shim.ring.pending or not self._terminal.waits_for_input():
             return
-        for timer in self._checks:
-            timer.cancel()
-        self._checks = []
-        self._publish(self._read(lambda: self._pipeline.waiting(time.monotonic())))
+        if sure := self._terminal.waits_for_input(sure=True):
+            for timer in self._checks:
+                timer.cancel()
+            self._checks = []
+        self._publish(self._read(lambda: self._pipeline.waiting(time.monotonic(), sure=sure)))
 
 
 def _size(data: bytes) -> tuple[int, int]:

@@ -125,7 +125,8 @@ class Recorder:
 
     @handles(OutputSkipped)
     def skipped(self, event: OutputSkipped) -> None:
-        if self._files.follows:
+        if self._files.follows:  # the next output draws the screen afresh
+            self._backlog.append((self._clock(), "m", gap_marker(event.size).encode()))
             return
         self._throttle.left_out += event.size
         self._flush_later()

@@ -17,6 +17,7 @@ from relay.readers.echo import Echo
 from relay.readers.flood import visible_part
 from relay.readers.line import Line
 from relay.readers.lines import LinesReader
+from relay.readers.prompts import PromptSigns
 from relay.readers.screen import ScreenReader
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.screen import VirtualScreen
@@ -47,6 +48,7 @@ class AutoReader:
         self._drawing = Drawing(echo_style or RowStyle(), code_style or RowStyle())
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._places = PlaceCounter()
+        self._prompts = PromptSigns()
         self._offset = 0  # bytes of the output so far
         self._held = b""  # an unfinished character or sequence at their end
         self.unavailable: str | None = None
@@ -56,7 +58,7 @@ class AutoReader:
         except ScreenUnavailable as error:
             self.unavailable = str(error)
         self._switches = kind == "auto" and self.screen is not None
-        self._lines = LinesReader(columns, marker, self._echo, self._places)
+        self._lines = LinesReader(columns, marker, self._echo, self._places, self._prompts)
         self._drawn: ScreenReader | None = None
         if kind == "screen" and self.screen is not None:
             self._drawn = self._screen_reader(self.screen)
@@ -118,9 +120,12 @@ class AutoReader:
         """
         self._echo.typed(data, now, echo=echo)
 
-    def waiting(self, now: float) -> list[Line]:
-        """Take an unfinished line for finished, as the program waits for input; return it, if any."""
-        return self._reader.waiting(now)
+    def waiting(self, now: float, *, sure: bool = True) -> list[Line]:
+        """Take an unfinished line for finished, as the program waits for input; return it, if any.
+
+        sure: the kernel says that it waits; else it is only silent, and may go on with a directive.
+        """
+        return self._reader.waiting(now, sure=sure)
 
     def gap(self, size: int, now: float) -> list[Line]:
         """Note that `size` bytes of output were lost between what was fed before and what follows."""
@@ -157,7 +162,7 @@ class AutoReader:
         return self._lines if self._drawn is None else self._drawn
 
     def _screen_reader(self, screen: VirtualScreen) -> ScreenReader:
-        return ScreenReader(screen, self._marker, self._drawing, self._echo, self._places)
+        return ScreenReader(screen, self._marker, self._drawing, self._echo, self._places, self._prompts)
 
     def _take(self, data: bytes, start: int, now: float) -> list[Line]:
         """Read `data`, which begins at the offset `start` of the output."""

@@ -12,7 +12,7 @@ import re
 
 from relay.readers.drawing import Drawing
 from relay.readers.page import Page, PageLine
-from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, logical_lines
+from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, columns_of, logical_lines
 from relay.terminal.screen import Row, VirtualScreen
 
 DONE = 0.06
@@ -157,6 +157,19 @@ class DrawnText:
         lines = self._primary.visible
         torn = any(line.pending and line.key in self._again for line in lines)
         return lines if torn and not screen.rows()[screen.cursor[1]].text else []
+
+    def prompt(self) -> str:
+        """Return the text before a visible cursor that stands behind the last text of the primary screen.
+
+        A program that reads lines has its prompt there; one that draws has something below or beside it.
+        """
+        screen, lines = self._screen, self._primary.visible
+        x, _ = screen.cursor
+        if self.alternate or not (x and lines and screen.cursor_visible):
+            return ""
+        last = lines[-1]
+        alone = last.first == last.last == self._cursor_row and columns_of(last.text) <= x
+        return last.text.ljust(x) if alone else ""
 
     def settled(self, now: float) -> list[PageLine]:
         """Return the lines that have stood unchanged for long enough and not been emitted."""

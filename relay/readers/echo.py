@@ -13,6 +13,9 @@ from collections import deque
 _MAX_EXPECTED = 4096
 """Typed lines that may wait for their echo; pastes of a thousand lines exist."""
 
+_MAX_QUOTED = 1024
+"""Typed lines with a directive behind a sign that are remembered."""
+
 # What a terminal sends (xterm ctlseqs): mouse reports, answers that are strings, function keys, text.
 _KEY = re.compile(
     r"\x1b(?:\[M.{3}|\[[0-?]*[ -/]*[@-~]|O.|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?"
@@ -33,7 +36,9 @@ class Echo:
         self.seconds = seconds
         self._expected: deque[tuple[str, float]] = deque(maxlen=_MAX_EXPECTED)  # (text, deadline)
         self._draft = ""
-        self._directive = re.compile(rf"\W*?{re.escape(marker)}[A-Za-z][\w-]*:\S")
+        self._line = ""  # typed since the last Enter, though it may never be drawn
+        self._quoted: deque[str] = deque(maxlen=_MAX_QUOTED)
+        self._directive = re.compile(rf"(?P<lead>\W*?){re.escape(marker)}[A-Za-z][\w-]*:\S")
 
     def typed(self, data: bytes, now: float, *, echo: bool) -> None:
         """Note keys or a paste; keys that move the cursor are ignored. echo: they will be drawn."""
@@ -43,7 +48,9 @@ class Echo:
                 text = squeeze(self._draft)
                 if text and echo:
                     self._expected.append((text, now + self.seconds))
-                self._draft = ""
+                if (quoted := self._directive.match(line := squeeze(self._line))) and quoted.end("lead"):
+                    self._quoted.append(line[quoted.end("lead") :])
+                self._draft = self._line = ""
             elif key in "\x7f\x08":
                 self._draft = self._draft[:-1]
             elif key in "\x03\x15":  # interrupt, kill line
@@ -52,6 +59,7 @@ class Echo:
                 self._draft = _WORD.sub("", self._draft)
             elif key == "\t" or (key[0] >= " " and key != "\x7f"):
                 self._draft += key if echo else ""
+                self._line += key
 
     def consume(self, text: str, now: float) -> bool:
         """Return True if `text` is the echo of a typed line, and expect that line no longer."""
@@ -65,6 +73,14 @@ class Echo:
                     self._expected.popleft()
                 return True
         return False
+
+    def quotes(self, text: str) -> bool:
+        """Return True if `text`, a directive, was once typed behind a sign: whoever prints that says nothing.
+
+        relay so quotes the directives in what it types; the sign may look like the program's prompt.
+        """
+        said = squeeze(text) if self._quoted else ""
+        return bool(said) and any(each.startswith(said) or said.startswith(each) for each in self._quoted)
 
     def continues(self, above: str, text: str) -> bool:
         """Return True if `text`, below `above`, is the next piece of a typed line that was wrapped."""

@@ -14,6 +14,7 @@ from relay.readers.controls import ends_in_string, only_colours, plain
 from relay.readers.echo import Echo
 from relay.readers.flood import FENCES, FLOOD, coloured, directive
 from relay.readers.line import Line
+from relay.readers.prompts import PromptSigns
 
 _TAIL = 10
 """Lines at the end of a flood's chunk that are read in any case."""
@@ -25,21 +26,16 @@ _MAX_BLOCK = 4 * 1024 * 1024
 """Bytes after a `<<<` that are read in full while no `>>>` has come."""
 
 
-_MAX_PROMPT, _MAX_PROMPTS = 8, 16
-"""Characters of a prompt sign, such as `> `, and the number of them that are remembered."""
-
-
 class LinesReader:
     """Makes lines of raw output, for an AutoReader. The methods are those of AutoReader, documented there.
 
     marker:  begins a directive.
     settled: the part of the unfinished line that `waiting` has returned.
-
-    A prompt sign at which the program has waited once is taken off the lines that begin with it: whether the
-    program was seen to wait before it went on in the same row is a matter of time alone.
     """
 
-    def __init__(self, columns: int, marker: bytes, echo: Echo, places: PlaceCounter) -> None:
+    def __init__(
+        self, columns: int, marker: bytes, echo: Echo, places: PlaceCounter, prompts: PromptSigns
+    ) -> None:
         self._columns = columns
         self._marker = marker
         self._echo = echo
@@ -57,7 +53,8 @@ class LinesReader:
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
         self.settled = ""
-        self._prompts: dict[str, None] = {}
+        self._prompts = prompts
+        self._begun = re.compile(rf"\W*?{re.escape(marker.decode('utf-8', 'replace'))}")
         self._gap = False
         self._block = 0  # bytes that may still be read in full because a `<<<` is open
 
@@ -72,15 +69,14 @@ class LinesReader:
     def tick(self, now: float) -> list[Line]:
         return []
 
-    def waiting(self, now: float) -> list[Line]:
+    def waiting(self, now: float, *, sure: bool) -> list[Line]:
         self._block = 0
         text = self._echo.before_draft(self.unfinished())
         rest = self._unsettled(text)
+        if not sure and self._begun.match(rest):
+            return []  # a directive, which a program that is only silent may go on with
         self.settled = text
-        if rest and len(rest) <= _MAX_PROMPT and not any(map(str.isalnum, rest)):
-            self._prompts[rest] = None
-            if len(self._prompts) > _MAX_PROMPTS:
-                del self._prompts[next(iter(self._prompts))]
+        self._prompts.learn(rest)
         return self._emit(rest, self._end, now) if rest.strip() else []
 
     @property
@@ -163,11 +159,8 @@ class LinesReader:
     def _unsettled(self, text: str) -> str:
         """Return what of a line is new: without what was returned of it, and prompt signs before that."""
         rest = text.removeprefix(self.settled)
-        while self._prompts and (
-            prompt := next((each for each in self._prompts if rest.startswith(each) and rest != each), "")
-        ):
-            rest = rest[len(prompt) :]
-        return rest
+        said = self._prompts.strip(rest)
+        return rest if said != rest and self._echo.quotes(said) else said
 
     def _keep(self, raw: bytes) -> None:
         """Append to the unfinished line, within bounds."""

@@ -16,6 +16,7 @@ from relay.readers.echo import Echo
 from relay.readers.flood import FENCES, FLOOD, directive, visible_part
 from relay.readers.line import Line
 from relay.readers.page import PageLine
+from relay.readers.prompts import PromptSigns
 from relay.terminal.screen import VirtualScreen
 
 QUIET = 0.008
@@ -52,12 +53,19 @@ class ScreenReader:
     """
 
     def __init__(
-        self, screen: VirtualScreen, marker: bytes, drawing: Drawing, echo: Echo, places: PlaceCounter
+        self,
+        screen: VirtualScreen,
+        marker: bytes,
+        drawing: Drawing,
+        echo: Echo,
+        places: PlaceCounter,
+        prompts: PromptSigns,
     ) -> None:
         text = marker.decode("utf-8", "replace")
         self._screen = screen
         self._text = DrawnText(screen, text, drawing)
-        self._emitter = _Emitter(text, echo, places)
+        self._emitter = _Emitter(text, echo, places, prompts)
+        self._prompts = prompts
         self._hit = re.compile(directive(marker) + rb"|" + FENCES)  # all that matters in plain text
         self._coarse = re.compile(re.escape(marker) + rb"|" + FENCES)
         self._end = 0  # offset in the output of what comes next
@@ -120,9 +128,12 @@ class ScreenReader:
             lines += self._look(self._end, now)
         return lines + self._emitter.emit(self._text.settled(now), self._end, now)
 
-    def waiting(self, now: float) -> list[Line]:
+    def waiting(self, now: float, *, sure: bool = True) -> list[Line]:
         self._emitter.in_form = False
-        return self._look(self._end, now) + self._emitter.emit(self._text.lines, self._end, now)
+        lines = self._look(self._end, now)
+        if sure and (sign := self._text.prompt()):
+            self._prompts.learn(sign)
+        return lines + self._emitter.emit(self._text.lines, self._end, now)
 
     def gap(self, end: int, now: float) -> list[Line]:
         lines = self._look(self._end, now)
@@ -200,8 +211,9 @@ class _Emitter:
     in_form: a `<<<` form is open.
     """
 
-    def __init__(self, marker: str, echo: Echo, places: PlaceCounter) -> None:
+    def __init__(self, marker: str, echo: Echo, places: PlaceCounter, prompts: PromptSigns) -> None:
         self._marker = marker
+        self._prompts = prompts
         self._echo = echo
         self._places = places
         self.gap = self.in_form = False
@@ -218,6 +230,9 @@ class _Emitter:
                     for _ in range(min(line.blanks, 2)):
                         emitted.append(Line("", now, self._places.at(offset)))
                     text = ">>>" if self.in_form and _CLOSES.match(line.text) else line.text
+                    said = self._prompts.strip(text)
+                    if said.lstrip().startswith(self._marker) and not self._echo.quotes(said):
+                        text = said
                     emitted.append(Line(text, now, self._places.at(offset), self.gap, line.code))
                     if text.endswith("<<<") and self._marker in text:
                         self.in_form = True

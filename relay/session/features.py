@@ -19,6 +19,7 @@ from relay.features.bus_connection import BusConnection
 from relay.features.config_watch import ConfigWatch
 from relay.features.derived_rules import DerivedRules
 from relay.features.dialog_answers import DialogAnswers
+from relay.features.directive_log import DirectiveLog
 from relay.features.escalation import Escalation, PromptTitle
 from relay.features.handler_runner import HandlerRunner
 from relay.features.hook_responder import HookResponder
@@ -256,6 +257,9 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "rules": _rule_runner,
     "derived rules": lambda core: DerivedRules(
         core.bus, core.tasks, core.session, hooked=bool(core.started.bridge)
+    ),
+    "directive log": lambda core: DirectiveLog(
+        core.bus, core.journal, core.session, core.agent.terminal, core.progress
     ),
     "onboarding": _onboarding,
     "handlers": _handler_runner,

@@ -159,11 +159,11 @@ class AgentTerminal:
         """Return the number of bytes that the agent has written so far, lost ones included."""
         return self._offset
 
-    def waits_for_input(self) -> bool:
-        """Return True if the agent seems to wait for input. Quiet alone is weak evidence."""
+    def waits_for_input(self, *, sure: bool = False) -> bool:
+        """Return True if the agent seems to wait for input. sure: if the kernel says so, not silence."""
         # Ask the kernel first: what the program wrote before it slept is either read by then or pending.
         looked = self.looks(self._pty.foreground())
-        waits = waits_for_input(looked, time.monotonic() - self._last_output)
+        waits = waits_for_input(looked, 0.0 if sure else time.monotonic() - self._last_output)
         return waits and not self.output_pending()
 
     def looks(self, group: int) -> Waiting:

@@ -1,7 +1,8 @@
 """What the sessions of one agent have acted on: a file that outlives each of them, a JSON line an entry.
 
     {"place": "terminal:512", "digest": "9f...", "queue": "@relay"}     acting on a directive begins
-    {"done": "terminal:512"}                                            it has ended
+    {"done": "terminal:512", "outcome": "failed"}                       it has ended
+    {"count": "missed", "number": 4096}                                 what later sessions do not see again
     {"note": "transcript", ...}                                         what the next session must know
 
 A killed process loses nothing that it has written.  The file is not synced: a machine that dies takes the
@@ -14,6 +15,7 @@ import hashlib
 import json
 import logging
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,7 @@ class Progress:
 
     earlier: what earlier sessions began, by place; the reader takes out what it recognizes.
     notes:   their notes, oldest first.
+    counts:  their directives by step (heard, begun, failed, unknown), and what they counted with `count`.
     """
 
     def __init__(self, path: Path, *, resumed: bool) -> None:
@@ -48,16 +51,34 @@ class Progress:
         self._fd = -1
         self.earlier: dict[str, Begun] = {}
         self.notes: list[dict[str, Any]] = []
+        self.counts: Counter[str] = Counter()
         if resumed:
             self._read()
 
-    def begin(self, place: Place, digest: str, queue: str) -> None:
-        """Note that acting on a directive begins."""
-        self._write({"place": str(place), "digest": digest, "queue": queue})
+    def begin(self, place: Place, digest: str, queue: str, *, again: str | None = None) -> None:
+        """Note that acting on a directive begins; again: anew, an earlier session had begun at that place."""
+        entry = {"place": str(place), "digest": digest, "queue": queue}
+        self._write(entry if again is None else {**entry, "again": again})
 
-    def done(self, place: Place) -> None:
-        """Note that acting on a directive has ended."""
-        self._write({"done": str(place)})
+    def done(self, place: Place | str, outcome: str | None = None) -> None:
+        """Note that acting on a directive has ended. outcome: failed or unknown."""
+        entry = {"done": str(place)}
+        self._write(entry if outcome is None else {**entry, "outcome": outcome})
+
+    def recognize(self, place: Place, digest: str) -> tuple[str, Begun] | None:
+        """Take out the directive that an earlier session began at `place`; return it with its place then.
+
+        Where the time of a look at the screen has moved that, it is found by its text. None: none began it.
+        """
+        key = str(place)
+        if key not in self.earlier or self.earlier[key].digest != digest:
+            begun = (at for at, each in self.earlier.items() if each.digest == digest)
+            key = next((at for at in begun if at.startswith(f"{place.source}:")), "")
+        return (key, self.earlier.pop(key)) if key else None
+
+    def count(self, what: str, number: int) -> None:
+        """Count what later sessions do not see again."""
+        self._write({"count": what, "number": number})
 
     def forget(self, source: str, before: int) -> None:
         """Forget what was begun in `source` at an offset up to `before`: it is not read again."""
@@ -87,13 +108,19 @@ class Progress:
             try:
                 entry = json.loads(line)
                 if "place" in entry:
+                    self.earlier.pop(entry.get("again"), None)
                     self.earlier[entry["place"]] = Begun(entry["digest"], entry["queue"])
                 elif (begun := self.earlier.get(entry.get("done", ""))) is not None:
                     begun.done = True
+                    if "outcome" in entry:
+                        self.counts[entry["outcome"]] += 1
+                elif "count" in entry:
+                    self.counts[entry["count"]] += entry["number"]
                 elif "note" in entry:
                     self.notes.append(entry)
             except (ValueError, TypeError, KeyError):
                 continue  # cut off by a kill
+        self.counts["heard"] = self.counts["begun"] = len(self.earlier)
 
     def _write(self, entry: dict[str, Any]) -> None:
         try:

@@ -53,7 +53,7 @@ def test_time_passes_in_ticks_while_something_may_settle() -> None:
 def test_muted_it_reads_on_and_finds_nothing() -> None:
     one = pipeline()
     one.muted = True
-    assert one.output(b"@relay:Bob one\r\n```\r\n", 1.0) == Reading([], [])
+    assert one.output(b"@relay:Bob one\r\n```\r\n", 1.0) == Reading([], [], [])
     one.muted = False
     [directive] = one.output(b"@relay:Bob two\r\n", 2.0).directives
     assert (directive.body, directive.place.offset) == ("two", 37)

@@ -26,6 +26,7 @@ class Ears:
         self.pipeline = OutputPipeline(self.reader, Grammar({"relay", "memory"}.__contains__))
         self.directives: list[Directive] = []
         self.lines: list[Line] = []
+        self.passed_over: list[str] = []
         self._take(self.pipeline.tick(100.0))
 
     @property
@@ -48,9 +49,9 @@ class Ears:
         self.pipeline.typed(data.encode() if isinstance(data, str) else data, self.now, echo=echo)
         return self
 
-    def prompted(self) -> Ears:
-        """The child waits for input: its turn has ended."""
-        return self._take(self.pipeline.waiting(self.now))
+    def prompted(self, *, sure: bool = True) -> Ears:
+        """The child waits for input: its turn has ended. sure: the kernel says so."""
+        return self._take(self.pipeline.waiting(self.now, sure=sure))
 
     def resize(self, columns: int, rows: int) -> Ears:
         return self._take(self.pipeline.resized(columns, rows, self.now))
@@ -73,6 +74,7 @@ class Ears:
     def _take(self, reading: Reading) -> Ears:
         self.lines += reading.lines
         self.directives += reading.directives
+        self.passed_over += [line.text for line in reading.passed_over]
         return self
 
 

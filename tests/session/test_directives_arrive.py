@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
 from pathlib import Path
 
 from ledgers import locked
 from relay.home import Home
+from relay.recording import store
+from relay.recording.asciicast import Cast, gap_size
 from session.puppet import Puppet, messages
+from session.test_session_replaced import entry, replaced
 from support import Relay, clean_environment, session_patch, wait_until
 
 QUICK = (
@@ -107,3 +113,105 @@ def test_a_line_is_not_cut_where_the_program_goes_on_while_it_is_looked_at(relay
     Path(folder / "writer.py").write_text(WRITER)
     relay("wrap", "-d", "-n", "Alice", sys.executable, "writer.py", cwd=folder, env=patch)
     wait_until(lambda: bodies(relay) == ["the first half and the second"], message=lambda: str(bodies(relay)))
+
+
+def steps(relay: Relay, name: str = "Alice") -> dict[str, int]:
+    found: dict[str, int] = json.loads(relay("explain", name, "--json").stdout)["directives"]
+    return found
+
+
+def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
+    """Also those of sessions that were replaced."""
+    alice, _ = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice.say("@relay:Bob one\n@relay:Nobody two\n@memory:save three")
+    wait_until(lambda: steps(relay)["begun"] == 3 and bodies(relay) == ["one"])
+    expected = {
+        "heard": 3,
+        "begun": 3,
+        "failed": 1,
+        "unknown": 0,
+        "passed_over": 0,
+        "missed": 0,
+        "committed": 1,
+    }
+    assert steps(relay).items() >= expected.items()
+    assert steps(relay)["read"] >= 50 and steps(relay)["lines"] >= 3
+    before = entry(relay)
+    os.kill(before["pid"], signal.SIGKILL)
+    replaced(relay, before)
+    alice.say("@relay:Bob four\n> @relay:Bob quoted")
+    wait_until(lambda: bodies(relay) == ["one", "four"])
+    expected |= {"heard": 4, "begun": 4, "passed_over": 1, "committed": 2}
+    wait_until(lambda: steps(relay).items() >= expected.items(), message=lambda: str(steps(relay)))
+    shown = relay("explain", "Alice").stdout
+    assert "directives: 4 heard, 4 given to handlers, 1 failed; 2 in the ledger." in shown
+    assert "1 directive behind a sign, as in a quote, and not acted on: `relay events --name Alice`." in shown
+
+
+def test_a_directive_behind_a_sign_is_told(relay: Relay) -> None:
+    """S9: a quote is no directive; what an unknown prompt makes look like one is not dropped in silence."""
+    alice = Puppet(relay, "Alice").wrap()
+    alice.say("> @relay:Bob one\n> @relay:Bob two\n+ @unknown:Bob three\n`@relay:Bob` is how to write\n")
+    alice.told("a directive behind '>' was taken for a quote, and not acted on")
+    wait_until(lambda: steps(relay)["passed_over"] == 2)
+    assert [e["text"] for e in alice.events("directive_passed_over")] == [
+        "> @relay:Bob one",
+        "> @relay:Bob two",
+    ]
+    assert len([e for e in alice.events("notice") if "quote" in e["text"]]) == 1
+
+
+def gaps(relay: Relay) -> list[str]:
+    """The gaps in Alice's recording."""
+    recorded = store.recordings(relay.home / "state" / "recordings", "Alice", "default")
+    parts = recorded[-1].parts if recorded else ()
+    return [event.data for part in parts for event in Cast(part.path) if gap_size(event.data)]
+
+
+FLOOD = """
+import os, sys, time
+while not os.path.exists("go"):
+    time.sleep(0.001)
+print("a line of the log that says nothing at all\\n" * 210000, flush=True)
+open("printed", "w").close()
+sys.stdin.read()
+"""
+
+
+def test_output_that_came_faster_than_it_was_read_is_told(relay: Relay) -> None:
+    """With its size, once; the recording has a gap there."""
+    (folder := relay.home / "flood").mkdir()
+    (folder / "flood.py").write_text(FLOOD)
+    relay("wrap", "-d", "-n", "Alice", sys.executable, "flood.py", cwd=folder)
+    alice, before = Puppet(relay, "Alice"), entry(relay)
+    os.kill(before["pid"], signal.SIGSTOP)
+    (folder / "go").touch()
+    wait_until((folder / "printed").exists, timeout=60)
+    os.kill(before["pid"], signal.SIGCONT)
+    assert "ask Alice to repeat" in alice.told("some of Alice's output was missed")
+    first, *_ = wait_until(lambda: alice.events("output_missed"))
+    missed = steps(relay)["missed"]
+    assert 0 < first["bytes"] <= missed
+    assert f"{missed} bytes of output missed" in relay("explain", "Alice").stdout
+    assert len([e for e in alice.events("notice") if "was missed" in e["text"]]) == 1
+    wait_until(lambda: gaps(relay))
+
+
+def test_what_was_skipped_after_two_deaths_is_told_and_a_gap_in_the_recording(relay: Relay) -> None:
+    patch = session_patch(
+        "import os, signal\n"
+        "from relay.readers.auto import AutoReader\n"
+        "feed = AutoReader.feed\n"
+        "def dies(self, data, now):\n"
+        "    if b'poison' in data:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return feed(self, data, now)\n"
+        "AutoReader.feed = dies\n"
+    )
+    alice = Puppet(relay, "Alice").wrap(env=patch)
+    alice.say("poison\n")
+    alice.told("ended two sessions")
+    alice.say("on we go\n")
+    wait_until(lambda: alice.events("output_missed"), message=alice.log)
+    assert steps(relay)["missed"] == len("poison\r\n\r\n")
+    wait_until(lambda: gaps(relay))

@@ -1,0 +1,129 @@
+"""Counts the steps of directives, and tells the user what was not read, and what was not acted on.
+
+output ─→ lines ─→ heard ─→ begun ─→ committed (messages, in the ledger)
+   └ missed  └ passed over  └ begun by an earlier session, its outcome unknown
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+from relay.directives.events import (
+    AgentSaid,
+    DirectiveBegun,
+    DirectiveFailed,
+    DirectivePassedOver,
+    DirectiveRead,
+    DirectiveRecognized,
+)
+from relay.errors import RelayError
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe, Identity, SessionClosed
+from relay.messaging.client import current_client
+from relay.state.agent_terminal import AgentTerminal
+from relay.storage.journal import Journal, preview
+from relay.storage.progress import Progress
+from relay.terminal.events import Notify, OutputSkipped
+
+PAUSE = 1.0
+"""Seconds in which missed output is added up for the journal: a flood may be missed piece by piece."""
+
+
+class DirectiveLog:
+    """The steps of one agent's directives, in its earlier sessions, too; lines are this session's only."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        journal: Journal,
+        session: Identity,
+        terminal: AgentTerminal,
+        progress: Progress,
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._session = session
+        self._terminal = terminal
+        self._progress = progress
+        self._counts = Counter(progress.counts)
+        self._missed = 0  # bytes that the journal does not have yet
+        self._telling: asyncio.TimerHandle | None = None
+
+    @handles(AgentSaid)
+    def said(self, event: AgentSaid) -> None:
+        self._counts["lines"] += len(event.lines)
+
+    @handles(DirectiveRead)
+    def heard(self, _: DirectiveRead) -> None:
+        self._counts["heard"] += 1
+
+    @handles(DirectiveBegun)
+    def begun(self, _: DirectiveBegun) -> None:
+        self._counts["begun"] += 1
+
+    @handles(DirectiveFailed)
+    def failed(self, _: DirectiveFailed) -> None:
+        self._counts["failed"] += 1
+
+    @handles(DirectiveRecognized)
+    def recognized(self, event: DirectiveRecognized) -> None:
+        """Count it once: an earlier session had heard and begun it."""
+        self._counts["heard"] -= 1
+        self._counts["begun"] -= event.outcome == "again"
+        self._counts["unknown"] += event.outcome == "unknown"
+
+    @handles(DirectivePassedOver)
+    def passed_over(self, event: DirectivePassedOver) -> None:
+        text = event.line.text.strip()
+        self._journal.write("directive_passed_over", text=preview(text), place=str(event.line.place))
+        if not self._counts["passed_over"]:
+            sign, events = text.split(maxsplit=1)[0], f"`relay events --name {self._session.name}`"
+            what = f"a directive behind {sign!r} was taken for a quote, and not acted on"
+            self._bus.publish(Notify(f"{what}: it has to begin its line. {events} has all of them."))
+        self._count("passed_over", 1)
+
+    @handles(OutputSkipped)
+    def skipped(self, event: OutputSkipped) -> None:
+        if not self._counts["missed"]:
+            name = self._session.name
+            why = f"some of {name}'s output was missed"
+            todo = f"ask {name} to repeat what it said meanwhile. `relay explain {name}` has the size."
+            self._bus.publish(Notify(f"{why}, and directives in it were not acted on: {todo}"))
+        self._count("missed", event.size)
+        self._missed += event.size
+        if self._telling is None:
+            self._telling = self._bus.loop.call_later(PAUSE, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        self._journal.write("output_missed", bytes=self._missed)
+        self._missed = 0
+
+    def _count(self, what: str, number: int) -> None:
+        """Count what an agent's later sessions do not see again."""
+        self._counts[what] += number
+        self._progress.count(what, number)
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        if question.brief:
+            return None
+        committed: int | None = None
+        with suppress(RelayError):
+            client = await current_client(self._bus, wait=False)
+            committed = len(await client.committed(self._session.id))
+        names = ("lines", "heard", "begun", "failed", "unknown", "passed_over")
+        steps: dict[str, int | None] = {name: self._counts[name] for name in names}
+        read = self._terminal.output_offset() - self._counts["missed"]
+        return {
+            "directives": {"read": read, "missed": self._counts["missed"], **steps, "committed": committed}
+        }
+
+    @answers(SessionClosed)
+    async def close(self, _: SessionClosed, __: object) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._tell()
