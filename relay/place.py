@@ -24,13 +24,16 @@ class Place(NamedTuple):
 
 
 class PlaceCounter:
-    """Numbers the lines of one source. Several readers of the source may share it."""
+    """Numbers the lines of one source. Several readers of the source may share it.
+
+    last: the place of the last line.
+    """
 
     def __init__(self, source: str = TERMINAL) -> None:
-        self._last = Place(source, -1)
+        self.last = Place(source, -1)
 
     def at(self, offset: int) -> Place:
         """Return the place of the next line, which was complete after `offset` bytes."""
-        source, last, ordinal = self._last
-        self._last = Place(source, last, ordinal + 1) if offset <= last else Place(source, offset)
-        return self._last
+        source, last, ordinal = self.last
+        self.last = Place(source, last, ordinal + 1) if offset <= last else Place(source, offset)
+        return self.last

@@ -1,4 +1,4 @@
-"""A checkpoint of what is on an agent's screen, for a session that goes on when the ring has wrapped around.
+"""A checkpoint of the reader of an agent's output, for a session that goes on after the ring has wrapped.
 
 As long as the ring holds all of the output, the next session reads it from the beginning instead.
 """
@@ -7,35 +7,41 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-from relay.place import TERMINAL
+from relay.place import Place
 from relay.storage.files import write_private
 from relay.storage.progress import Progress
 
 BYTES, SECONDS = 1 << 20, 0.5
 """Bytes of the ring, and seconds, from one checkpoint to the next at least."""
 
+VERSION = 2
+"""Of what `state` holds. That of another version of relay is not used."""
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The screen after all records before a position of the ring.
+    """The reader and its screen after all records before a position of the ring.
 
-    offset: bytes of output by then. kind: the reader at work (AutoReader.kind).
+    offset: bytes of output by then.
     screen: what draws it (VirtualScreen.repaint), one character a byte.
+    state:  the rest (OutputPipeline.state).
     """
 
     position: int
     offset: int
     columns: int
     rows: int
-    kind: Literal["lines", "screen"]
     screen: str
+    state: dict[str, Any]
+    version: int = VERSION
 
     def save(self, path: Path) -> None:
         """Write it in place of an older one. A failure is logged: only a second fault would miss it."""
@@ -48,7 +54,8 @@ class Checkpoint:
     def load(cls, path: Path) -> Checkpoint | None:
         """Return the one at `path`, None without one that can be used."""
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            saved = cls(**json.loads(path.read_text(encoding="utf-8")))
+            return saved if saved.version == VERSION else None
         except (OSError, ValueError, TypeError):
             return None
 
@@ -60,6 +67,7 @@ class Checkpoints:
         self._path = path
         self._progress = progress
         self._saved = (0, 0.0)  # the position and the time of the last one
+        self._waits: list[tuple[int, bool]] = []
 
     def due(self, position: int) -> bool:
         """Return True if it is time for another one, at `position` of the ring."""
@@ -79,8 +87,29 @@ class Checkpoints:
         saved = Checkpoint.load(self._path)
         if saved is None or saved.position < oldest:
             return None
-        self._progress.forget(TERMINAL, saved.offset)
+        self._progress.forget(Place(*saved.state["reader"]["place"]))
+        self._waits = [wait for wait in self._waits if wait[0] >= saved.position]
         return saved
+
+    def waited(self, position: int, sure: bool) -> None:
+        """Note that the program was found to wait at `position` of the ring, for later sessions."""
+        self._progress.note("waited", at=position, sure=sure)
+
+    def expect_waits(self, last: tuple[int, bool]) -> None:
+        """Expect those that earlier sessions have noted, and the `last` one, which is noted in the ring."""
+        noted = {(note["at"], note["sure"]) for note in self._progress.notes if note["note"] == "waited"}
+        self._waits = sorted(noted | ({last} if last[0] else set()))
+
+    @property
+    def next_wait(self) -> float:
+        """The position of the next wait that is expected; infinity: none is."""
+        return self._waits[0][0] if self._waits else math.inf
+
+    def waits_until(self, position: int) -> list[bool]:
+        """Take out the waits that are expected up to `position`; return for each if it was sure."""
+        found = [sure for at, sure in self._waits if at <= position]
+        del self._waits[: len(found)]
+        return found
 
     def remove(self) -> None:
         """Remove it: no session follows."""

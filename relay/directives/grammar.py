@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from relay.directives.directive import Directive
 from relay.place import Place
@@ -68,6 +69,22 @@ class Grammar:
         self.passed_over: list[Line] = []
         self._open_fence = ""
         self._block: _Block | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Return JSON of what `restore` needs to go on from here."""
+        return {"fence": self._open_fence, "block": None if self._block is None else self._block.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._open_fence = state["fence"]
+        if (saved := state["block"]) is not None:
+            self._block = _Block(saved["namespace"], saved["target"], saved["indent"], Place(*saved["place"]))
+            for text, time, place, gap, code in saved["lines"]:
+                self._block.add(Line(text, time, Place(*place), gap, code))
+
+    @property
+    def within(self) -> bool:
+        """True within a code fence or a `<<<` form, which the end of the turn ends."""
+        return self._block is not None or self._open_fence != ""
 
     def line(self, line: Line) -> list[Directive]:
         """Take the next logical line; return the directives that it is or closes."""
@@ -132,6 +149,15 @@ class _Block:
         self._lines: list[Line] = []
         self._fence = ""
         self._hidden_end: int | None = None
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "namespace": self.namespace,
+            "target": self.target,
+            "indent": self._indent,
+            "place": self.place,
+            "lines": self._lines,
+        }
 
     def add(self, line: Line) -> bool:
         """Take a line; return True if it closes the form."""

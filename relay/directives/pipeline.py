@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
@@ -50,6 +51,9 @@ class OutputPipeline:
     now:         seconds, of the last step; it never goes back.
     last_output: seconds, of the last byte.
     muted:       it reads on without finding anything: another source has the agent's words.
+    echoes:      what is typed will be drawn.
+    decisive:    the last `waiting` has ended a form or a fence, or taught a prompt sign: whoever reads the
+                 same output later needs to know of it.
     """
 
     def __init__(self, reader: AutoReader, grammar: Grammar, *, quiet: float | None = None) -> None:
@@ -59,6 +63,24 @@ class OutputPipeline:
         self._quiet = quiet
         self._in_turn = False  # output has come that no `waiting` has ended
         self.muted = False
+        self.echoes = True
+        self.decisive = False
+
+    def state(self) -> dict[str, Any]:
+        """Return JSON of what `restore` needs to go on from here, beside the screen."""
+        return {
+            "now": self.now,
+            "in_turn": self._in_turn,
+            "echoes": self.echoes,
+            "reader": self.reader.state(),
+            "grammar": self._grammar.state(),
+        }
+
+    def restore(self, size: tuple[int, int], screen: bytes, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint, as AutoReader.restore. Call it before anything is fed."""
+        self.now, self._in_turn, self.echoes = state["now"], state["in_turn"], state["echoes"]
+        self.reader.restore(size, screen, state["reader"])
+        self._grammar.restore(state["grammar"])
 
     @property
     def settling(self) -> bool:
@@ -71,10 +93,10 @@ class OutputPipeline:
         self._in_turn = True
         return self._found(self.reader.feed(data, now), now)
 
-    def typed(self, data: bytes, now: float, *, echo: bool) -> None:
-        """Note keys before their echo comes. echo: the terminal or the program will draw them."""
+    def typed(self, data: bytes, now: float) -> None:
+        """Note keys before their echo comes."""
         self.now = now
-        self.reader.typed(data, now, echo=echo)
+        self.reader.typed(data, now, echo=self.echoes)
 
     def resized(self, columns: int, rows: int, now: float) -> Reading:
         """Note a new size of the terminal."""
@@ -94,7 +116,10 @@ class OutputPipeline:
     def waiting(self, now: float, *, sure: bool = True) -> Reading:
         """End the turn: the program waits for input. sure: as in AutoReader.waiting."""
         self._in_turn = False
-        return self._found(self.reader.waiting(now, sure=sure), now, ends_turn=True)
+        within, prompts = self._grammar.within, self.reader.prompts
+        reading = self._found(self.reader.waiting(now, sure=sure), now, ends_turn=True)
+        self.decisive = within or self.reader.prompts != prompts
+        return reading
 
     def close(self, now: float) -> Reading:
         """End the output."""
@@ -127,7 +152,7 @@ def play(events: Iterable[CastEvent], pipeline: OutputPipeline) -> Iterator[Read
             case "o":
                 yield pipeline.output(event.encoded, event.time)
             case "i":
-                pipeline.typed(event.encoded, event.time, echo=True)
+                pipeline.typed(event.encoded, event.time)
             case "r":
                 yield pipeline.resized(*event.size, event.time)
             case "m":

@@ -58,6 +58,9 @@ TICK = 0.02
 PIECE = 1 << 18
 """The most bytes of accumulated output that the reader gets at once."""
 
+PAUSE = 0.05
+"""Seconds between two pieces of output that are not read as one: a screen may have been looked at."""
+
 FLOOD, BREATH = 1 << 14, 0.01
 """Bytes read at once that count as a flood, and the seconds in which the next piece may then accumulate.
 
@@ -127,12 +130,12 @@ class OutputReader:
     def _restore(self) -> None:
         """Go on from a checkpoint, if the ring does not hold all of the output any more."""
         records = self._shim.ring
+        self._checkpoints.expect_waits(records.last_wait)
         if skip := self._shim.hello.skip:
             records.skip_to(skip, self._shim.ring.joined.offset)
             self._bus.publish(Notify("a part of the agent's output ended two sessions, and is not read."))
         elif records.tail and (saved := self._checkpoints.load(records.tail)):
-            size, screen = (saved.columns, saved.rows), saved.screen.encode("latin-1")
-            self._reader.restore(size, screen, saved.offset, time.monotonic(), kind=saved.kind)
+            self._pipeline.restore((saved.columns, saved.rows), saved.screen.encode("latin-1"), saved.state)
             records.skip_to(saved.position, saved.offset)
             self._terminal.note_output(saved.offset, time.monotonic())
 
@@ -144,7 +147,7 @@ class OutputReader:
             return
         offset, drawn = self._terminal.output_offset(), screen.repaint().decode("latin-1")
         size = (screen.columns, screen.height)
-        self._checkpoints.save(Checkpoint(at, offset, *size, self._reader.kind, drawn))
+        self._checkpoints.save(Checkpoint(at, offset, *size, drawn, self._pipeline.state()))
 
     @answers(LastWords)
     async def read_to_the_end(self, _: LastWords, __: object) -> None:
@@ -181,17 +184,24 @@ class OutputReader:
         self._shim.arm()
         reader, started, offset = self._shim.ring, time.monotonic(), self._terminal.output_offset()
         while (record := reader.read()) is not None:
+            self._wait_again(record.position)
             self._take(record)
             if time.monotonic() - started > SLICE and reader.pending:
                 self._empty_later(0)
                 break
         else:
+            self._wait_again(reader.head)
             if self._terminal.output_offset() - offset >= FLOOD and not self._ended.is_set():
                 self._empty_later(BREATH)
         self._save()
         if self._terminal.output_offset() > offset and not self._ended.is_set():
             self._bus.publish(ScreenChanged())
             self._schedule()
+
+    def _wait_again(self, position: int) -> None:
+        """Take the program to wait where an earlier session has found that, up to `position` of the ring."""
+        for sure in self._checkpoints.waits_until(position):
+            self._publish(self._read(lambda sure=sure: self._pipeline.waiting(self._pipeline.now, sure=sure)))
 
     def _empty_later(self, delay: float) -> None:
         self._scheduled = True
@@ -215,10 +225,11 @@ class OutputReader:
             case ring.OUTPUT:
                 record = self._output(record)
             case ring.TYPED | ring.WRITTEN:
-                tty = self._terminal.tty()
-                self._pipeline.typed(record.data, now, echo=tty.echo or not tty.canonical)
+                self._pipeline.typed(record.data, now)
                 if record.kind == ring.TYPED:
                     publish(KeysTyped(record.data))
+            case ring.ECHOES:
+                self._pipeline.echoes = record.data != b""
             case ring.RESIZED:
                 columns, rows = _size(record.data)
                 reading = self._read(lambda: self._pipeline.resized(columns, rows, now))
@@ -248,7 +259,10 @@ class OutputReader:
 
     def _output(self, record: Record) -> Record:
         """Read `record` with the output that follows it: large pieces are read faster. Return the last."""
-        records = [record, *self._shim.ring.read_output(PIECE - len(record.data))]
+        records = [
+            record,
+            *self._shim.ring.read_output(record, PIECE, pause=PAUSE, until=self._checkpoints.next_wait),
+        ]
         data, last = b"".join(each.data for each in records), records[-1]
         place = self._terminal.note_output(last.offset, last.time)
         self._terminal.remember(data)
@@ -305,6 +319,10 @@ class OutputReader:
                 timer.cancel()
             self._checks = []
         self._publish(self._read(lambda: self._pipeline.waiting(time.monotonic(), sure=sure)))
+        position = self._shim.ring.done_up_to
+        self._shim.ring.note_wait(position, sure)
+        if self._pipeline.decisive:
+            self._checkpoints.waited(position, sure)
 
 
 def _size(data: bytes) -> tuple[int, int]:

@@ -7,17 +7,16 @@ on the screen have been returned by then, but for the one with the cursor.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from relay.agents.profile import RowStyle
-from relay.place import PlaceCounter
+from relay.place import Place, PlaceCounter
 from relay.readers.controls import cut, leaves_line, seven_bit
 from relay.readers.drawing import Drawing
 from relay.readers.echo import Echo
 from relay.readers.flood import visible_part
 from relay.readers.line import Line
 from relay.readers.lines import LinesReader
-from relay.readers.prompts import PromptSigns
 from relay.readers.screen import ScreenReader
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.screen import VirtualScreen
@@ -31,6 +30,7 @@ class AutoReader:
     screen:      the virtual screen, always fed; None where there is none, and `unavailable` says why.
     kind:        "lines" and "screen" pin the reader ("screen" needs the screen; without it, lines).
     marker:      begins a directive.
+    offset:      bytes of the output so far.
     echo_style, code_style: how the agent draws what was typed into it, and code.
     """
 
@@ -48,8 +48,7 @@ class AutoReader:
         self._drawing = Drawing(echo_style or RowStyle(), code_style or RowStyle())
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._places = PlaceCounter()
-        self._prompts = PromptSigns()
-        self._offset = 0  # bytes of the output so far
+        self.offset = 0
         self._held = b""  # an unfinished character or sequence at their end
         self.unavailable: str | None = None
         self.screen: VirtualScreen | None = None
@@ -58,7 +57,7 @@ class AutoReader:
         except ScreenUnavailable as error:
             self.unavailable = str(error)
         self._switches = kind == "auto" and self.screen is not None
-        self._lines = LinesReader(columns, marker, self._echo, self._places, self._prompts)
+        self._lines = LinesReader(columns, marker, self._echo, self._places)
         self._drawn: ScreenReader | None = None
         if kind == "screen" and self.screen is not None:
             self._drawn = self._screen_reader(self.screen)
@@ -67,6 +66,11 @@ class AutoReader:
     def kind(self) -> Literal["lines", "screen"]:
         """The reader at work now."""
         return "lines" if self._drawn is None else "screen"
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompt signs at which the program has waited."""
+        return self._echo.prompts.known
 
     @property
     def failed(self) -> str | None:
@@ -80,34 +84,39 @@ class AutoReader:
 
     def feed(self, data: bytes, now: float) -> list[Line]:
         """Take output of the program, cut anywhere; return the lines that it completed."""
-        self._offset += len(data)
+        self.offset += len(data)
         data = self._held + data
         end = cut(data)
         data, self._held = data[:end], data[end:]
-        return self._take(seven_bit(data), self._offset - len(data) - len(self._held), now)
+        return self._take(seven_bit(data), self.offset - len(data) - len(self._held), now)
 
-    def restore(
-        self,
-        size: tuple[int, int],
-        screen: bytes,
-        offset: int,
-        now: float,
-        *,
-        kind: Literal["lines", "screen"],
-    ) -> None:
-        """Go on from a checkpoint after `offset` bytes: `screen` (VirtualScreen.repaint) draws what was read.
+    def state(self) -> dict[str, Any]:
+        """Return JSON of what `restore` needs to go on from here, beside the screen."""
+        return {
+            "offset": self.offset,
+            "held": self._held.decode("latin-1"),
+            "place": list(self._places.last),
+            "echo": self._echo.state(),
+            "lines": self._lines.state(),
+            "drawn": None if self._drawn is None else self._drawn.state(),
+        }
 
-        kind: the reader at work then. Call it before anything is fed.
+    def restore(self, size: tuple[int, int], screen: bytes, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint: `screen` (VirtualScreen.repaint) draws what was read, `state` is the rest.
+
+        Call it before anything is fed.
         """
-        self.resize(*size, now)
-        self._offset = offset
-        self._lines.gap(offset, now)
         if self.screen is not None:
+            self.screen.resize(*size)
             self.screen.feed(screen)
-            if self._drawn is None and kind == "screen":
-                self._drawn = self._screen_reader(self.screen)
-            if self._drawn is not None:
-                self._drawn.begin("", "", offset, now)
+        self.offset, self._held = state["offset"], state["held"].encode("latin-1")
+        self._places.last = Place(*state["place"])
+        self._echo.restore(state["echo"])
+        self._lines.resize(*size, 0.0)
+        self._lines.restore(state["lines"])
+        if state["drawn"] is not None and self.screen is not None:
+            self._drawn = self._screen_reader(self.screen)
+            self._drawn.restore(state["drawn"])
 
     def tick(self, now: float) -> list[Line]:
         """Return the lines that have settled by the passing of time alone."""
@@ -130,8 +139,8 @@ class AutoReader:
     def gap(self, size: int, now: float) -> list[Line]:
         """Note that `size` bytes of output were lost between what was fed before and what follows."""
         self._held = b""
-        self._offset += size
-        return self._reader.gap(self._offset, now)
+        self.offset += size
+        return self._reader.gap(self.offset, now)
 
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
         """Note a new size of the terminal between what was fed before and what follows."""
@@ -145,7 +154,7 @@ class AutoReader:
     def close(self, now: float) -> list[Line]:
         """Return what is left at the end of the output."""
         held, self._held = self._held, b""
-        return self._take(held, self._offset - len(held), now) + self._reader.close(now)
+        return self._take(held, self.offset - len(held), now) + self._reader.close(now)
 
     def unfinished(self) -> str:
         """Return the logical line that the cursor stands on: a prompt, a question, a half line."""
@@ -162,11 +171,11 @@ class AutoReader:
         return self._lines if self._drawn is None else self._drawn
 
     def _screen_reader(self, screen: VirtualScreen) -> ScreenReader:
-        return ScreenReader(screen, self._marker, self._drawing, self._echo, self._places, self._prompts)
+        return ScreenReader(screen, self._marker, self._drawing, self._echo, self._places)
 
     def _take(self, data: bytes, start: int, now: float) -> list[Line]:
         """Read `data`, which begins at the offset `start` of the output."""
-        end = self._offset - len(self._held)
+        end = self.offset - len(self._held)
         if self._drawn is not None:
             return self._drawn.feed(data, end, now)
         at = leaves_line(data) if self._switches else -1

@@ -9,11 +9,12 @@ line with something newer below it is as good as complete; the last one may stil
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from relay.readers.drawing import Drawing
 from relay.readers.page import Page, PageLine
 from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, columns_of, logical_lines
-from relay.terminal.screen import Row, VirtualScreen
+from relay.terminal.screen import Colours, Drained, Row, VirtualScreen
 
 DONE = 0.06
 """Seconds without a change after which a line above the cursor of a program that prints is complete."""
@@ -49,10 +50,40 @@ class DrawnText:
         self._alternate = Page(scrolls_back=True)
         self._page = self._primary
         self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
+        self._drained = Drained([])  # what scrolled off since the last look, as `state` has found it
         self._stale = False  # the alternate screen was resized, and the program has not drawn it again
         self._region = False  # a scroll region is set
         self.scrolls = False
         self._again: set[str] = set()  # keys of lines that were drawn before, in part, in rows above them
+
+    def state(self) -> dict[str, Any]:
+        """Return JSON of what `restore` needs to go on from here, beside the screen."""
+        self._drain()
+        return {
+            "pages": [self._primary.state(), self._alternate.state()],
+            "alternate": self.alternate,
+            "rows": [self._carry, self._drained.rows],
+            "lost": self._drained.lost,
+            "flags": [self._stale, self._region, self.scrolls],
+            "again": sorted(self._again),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for page, saved in zip((self._primary, self._alternate), state["pages"], strict=True):
+            page.restore(saved)
+        self._page = self._alternate if state["alternate"] else self._primary
+        self._carry, drained = ([_row(*row) for row in rows] for rows in state["rows"])
+        self._drained = Drained(drained, state["lost"])
+        self._stale, self._region, self.scrolls = state["flags"]
+        self._again = set(state["again"])
+        self._primary.hidden = self._screen.alternate
+
+    def _drain(self) -> Drained:
+        """Return what has scrolled off since the last look."""
+        drained = self._screen.drain()
+        self._drained.rows += drained.rows
+        self._drained.lost = self._drained.lost or drained.lost
+        return self._drained
 
     @property
     def lines(self) -> list[PageLine]:
@@ -107,6 +138,9 @@ class DrawnText:
         if self._screen.alternate == self.alternate:
             return []
         left = self._page.visible if self.alternate else []  # which will not change any more
+        if self.alternate and self._primary.hidden:
+            self._primary.hidden = False
+            left = left + self._primary.visible
         self._page = self._primary if self.alternate else self._alternate
         if self.alternate:
             self._page.wipe(now)
@@ -119,7 +153,7 @@ class DrawnText:
         changed: when the output came that the screen shows, in seconds.
         """
         screen = self._screen
-        drained = screen.drain()
+        drained, self._drained = self._drain(), Drained([])
         if self.alternate:
             columns = self._drawing.text_columns(screen)
             rows = [clip(row, columns) for row in screen.rows()]
@@ -205,3 +239,7 @@ class DrawnText:
     @property
     def _cursor_row(self) -> int:
         return self._screen.cursor[1] + (0 if self.alternate else len(self._carry))
+
+
+def _row(text: str, wrapped: bool, colours: list[int | None] | None) -> Row:
+    return Row(text, wrapped, None if colours is None else Colours(*colours))

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from typing import Any
+
+from relay.readers.prompts import PromptSigns
 
 _MAX_EXPECTED = 4096
 """Typed lines that may wait for their echo; pastes of a thousand lines exist."""
@@ -29,16 +32,36 @@ class Echo:
     """The typed lines whose echo has not been seen yet.
 
     marker:  begins a directive; a line that begins with one is no prompt with typed text after it.
+    prompts: the signs after which the echo comes.
     seconds: the echo of what is typed from now on takes at most so long.
     """
 
     def __init__(self, marker: str = "@", seconds: float = 5.0) -> None:
         self.seconds = seconds
+        self.prompts = PromptSigns()
         self._expected: deque[tuple[str, float]] = deque(maxlen=_MAX_EXPECTED)  # (text, deadline)
         self._draft = ""
         self._line = ""  # typed since the last Enter, though it may never be drawn
         self._quoted: deque[str] = deque(maxlen=_MAX_QUOTED)
         self._directive = re.compile(rf"(?P<lead>\W*?){re.escape(marker)}[A-Za-z][\w-]*:\S")
+
+    def state(self) -> dict[str, Any]:
+        """Return JSON of what `restore` needs to go on from here."""
+        return {
+            "seconds": self.seconds,
+            "expected": list(self._expected),
+            "draft": self._draft,
+            "line": self._line,
+            "quoted": list(self._quoted),
+            "prompts": self.prompts.known,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.seconds = state["seconds"]
+        self._expected.extend((text, deadline) for text, deadline in state["expected"])
+        self._draft, self._line = state["draft"], state["line"]
+        self._quoted.extend(state["quoted"])
+        self.prompts = PromptSigns(state["prompts"])
 
     def typed(self, data: bytes, now: float, *, echo: bool) -> None:
         """Note keys or a paste; keys that move the cursor are ignored. echo: they will be drawn."""
@@ -74,13 +97,15 @@ class Echo:
                 return True
         return False
 
-    def quotes(self, text: str) -> bool:
-        """Return True if `text`, a directive, was once typed behind a sign: whoever prints that says nothing.
+    def behind_prompt(self, text: str) -> str:
+        """Return `text` without the prompt signs that it begins with, unless it was once typed so.
 
-        relay so quotes the directives in what it types; the sign may look like the program's prompt.
+        relay quotes the directives in what it types, and the sign of that may look like the program's prompt:
+        whoever prints such a line again says nothing.
         """
-        said = squeeze(text) if self._quoted else ""
-        return bool(said) and any(each.startswith(said) or said.startswith(each) for each in self._quoted)
+        behind = self.prompts.strip(text)
+        said = squeeze(behind) if behind != text else ""
+        return text if said and any(_begins(said, each) for each in self._quoted) else behind
 
     def continues(self, above: str, text: str) -> bool:
         """Return True if `text`, below `above`, is the next piece of a typed line that was wrapped."""
@@ -118,6 +143,11 @@ class Echo:
             return False
         # A word that merely ends like the typed text is not its echo: a blank or a sign stands between.
         return not prompt[-1].isalnum() or text.rstrip()[: -len(typed)].endswith(" ")
+
+
+def _begins(a: str, b: str) -> bool:
+    """Return True if one begins with the other."""
+    return a.startswith(b) or b.startswith(a)
 
 
 def squeeze(text: str) -> str:

@@ -8,13 +8,13 @@ directive is read: lines with the marker, code fences, open `<<<` forms, and the
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from relay.place import PlaceCounter
 from relay.readers.controls import ends_in_string, only_colours, plain
 from relay.readers.echo import Echo
 from relay.readers.flood import FENCES, FLOOD, coloured, directive
 from relay.readers.line import Line
-from relay.readers.prompts import PromptSigns
 
 _TAIL = 10
 """Lines at the end of a flood's chunk that are read in any case."""
@@ -33,9 +33,7 @@ class LinesReader:
     settled: the part of the unfinished line that `waiting` has returned.
     """
 
-    def __init__(
-        self, columns: int, marker: bytes, echo: Echo, places: PlaceCounter, prompts: PromptSigns
-    ) -> None:
+    def __init__(self, columns: int, marker: bytes, echo: Echo, places: PlaceCounter) -> None:
         self._columns = columns
         self._marker = marker
         self._echo = echo
@@ -53,10 +51,25 @@ class LinesReader:
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
         self.settled = ""
-        self._prompts = prompts
         self._begun = re.compile(rf"\W*?{re.escape(marker.decode('utf-8', 'replace'))}")
         self._gap = False
         self._block = 0  # bytes that may still be read in full because a `<<<` is open
+
+    def state(self) -> dict[str, Any]:
+        """Return JSON of what `restore` needs to go on from here."""
+        return {
+            "end": self._end,
+            "partial": self._partial.decode("latin-1"),
+            "cut": self._cut,
+            "settled": self.settled,
+            "gap": self._gap,
+            "block": self._block,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._end, self._partial = state["end"], bytearray(state["partial"].encode("latin-1"))
+        self._cut, self.settled = state["cut"], state["settled"]
+        self._gap, self._block = state["gap"], state["block"]
 
     def feed(self, data: bytes, end: int, now: float) -> list[Line]:
         """Take output that ends at the offset `end`; return the lines that it completed."""
@@ -76,7 +89,7 @@ class LinesReader:
         if not sure and self._begun.match(rest):
             return []  # a directive, which a program that is only silent may go on with
         self.settled = text
-        self._prompts.learn(rest)
+        self._echo.prompts.learn(rest)
         return self._emit(rest, self._end, now) if rest.strip() else []
 
     @property
@@ -158,9 +171,7 @@ class LinesReader:
 
     def _unsettled(self, text: str) -> str:
         """Return what of a line is new: without what was returned of it, and prompt signs before that."""
-        rest = text.removeprefix(self.settled)
-        said = self._prompts.strip(rest)
-        return rest if said != rest and self._echo.quotes(said) else said
+        return self._echo.behind_prompt(text.removeprefix(self.settled))
 
     def _keep(self, raw: bytes) -> None:
         """Append to the unfinished line, within bounds."""

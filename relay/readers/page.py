@@ -11,7 +11,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import Any
 
 from relay.readers.wrap import LogicalLine
 
@@ -72,13 +73,33 @@ class Page:
     """The lines of one screen (primary or alternate), with those that scrolled off it or are covered.
 
     scrolls_back: the program can show again lines that scrolled off (the alternate screen).
+    hidden:       the other screen was shown at a checkpoint: what the terminal held of this one is lost.
     """
 
     def __init__(self, *, scrolls_back: bool) -> None:
         self._scrolls_back = scrolls_back
+        self.hidden = False
         self._lines: list[PageLine] = []
         self._history: deque[str] = deque(maxlen=_HISTORY)
         self._reprint: _Reprint | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Return JSON of what `restore` needs to go on from here."""
+        lines = [[getattr(line, name) for name in PageLine.__slots__] for line in self._lines]
+        reprint = None if self._reprint is None else self._reprint.state()
+        return {"lines": lines, "history": list(self._history), "reprint": reprint}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for values in state["lines"]:
+            line = PageLine.__new__(PageLine)
+            for name, value in zip(PageLine.__slots__, values, strict=True):
+                setattr(line, name, value)
+            self._lines.append(line)
+        self._history.extend(state["history"])
+        if state["reprint"] is not None:
+            emitted, at, deadline = state["reprint"]
+            self._reprint = _Reprint(emitted, deadline)
+            self._reprint.at, self._reprint.deadline = at, deadline
 
     @property
     def visible(self) -> list[PageLine]:
@@ -270,6 +291,10 @@ class _Reprint:
         self._starts = [0, *accumulate(map(len, emitted))]
         self.at = 0
         self.deadline = now + self._PAUSE
+
+    def state(self) -> tuple[list[str], int, float]:
+        emitted = [self._text[start:end] for start, end in pairwise(self._starts)]
+        return emitted, self.at, self.deadline
 
     def find(self, key: str, now: float) -> str | None:
         """Return the emitted text of the page's next line, if `key` is it, its beginning or its next row."""

@@ -8,6 +8,7 @@ feed → VirtualScreen ─(a look between two frames)→ DrawnText ─→ lines 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from relay.place import PlaceCounter
 from relay.readers.drawing import PLAIN, Drawing
@@ -16,7 +17,6 @@ from relay.readers.echo import Echo
 from relay.readers.flood import FENCES, FLOOD, directive, visible_part
 from relay.readers.line import Line
 from relay.readers.page import PageLine
-from relay.readers.prompts import PromptSigns
 from relay.terminal.screen import VirtualScreen
 
 QUIET = 0.008
@@ -53,19 +53,12 @@ class ScreenReader:
     """
 
     def __init__(
-        self,
-        screen: VirtualScreen,
-        marker: bytes,
-        drawing: Drawing,
-        echo: Echo,
-        places: PlaceCounter,
-        prompts: PromptSigns,
+        self, screen: VirtualScreen, marker: bytes, drawing: Drawing, echo: Echo, places: PlaceCounter
     ) -> None:
         text = marker.decode("utf-8", "replace")
         self._screen = screen
         self._text = DrawnText(screen, text, drawing)
-        self._emitter = _Emitter(text, echo, places, prompts)
-        self._prompts = prompts
+        self._emitter = _Emitter(text, echo, places)
         self._hit = re.compile(directive(marker) + rb"|" + FENCES)  # all that matters in plain text
         self._coarse = re.compile(re.escape(marker) + rb"|" + FENCES)
         self._end = 0  # offset in the output of what comes next
@@ -89,6 +82,21 @@ class ScreenReader:
         for line in self._text.lines:
             if not (self._text.at_cursor(line) and unfinished.removeprefix(settled).strip()):
                 line.emitted = line.key
+
+    def state(self) -> dict[str, Any]:
+        """Return JSON of what `restore` needs to go on from here."""
+        clock = self._fed, self._looked, self._ticked
+        counts = self._end, self._unseen, self._line_feeds
+        form = self._emitter.gap, self._emitter.in_form
+        text = self._text.state()
+        return {"clock": clock, "counts": counts, "form": form, "dirty": self._dirty, "text": text}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._fed, self._looked, self._ticked = state["clock"]
+        self._end, self._unseen, self._line_feeds = state["counts"]
+        self._emitter.gap, self._emitter.in_form = state["form"]
+        self._dirty = state["dirty"]
+        self._text.restore(state["text"])
 
     def feed(self, data: bytes, end: int, now: float) -> list[Line]:
         """Take output that ends at the offset `end`; return the lines that it completed."""
@@ -132,7 +140,7 @@ class ScreenReader:
         self._emitter.in_form = False
         lines = self._look(self._end, now)
         if sure and (sign := self._text.prompt()):
-            self._prompts.learn(sign)
+            self._emitter.echo.prompts.learn(sign)
         return lines + self._emitter.emit(self._text.lines, self._end, now)
 
     def gap(self, end: int, now: float) -> list[Line]:
@@ -207,14 +215,14 @@ class ScreenReader:
 class _Emitter:
     """Makes Lines of the lines of a page: each once, without echoes and drafts.
 
+    echo:    of what was typed.
     gap:     output was lost or skipped before the next line.
     in_form: a `<<<` form is open.
     """
 
-    def __init__(self, marker: str, echo: Echo, places: PlaceCounter, prompts: PromptSigns) -> None:
+    def __init__(self, marker: str, echo: Echo, places: PlaceCounter) -> None:
         self._marker = marker
-        self._prompts = prompts
-        self._echo = echo
+        self.echo = echo
         self._places = places
         self.gap = self.in_form = False
 
@@ -223,15 +231,14 @@ class _Emitter:
         emitted: list[Line] = []
         above = ""
         for line in lines:
-            if line.pending and not self._echo.drafted(line.text):
+            if line.pending and not self.echo.drafted(line.text):
                 line.emitted = line.key
-                typed = self._echo.continues(above, line.text) or self._echo.consume(line.text, now)
+                typed = self.echo.continues(above, line.text) or self.echo.consume(line.text, now)
                 if not typed and not line.echo:
                     for _ in range(min(line.blanks, 2)):
                         emitted.append(Line("", now, self._places.at(offset)))
                     text = ">>>" if self.in_form and _CLOSES.match(line.text) else line.text
-                    said = self._prompts.strip(text)
-                    if said.lstrip().startswith(self._marker) and not self._echo.quotes(said):
+                    if (said := self.echo.behind_prompt(text)).lstrip().startswith(self._marker):
                         text = said
                     emitted.append(Line(text, now, self._places.at(offset), self.gap, line.code))
                     if text.endswith("<<<") and self._marker in text:

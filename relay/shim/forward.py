@@ -59,10 +59,11 @@ _HIDDEN = bytes(byte if byte in b"\r\n" else ord("*") for byte in range(256))
 
 
 class AgentInput:
-    """The way to the agent's terminal. queued: what it has not taken yet."""
+    """The way to the agent's terminal. queued: what it has not taken yet; echoes: it would be drawn; None: unknown."""
 
     def __init__(self, fd: int, ring_: RingWriter) -> None:
         self.queued = bytearray()
+        self.echoes: bool | None = None
         self._fd = fd
         self._ring = ring_
 
@@ -147,6 +148,7 @@ class Forwarder:
 
     def write(self, data: bytes) -> None:
         """Queue `data` for the agent's terminal, after what the user has typed so far."""
+        self._note_echo()
         self._ring.append(ring.WRITTEN, data)
         self._ring.words[ring.ACCEPTED] += len(data)
         self.reply(data)
@@ -362,11 +364,19 @@ class Forwarder:
     def _type(self, data: bytes) -> None:
         """Pass bytes of the user's to the agent, and put them into the ring apart from ours."""
         if data and not self.over:
-            canonical, echo, _ = flags(self.pty.attributes())
+            echoes = self._note_echo()
             self.reply(data)
             # The reader, once awake, would delay the echo.
-            seen = data.translate(_HIDDEN) if canonical and not echo else data
-            self._ring.append(ring.TYPED, seen, wake=False)
+            self._ring.append(ring.TYPED, data if echoes else data.translate(_HIDDEN), wake=False)
+
+    def _note_echo(self) -> bool:
+        """Return False if the terminal draws nothing of what is typed; put a change of that into the ring."""
+        canonical, echo, _ = flags(self.pty.attributes())
+        echoes = echo or not canonical
+        if echoes != self.input.echoes:
+            self.input.echoes = echoes
+            self._ring.append(ring.ECHOES, b"1" if echoes else b"", wake=False)
+        return echoes
 
     def _lost(self, what: str) -> None:
         self._ring.append(ring.LOST, what.encode())

@@ -30,7 +30,7 @@ SUMMED = struct.Struct("=QQQII")
 SIZE = 8 << 20
 """Bytes of records. A filled mapping counts as memory of the session: 8 MB are some seconds of a flood."""
 
-# Indices of the words (64 bits, native order) in the page. The reader writes the last four and ARMED only.
+# Indices of the words (64 bits, native order) in the page. The reader writes those from READ on, and ARMED.
 (
     MAGIC_WORD,
     SIZE_WORD,
@@ -44,7 +44,8 @@ SIZE = 8 << 20
     READ_OFFSET,
     AT,
     READY,
-) = range(12)
+    WAITED,
+) = range(13)
 """
 HEAD, TAIL: positions behind the newest and of the oldest record.
 ARMED:      the reader wants to be woken at the next record.
@@ -53,6 +54,7 @@ ACCEPTED:   bytes of orders to write that were taken; QUEUED: bytes that the age
 READ:       the position up to which the reader has read, and READ_OFFSET that in the output.
 AT:         the position of the record that is being dealt with, and one; 0: none is.
 READY:      the generation of the session that is able to work.
+WAITED:     twice the position at which the program was last found to wait; odd if that was sure.
 """
 
 (
@@ -71,7 +73,8 @@ READY:      the generation of the session that is able to work.
     EXITED,
     ENDED,
     ERRORS,
-) = range(15)
+    ECHOES,
+) = range(16)
 """Kinds of records.
 
 OUTPUT bytes from the agent
@@ -86,6 +89,7 @@ LENT   what is lent from now on: "watched", a terminal; "lent", a pipe or a file
 RESUMED the user has continued the agent, which was stopped
 EXITED the agent's exit code     ENDED  no output follows
 ERRORS bytes from the agent's standard error, which is a pipe: they are not what it says
+ECHOES whether what is typed from now on will be drawn: "1" or nothing; at first it is
 """
 
 

@@ -22,6 +22,7 @@ from relay.shim.ring import (
     SIZE_WORD,
     SUMMED,
     TAIL,
+    WAITED,
 )
 
 _TRIES = 100
@@ -90,16 +91,24 @@ class RingReader:
         self.lost, self._offset = max(start - self._offset, 0), record.offset
         return record
 
-    def read_output(self, most: int) -> list[Record]:
-        """Return the records of output that follow at once, some `most` bytes, with nothing lost between."""
-        found: list[Record] = []
+    def read_output(self, first: Record, most: int, *, pause: float, until: float) -> list[Record]:
+        """Return the records of output that follow `first`, with that some `most` bytes.
+
+        Nothing was lost between them, each comes less than `pause` seconds behind the one before, and lies
+        before the position `until`.
+        """
+        found, last = [], first
+        most -= len(first.data)
         while most > 0 and (record := self._ahead.popleft() if self._ahead else self._take()) is not None:
-            if record.kind != OUTPUT or record.offset - len(record.data) != self._offset:
+            lost = record.offset - len(record.data) != last.offset
+            late = record.time - last.time >= pause or record.position >= until
+            if record.kind != OUTPUT or lost or late:
                 self._ahead.append(record)
                 break
-            self._offset = record.offset
+            last = record
             most -= len(record.data)
             found.append(record)
+        self._offset = last.offset
         return found
 
     @property
@@ -126,6 +135,15 @@ class RingReader:
         self.words[AT] = 0
         if record.next > self.words[READ]:  # else an earlier reader had come further
             self.words[READ], self.words[READ_OFFSET] = record.next, record.offset
+
+    @property
+    def last_wait(self) -> tuple[int, bool]:
+        """The position at which the program was last found to wait, 0 if never, and True if that was sure."""
+        return self.words[WAITED] >> 1, bool(self.words[WAITED] & 1)
+
+    def note_wait(self, position: int, sure: bool) -> None:
+        """Note that the program was found to wait at `position`, for a later reader of the same records."""
+        self.words[WAITED] = position << 1 | sure
 
     def arm(self) -> None:
         """Ask to be woken at the next record. Look again afterwards: one may just have come."""

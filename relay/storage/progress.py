@@ -80,11 +80,12 @@ class Progress:
         """Count what later sessions do not see again."""
         self._write({"count": what, "number": number})
 
-    def forget(self, source: str, before: int) -> None:
-        """Forget what was begun in `source` at an offset up to `before`: it is not read again."""
+    def forget(self, last: Place) -> None:
+        """Forget what was begun in the source of `last` at places up to that: it is not read again."""
         for place in list(self.earlier):
-            named, _, offset = place.rpartition(":")
-            if named == source and int(offset.partition(".")[0]) <= before:
+            source, _, at = place.rpartition(":")
+            offset, _, ordinal = at.partition(".")
+            if source == last.source and (int(offset), int(ordinal or 0)) <= (last.offset, last.ordinal):
                 del self.earlier[place]
 
     def note(self, kind: str, **fields: Any) -> None:

@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, POP_KEYBOARD
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
+from relay.text import width
 
 _HISTORY = 2000
 """Rows that scrolled off and are kept for `history`."""
@@ -232,7 +233,7 @@ class VirtualScreen:
         # Begin from a known state: no attributes, whole-screen region, absolute origin, cleared.
         clear = b"\x1b[0m\x1b[r\x1b[?6l\x1b[H\x1b[2J"
         try:
-            body = self._format_screen()
+            body = self._joined(self._format_screen())
         except _CallFailed:
             return enter + clear
         x, y = self.cursor
@@ -241,6 +242,16 @@ class VirtualScreen:
             place += last.encode()  # only a character written in the last column leaves the wrap pending
         visible = b"\x1b[?25h" if self.cursor_visible else b"\x1b[?25l"
         return enter + clear + body + place + visible
+
+    def _joined(self, body: bytes) -> bytes:
+        """Return `body`, rows with line ends between them, without the ends of rows that are soft-wrapped."""
+        drawn = body.split(b"\r\n")
+        if not self.mode(7):
+            return body
+        for at, row in enumerate(self.rows()[: len(drawn) - 1]):
+            missing = self.columns - sum(map(width, row.text))
+            drawn[at] += b" " * missing if row.wrapped else b"\r\n"
+        return b"".join(drawn)
 
     def modes_reset(self) -> bytes:
         """Return bytes that undo what the program has set, for a terminal whose program is gone."""

@@ -46,7 +46,8 @@ class Ears:
         return self._take(self.pipeline.tick(self.now))
 
     def type(self, data: bytes | str, *, echo: bool = True) -> Ears:
-        self.pipeline.typed(data.encode() if isinstance(data, str) else data, self.now, echo=echo)
+        self.pipeline.echoes = echo
+        self.pipeline.typed(data.encode() if isinstance(data, str) else data, self.now)
         return self
 
     def prompted(self, *, sure: bool = True) -> Ears:

@@ -33,7 +33,7 @@ def run(
         os.close(follower)
         found = []
         if typed:
-            pipeline.typed(typed, time.monotonic(), echo=True)
+            pipeline.typed(typed, time.monotonic())
             os.write(leader, typed)
         while True:
             ready, _, _ = select.select([leader], [], [], TICK)

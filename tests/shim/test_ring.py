@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 
@@ -95,7 +96,10 @@ def test_output_is_joined_up_to_what_lies_between(small: Ring) -> None:
     small.writer.output(b"d")
     first = small.reader.read()
     assert first is not None
-    assert [each.data for each in small.reader.read_output(100)] == [b"b", b"c"]
+    assert [each.data for each in small.reader.read_output(first, 100, pause=math.inf, until=math.inf)] == [
+        b"b",
+        b"c",
+    ]
     assert [(each.kind, each.data) for each in small.read()] == [(TYPED, b"key"), (OUTPUT, b"d")]
 
 

@@ -1,0 +1,287 @@
+"""The same output gives the same directives, each once, whether or not its session is replaced meanwhile."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.directives.checkpoint import Checkpoint, Checkpoints
+from relay.directives.directive import Directive
+from relay.directives.grammar import Grammar
+from relay.directives.pipeline import OutputPipeline, Reading
+from relay.features.output_reader import PAUSE
+from relay.readers.auto import AutoReader, Kind
+from relay.storage.progress import Progress, digest_of
+
+SIZE = 40, 10
+
+
+@dataclass(frozen=True)
+class Output:
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Keys:
+    data: bytes
+    echo: bool = True
+
+
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Resize:
+    columns: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The program waits for input, and that is seen at once."""
+
+    sure: bool = True
+
+
+Step = Output | Keys | Pause | Resize | Wait
+Record = tuple[int, float, Step]
+"""Its number, the time, and what happened then."""
+
+
+@dataclass
+class Session:
+    """One session of the agent: acts on what its predecessors have not acted on."""
+
+    folder: Path
+    kind: Kind
+    acted: list[tuple[str, str]]
+    resumed: bool
+    pipeline: OutputPipeline = field(init=False)
+
+    def __post_init__(self) -> None:
+        reader = AutoReader(*SIZE, kind=self.kind)
+        self.pipeline = OutputPipeline(reader, Grammar({"relay"}.__contains__))
+        self.progress = Progress(self.folder / "progress.jsonl", resumed=self.resumed)
+        self.checkpoints = Checkpoints(self.folder / "checkpoint.json", self.progress)
+
+    def play(self, step: Step, number: int = 0) -> None:
+        """Live through `step`, which is the `number`th."""
+        pipeline = self.pipeline
+        match step:
+            case Pause(seconds):
+                for reading in pipeline.advance(pipeline.now + seconds):
+                    self._take(reading)
+                self._take(pipeline.tick(pipeline.now))
+            case Wait(sure):
+                self._take(pipeline.waiting(pipeline.now, sure=sure))
+                if pipeline.decisive:
+                    self.checkpoints.waited(number, sure)
+                (self.folder / "wait").write_text(json.dumps([number, sure]))
+            case _:
+                self._record(step, pipeline.now)
+
+    def replay(self, records: Sequence[Record]) -> None:
+        """Read what the ring holds, the output in large pieces."""
+        joined: list[Record] = []
+        until = self.checkpoints.next_wait
+        for number, time, step in records:
+            _, before, last = joined[-1] if joined else (0, 0.0, None)
+            if (
+                isinstance(step, Output)
+                and isinstance(last, Output)
+                and time - before < PAUSE
+                and number < until
+            ):
+                joined[-1] = number, time, Output(last.data + step.data)
+                continue
+            self.replay_joined(joined)
+            joined = [(number, time, step)]
+            self.wait_again(number)
+            until = self.checkpoints.next_wait
+        self.replay_joined(joined)
+
+    def replay_joined(self, joined: Sequence[Record]) -> None:
+        for _, time, step in joined:
+            self._record(step, time)
+
+    def wait_again(self, number: int) -> None:
+        for sure in self.checkpoints.waits_until(number):
+            self._take(self.pipeline.waiting(self.pipeline.now, sure=sure))
+
+    def save(self, number: int) -> bool:
+        screen = self.pipeline.reader.screen
+        if screen is None or not screen.ground:
+            return False
+        size, drawn = (screen.columns, screen.height), screen.repaint().decode("latin-1")
+        offset = self.pipeline.reader.offset
+        self.checkpoints.save(Checkpoint(number, offset, *size, drawn, self.pipeline.state()))
+        return True
+
+    def load(self) -> None:
+        saved = self.checkpoints.load(0)
+        assert saved is not None
+        self.pipeline.restore((saved.columns, saved.rows), saved.screen.encode("latin-1"), saved.state)
+
+    def _record(self, step: Step, now: float) -> None:
+        match step:
+            case Output(data):
+                self._take(self.pipeline.output(data, now))
+            case Keys(data, echo):
+                self.pipeline.echoes = echo
+                self.pipeline.typed(data, now)
+            case Resize(columns, rows):
+                self._take(self.pipeline.resized(columns, rows, now))
+
+    def close(self) -> None:
+        self._take(self.pipeline.close(self.pipeline.now))
+        self.progress.close(remove=False)
+
+    def _take(self, reading: Reading) -> None:
+        for directive in reading.directives:
+            self._act(directive)
+
+    def _act(self, directive: Directive) -> None:
+        digest = digest_of(directive.namespace, directive.target, directive.body)
+        if self.progress.recognize(directive.place, digest) is None:
+            self.progress.begin(directive.place, digest, "relay")
+            self.progress.done(directive.place)
+            self.acted.append((directive.target, directive.body))
+
+
+def recorded(steps: Sequence[Step]) -> Iterator[Record]:
+    """What the ring gets of `steps`."""
+    now = 100.0
+    for number, step in enumerate(steps):
+        if isinstance(step, Pause):
+            now += step.seconds
+        elif not isinstance(step, Wait):
+            yield number, now, step
+
+
+def one_session(steps: Sequence[Step], kind: Kind) -> list[tuple[str, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session(Path(folder), kind, [], resumed=False)
+        session.play(Pause(100.0))
+        for step in steps:
+            session.play(step)
+        session.close()
+        return session.acted
+
+
+def two_sessions(
+    steps: Sequence[Step], kind: Kind, saved: int | None, died: int, back: int
+) -> list[tuple[str, str]]:
+    """One that saves a checkpoint after `saved` steps and dies after `died`; the next is there after `back`."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = Session(Path(folder), kind, [], resumed=False)
+        first.play(Pause(100.0))
+        begins = 0
+        for number, step in enumerate(steps[:died]):
+            if number == saved and first.save(number):
+                begins = number
+            first.play(step, number)
+        first.progress.close(remove=False)
+        second = Session(Path(folder), kind, first.acted, resumed=True)
+        last = Path(folder) / "wait"
+        second.checkpoints.expect_waits(tuple(json.loads(last.read_text())) if last.exists() else (0, False))
+        if begins:
+            second.load()
+        second.replay([record for record in recorded(steps[:back]) if record[0] >= begins])
+        second.wait_again(back)
+        now = 100.0 + sum(step.seconds for step in steps[:back] if isinstance(step, Pause))
+        second.play(Pause(now - second.pipeline.now))
+        for number, step in enumerate(steps[back:], back):
+            second.play(step, number)
+        second.close()
+        return second.acted
+
+
+WORDS = [
+    *(b"@relay:Bob %d\r\n" % number for number in range(3)),
+    *(
+        b"- @relay:Bob item\r\n",
+        b"@relay:Bob <<<\r\n",
+        b">>>\r\n",
+        b"```\r\n",
+        b"words\r\n",
+        b"\r\n",
+        b"a",
+        b" ",
+    ),
+    *(
+        b"> ",
+        b"Name? ",
+        b"> @relay:Bob quoted\r\n",
+        b"\\@relay:Bob literal\r\n",
+        b"\xe2\x9d\xaf ",
+        b"\x1b[1mbold\x1b[0m\r\n",
+    ),
+    b"@relay:Bob a message that is longer than one row of this screen\r\n",
+]
+DRAWN = [
+    *WORDS,
+    b"\x1b[2J\x1b[H",
+    b"\x1b[4;1H\x1b[K",
+    b"\x1b[?1049h\x1b[H",
+    b"\x1b[?1049l\x1b[2J\x1b[H",
+    b"\x1b[?25l",
+    b"\x1b[?25h",
+]
+
+
+@st.composite
+def histories(draw: st.DrawFn, words: list[bytes]) -> list[Step]:
+    """What a program does; its output comes in pieces of any size."""
+    other = st.one_of(
+        st.sampled_from([0.001, 0.03, 0.2, 0.5, 2.0, 5.0]).map(Pause),
+        st.booleans().map(Wait),
+        st.builds(
+            Keys, st.sampled_from([b"hi\r", b"@relay:Bob 1\r", b"> @relay:Bob 2\r", b"a"]), st.booleans()
+        ),
+    )
+    said = st.lists(st.sampled_from(words), min_size=1, max_size=6).map(b"".join)
+    steps: list[Step] = []
+    for each in draw(st.lists(st.one_of(said, other), min_size=1, max_size=14)):
+        if not isinstance(each, bytes):
+            steps.append(each)
+            continue
+        cuts = sorted(draw(st.sets(st.integers(0, len(each)), max_size=3)) | {0, len(each)})
+        for start, end in pairwise(cuts):
+            steps.append(Output(each[start:end]))
+    return steps
+
+
+@st.composite
+def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int | None, int, int]:
+    steps = draw(histories(words))
+    died = draw(st.integers(0, len(steps)))
+    back = died
+    while back < len(steps) and not isinstance(steps[back], Wait) and draw(st.booleans()):
+        back += 1  # meanwhile no session was there to see the program wait
+    return steps, draw(st.none() | st.integers(0, died)), died, back
+
+
+@pytest.mark.parametrize("kind", ["lines"])
+@settings(max_examples=400, deadline=None)
+@given(replacements(WORDS))
+def test_lines(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
+    steps, saved, died, back = replacement
+    assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)
+
+
+@pytest.mark.parametrize("kind", ["auto", "screen"])
+@settings(max_examples=200, deadline=None)
+@given(replacements(DRAWN))
+def test_screens(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
+    steps, saved, died, back = replacement
+    assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)
