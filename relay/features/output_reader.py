@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from relay.directives.checkpoint import Checkpoint, Checkpoints
@@ -201,7 +202,7 @@ class OutputReader:
     def _wait_again(self, position: int) -> None:
         """Take the program to wait where an earlier session has found that, up to `position` of the ring."""
         for sure in self._checkpoints.waits_until(position):
-            self._publish(self._read(lambda sure=sure: self._pipeline.waiting(self._pipeline.now, sure=sure)))
+            self._publish(self._read(partial(self._pipeline.waiting, self._pipeline.now, sure=sure)))
 
     def _empty_later(self, delay: float) -> None:
         self._scheduled = True

@@ -181,7 +181,7 @@ def one_session(steps: Sequence[Step], kind: Kind) -> list[tuple[str, str]]:
 def two_sessions(
     steps: Sequence[Step], kind: Kind, saved: int | None, died: int, back: int
 ) -> list[tuple[str, str]]:
-    """One that saves a checkpoint after `saved` steps and dies after `died`; the next is there after `back`."""
+    """One that saves a checkpoint after `saved` steps and dies after `died`; the next comes after `back`."""
     with tempfile.TemporaryDirectory() as folder:
         first = Session(Path(folder), kind, [], resumed=False)
         first.play(Pause(100.0))
@@ -272,7 +272,7 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
 
 
 @pytest.mark.parametrize("kind", ["lines"])
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(replacements(WORDS))
 def test_lines(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
     steps, saved, died, back = replacement
@@ -280,7 +280,7 @@ def test_lines(kind: Kind, replacement: tuple[list[Step], int | None, int, int])
 
 
 @pytest.mark.parametrize("kind", ["auto", "screen"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(replacements(DRAWN))
 def test_screens(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
     steps, saved, died, back = replacement

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -150,6 +151,31 @@ def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
     bob.hears("the last ")
     wait_until(lambda: bob.texts()[-1][1] == "number 60")
     assert [body for _, body in bob.texts()] == [*said, "the last", "number 60"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool) -> None:
+    """S9: whether the next one reads all of the output again, or goes on from a checkpoint."""
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+
+    def steps() -> dict[str, int]:
+        found: dict[str, int] = json.loads(relay("explain", "Alice", "--json").stdout)["directives"]
+        return found
+
+    alice.say("> ", end="")
+    wait_until(lambda: steps()["lines"] == 1)
+    alice.say("@relay:Bob one")
+    bob.hears("one ")
+    for _ in range(70 if wrapped else 0):
+        alice.say("a line of the log that says nothing at all\n" * 3000)
+    before = entry(relay)
+    if wrapped:
+        wait_until(lambda: steps()["read"] + steps()["missed"] > ring.SIZE, timeout=60)
+    os.kill(before["pid"], signal.SIGKILL)
+    replaced(relay, before)
+    alice.say("> @relay:Bob two")
+    bob.hears("two ")
+    assert [body for _, body in bob.texts()] == ["one", "two"]
 
 
 def test_input_that_ends_every_session_is_skipped_and_the_agent_runs_on(relay: Relay) -> None:
