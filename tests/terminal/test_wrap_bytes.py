@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,9 +37,12 @@ def _random(size: int) -> bytes:
 
 
 def _assert_exact(outer: Emulator, data: bytes) -> None:
-    """It wrote `data`, and after it at most what gives the terminal its modes back."""
+    """It wrote `data`; after it comes at most what restores the terminal, and that some was missed."""
     assert hashlib.sha256(outer.output[: len(data)]).digest() == hashlib.sha256(data).digest()
     rest = bytes(outer.output[len(data) :])
+    rest = re.sub(
+        rb"\x07?(.*)relay: some of cat's output was missed[^\r\n]*\r\n", rb"\1", rest, flags=re.DOTALL
+    )
     assert len(rest) < 300 and rest[:1] in {b"", b"\x1b"}
 
 
