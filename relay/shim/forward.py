@@ -59,7 +59,7 @@ _HIDDEN = bytes(byte if byte in b"\r\n" else ord("*") for byte in range(256))
 
 
 class AgentInput:
-    """The way to the agent's terminal. queued: what it has not taken yet; echoes: it would be drawn; None: unknown."""
+    """The way to the agent's terminal. queued: what it has not taken; echoes: it is drawn; None: unknown."""
 
     def __init__(self, fd: int, ring_: RingWriter) -> None:
         self.queued = bytearray()

@@ -188,7 +188,7 @@ class RingWriter:
 
     def restart(self) -> None:
         """Begin anew, for another agent; nobody may be reading."""
-        for word in range(HEAD, READY + 1):
+        for word in range(HEAD, WAITED + 1):
             self.words[word] = 0
         self._head = self._tail = self.offset = 0
         self.unannounced = False

@@ -179,3 +179,11 @@ def test_output_is_found_from_any_byte_on(pieces: list[bytes], start: int) -> No
         assert found == written[start:]
     each.reader.close()
     os.close(each.fd)
+
+
+def test_nothing_of_the_last_agent_is_left_in_a_ring_that_begins_anew(small: Ring) -> None:
+    small.writer.output(b"the last agent's")
+    small.reader.note_wait(small.reader.head, True)
+    small.writer.restart()
+    assert small.reader.last_wait == (0, False)
+    assert not any(small.reader.words[ring.HEAD :])
