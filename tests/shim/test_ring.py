@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import math
+import json
 import os
-from collections.abc import Iterator
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +20,9 @@ from relay.errors import RelayError
 from relay.shim import ring
 from relay.shim.ring import OUTPUT, PAGE, RECORD, TYPED, RingWriter
 from relay.shim.ring_reader import Record, RingReader
+
+
+TRAFFIC = Path(__file__).parent / "ring_traffic.py"
 
 
 class Ring:
@@ -112,6 +121,121 @@ def test_a_torn_record_is_not_read_and_the_reader_goes_on_with_the_oldest_whole_
     assert [each.data for each in small.read()] == [b"torn"]
 
 
+@pytest.mark.parametrize("at", [*range(0, RECORD.size, 4), RECORD.size, RECORD.size + 3])
+def test_a_torn_byte_anywhere_is_found(small: Ring, at: int) -> None:
+    """In the header and in the data; what is overwritten before it is whole is lost, and that is told."""
+    small.writer.output(b"torn")
+    byte = os.pread(small.fd, 1, PAGE + at)
+    os.pwrite(small.fd, bytes([byte[0] ^ 0x40]), PAGE + at)
+    small.writer.output(b"behind it")
+    assert small.reader.read() is None
+    assert small.reader.pending
+    os.pwrite(small.fd, byte, PAGE + at)
+    for _ in range(4):
+        small.writer.output(bytes(1000))
+    found = small.reader.read()
+    assert found is not None
+    assert found.offset - len(found.data) == small.reader.lost >= len(b"torn")
+
+
+class InterruptedReader(RingReader):
+    """Has `between` called in the middle of each copy from the ring, where a writer's process may run."""
+
+    between: Callable[[], None] | None = None
+
+    def _get(self, position: int, length: int) -> bytes:
+        middle = length // 2
+        first = super()._get(position, middle)
+        if self.between is not None:
+            self.between()
+        return first + super()._get(position + middle, length - middle)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(1, 1900), min_size=1, max_size=8),
+    st.lists(st.lists(st.integers(1, 1900), max_size=4), max_size=60),
+    st.booleans(),
+)
+def test_what_is_overwritten_while_it_is_read_is_never_believed(
+    before: list[int], meanwhile: list[list[int]], joined: bool
+) -> None:
+    """Whatever the writer does in the middle of each look of the reader."""
+    each, written, got, missed = Ring(), b"", 0, 0
+    reader = InterruptedReader(each.fd)
+
+    def write(lengths: list[int]) -> None:
+        nonlocal written
+        for length in lengths:
+            data = random.Random(len(written)).randbytes(length)
+            written += data
+            each.writer.output(data)
+
+    write(before)
+    reader.between = lambda: write(meanwhile.pop()) if meanwhile else None
+    while meanwhile or reader.pending:
+        if (record := reader.read()) is None:
+            if meanwhile:
+                write(meanwhile.pop())
+            continue
+        missed += reader.lost
+        for one in [record, *(reader.read_output(3000) if joined else ())]:
+            got += len(one.data)
+            assert written[one.offset - len(one.data) : one.offset] == one.data
+            assert one.offset == got + missed
+    assert got + missed == len(written)
+    reader.close()
+    os.close(each.fd)
+
+
+def test_a_reader_that_is_overrun_while_it_joins_output_stops_before_the_gap(small: Ring) -> None:
+    small.writer.output(b"one")
+    assert small.reader.read() is not None
+    for number in range(100):
+        small.writer.output(b"%04d" % number * 20)
+    assert small.reader.read_output(1 << 16) == []
+    record = small.reader.read()
+    assert record is not None
+    assert small.reader.lost == record.offset - len(record.data) - len(b"one") > 0
+    assert len(small.reader.read_output(1 << 16)) > 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [1 << 16, 1 << 20])
+def test_two_processes_of_which_either_stops_at_any_moment(size: int, seed: int) -> None:
+    """The reader is woken whenever it has to be, believes nothing torn, and knows what it has missed."""
+    memory, total, chance = os.memfd_create("ring"), 16 << 20, random.Random(seed)
+    os.ftruncate(memory, PAGE + size)
+    RingWriter(memory, lambda: None)  # makes it one; the writer's process begins it anew
+    taken, given = os.pipe()
+    reader, writer = (
+        subprocess.Popen(
+            [sys.executable, TRAFFIC, role, str(memory), str(wake), *more],
+            pass_fds=[memory, wake], stdout=subprocess.PIPE if role == "read" else None, text=True,
+        )
+        for role, wake, more in (("read", taken, ()), ("write", given, (str(total), str(seed))))
+    )  # fmt: skip
+    for fd in (memory, taken, given):
+        os.close(fd)
+    while reader.poll() is None:
+        one = chance.choice((reader, writer))
+        if one.returncode is None:
+            one.send_signal(signal.SIGSTOP)
+        writer.poll()
+        # How long it is stopped, and how long both run: until the other has got somewhere.
+        for _ in range(chance.randrange(200)):
+            os.sched_yield()
+        one.send_signal(signal.SIGCONT)
+        for _ in range(chance.randrange(200)):
+            os.sched_yield()
+    assert (reader.wait(), writer.wait()) == (0, 0)
+    assert reader.stdout is not None
+    with reader.stdout:
+        found = json.loads(reader.stdout.read())
+    assert found["got"] + found["lost"] >= total
+    assert found["got"] > 0 and found["naps"] > 0
+
+
 def test_a_second_reader_goes_on_where_the_first_one_was(small: Ring) -> None:
     small.writer.output(b"one")
     small.writer.output(b"two")
@@ -187,3 +311,18 @@ def test_nothing_of_the_last_agent_is_left_in_a_ring_that_begins_anew(small: Rin
     small.writer.restart()
     assert small.reader.last_wait == (0, False)
     assert not any(small.reader.words[ring.HEAD :])
+
+
+def test_what_is_left_of_an_earlier_lap_is_not_taken_for_news(small: Ring) -> None:
+    """As another processor may see it, which has the new head and not yet the record."""
+    data = bytes(64 - RECORD.size)
+    for _ in range(4096 // 64):
+        small.writer.output(data)
+    old = os.pread(small.fd, 64, PAGE)
+    assert len(small.read()) == 4096 // 64
+    small.writer.output(data)
+    new = os.pread(small.fd, 64, PAGE)
+    os.pwrite(small.fd, old, PAGE)
+    assert small.reader.read() is None
+    os.pwrite(small.fd, new, PAGE)
+    assert [each.offset for each in small.read()] == [4096 // 64 * len(data) + len(data)]
