@@ -87,7 +87,8 @@ class Point:
 class Failpoint:
     """Where a process dies: at the `nth` call.
 
-    also: the pid files of those that die with it. note: a file that says that it died; "" for none.
+    also: the pid files of those that die with it. note: a file that gets a byte as it dies; "" for none.
+    signal: what it gets; SIGSTOP if it is to hang.
     """
 
     point: Point
@@ -95,6 +96,7 @@ class Failpoint:
     nth: int = 1
     also: tuple[Path, ...] = ()
     note: str = ""
+    signal: int = signal.SIGKILL
 
 
 _OUTBOX = "relay.messaging.outbox:Outbox."
@@ -247,8 +249,9 @@ def _die(failpoint: Failpoint) -> None:
     for file in failpoint.also:
         _kill(file)
     if failpoint.note:
-        Path(failpoint.note).touch()
-    os.kill(os.getpid(), signal.SIGKILL)
+        with open(failpoint.note, "ab", buffering=0) as note:
+            note.write(b"x")
+    os.kill(os.getpid(), failpoint.signal)
     signal.pause()  # in another thread than the first: the signal is on its way
 
 

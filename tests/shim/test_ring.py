@@ -21,7 +21,6 @@ from relay.shim import ring
 from relay.shim.ring import OUTPUT, PAGE, RECORD, TYPED, RingWriter
 from relay.shim.ring_reader import Record, RingReader
 
-
 TRAFFIC = Path(__file__).parent / "ring_traffic.py"
 
 
