@@ -23,6 +23,7 @@ from relay.lifecycle import Identity, LastWords, SessionBegan
 from relay.rules.event import derived
 from relay.rules.events import Consult, HasRules, Observe
 from relay.state.events import TurnDrawn
+from relay.storage.progress import Progress
 from relay.tasks import Tasks
 from relay.terminal.events import Notify
 
@@ -35,10 +36,13 @@ _BOUNDS = frozenset({NativeName.SESSION_START, NativeName.SESSION_END})
 class DerivedRules:
     """Runs the derived rules of one session. hooked: the agent's own hooks were set up."""
 
-    def __init__(self, bus: EventBus, tasks: Tasks, session: Identity, *, hooked: bool) -> None:
+    def __init__(
+        self, bus: EventBus, tasks: Tasks, session: Identity, progress: Progress, *, hooked: bool
+    ) -> None:
         self._bus = bus
         self._tasks = tasks
         self._session = session
+        self._progress = progress
         self._hooked = hooked
         self._started = False
         self._ended = False  # the agent's hooks have reported its end, and no new start since
@@ -62,7 +66,7 @@ class DerivedRules:
 
     @answers(LastWords)
     async def end(self, _: LastWords, __: object) -> None:
-        if not self._ended:
+        if not self._ended and self._progress.first("rules of SessionEnd"):
             self._bus.publish(Observe(derived(self._session, "SessionEnd", reason="other")))
 
     @answers(Compose)

@@ -159,9 +159,19 @@ class HandlerRunner:
 
     async def _fire(self, event: HandlerEvent) -> list[HookResult]:
         """Call the handlers of `event`, and show the user their messages."""
+        if isinstance(event, events.SessionEnd) and not self._first_end(event):
+            return []
         results = await self._runner.fire(event, self._context)
         notify(self._bus, results)
         return results
+
+    def _first_end(self, event: events.SessionEnd) -> bool:
+        """Return False if an earlier session has begun to call the handlers of `event`."""
+        if not self._runner.registry.for_event(event) or self._progress.first(event.name):
+            return True
+        text = f"the handlers of {event.name} were begun as the session ended, and are not called again."
+        self._bus.publish(Notify(text))
+        return False
 
     @handles(DirectiveRead)
     def directive(self, event: DirectiveRead) -> None:

@@ -256,7 +256,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     ),
     "rules": _rule_runner,
     "derived rules": lambda core: DerivedRules(
-        core.bus, core.tasks, core.session, hooked=bool(core.started.bridge)
+        core.bus, core.tasks, core.session, core.progress, hooked=bool(core.started.bridge)
     ),
     "directive log": lambda core: DirectiveLog(
         core.bus, core.journal, core.session, core.agent.terminal, core.progress

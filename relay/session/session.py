@@ -136,8 +136,8 @@ class Session:
         tasks.cancel()
         if self._started.bridge and not self._shutdown.again:
             hook_setup.remove(self._started.bridge_dir)
+        self._started.shim.done()  # before it is forgotten what was acted on: no session follows
         self._core.progress.close(remove=True)
-        self._started.shim.done()
         return 0
 
     def _retire(self) -> None:

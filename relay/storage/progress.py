@@ -92,6 +92,13 @@ class Progress:
         """Leave a note to later sessions."""
         self._write({"note": kind, **fields})
 
+    def first(self, kind: str) -> bool:
+        """Leave a note of `kind`; return False if an earlier session has left one."""
+        if any(note["note"] == kind for note in self.notes):
+            return False
+        self.note(kind)
+        return True
+
     def close(self, *, remove: bool) -> None:
         """Close the file, and `remove` it when no session follows."""
         if self._fd >= 0:

@@ -364,7 +364,9 @@ def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of(tmp_path: Path) -
             bus, rules = EventBus(), Rules()
             rules.fault = True
             identity = Identity("id", "Ann", "default", tmp_path)
-            for feature in (rules, DerivedRules(bus, Tasks(group, bus), identity, hooked=False), Screen()):
+            progress = Progress(tmp_path / "progress", resumed=False)
+            derived_rules = DerivedRules(bus, Tasks(group, bus), identity, progress, hooked=False)
+            for feature in (rules, derived_rules, Screen()):
                 bus.add(feature)
             with pytest.raises(ValueError, match="of relay's own"):
                 await bus.ask(Compose((Injection("1", "hello", "Bob"),)))
