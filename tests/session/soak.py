@@ -1,0 +1,527 @@
+"""A soak of real sessions: wrapped agents that never stop talking, all around them killed at random.
+
+    python tests/session/soak.py [--seconds N] [--seed S] [--rate R]
+
+The agents are a few line programs and TUIs (tests/fakes/session_puppet.py, session_tui.py), which nobody
+kills.  What each has said, and what it was given, is the truth that the ledger is held against:
+
+    said = received + uncertain + expired        each once, and in order
+
+Prints the account and exits 1 when a message is unexplained, came twice or out of order, an agent was lost,
+or something was left behind.  SEED fixes what is done to whom, not the moments at which the machine does it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import pty
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from relay import names
+from relay.features.mailbox import THE_USER
+from relay.home import Home
+from relay.message import Message, State
+from relay.messaging.ledger import Ledger
+from support import Relay, processes_of, wait_until
+
+FAKES = Path(__file__).parent.parent / "fakes"
+LINES, TUI = FAKES / "session_puppet.py", FAKES / "session_tui.py"
+AGENTS = {"Ada": LINES, "Bo": LINES, "Cy": LINES, "Dee": TUI, "Eli": TUI}
+OWNED = "Ada"  # wrapped in a terminal that stays, and is given its exit code
+RATE = 4.0  # directives a second of all agents
+SETTLE_SECONDS = 150.0  # after the last kill; the longest pause between two tries is a minute
+SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"
+
+TEXT = re.compile(r"\[relay (\w{4}) (?:from )?(\w[\w ]*?)(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
+SHOWN = {THE_USER: names.PERSON}
+"""Senders whose name in front of an agent is another one."""
+
+DONE = {State.INJECTED: {1}, State.UNCERTAIN: {0, 1}, State.EXPIRED: {0}}
+"""How often an agent may have been given a message that ended so."""
+
+
+# The account.
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of all that was said, and what nobody can explain."""
+
+    said: int
+    states: Counter[State]
+    wrong: list[str]
+
+    def table(self) -> str:
+        rows = [f"  {self.said:>7}  said"]
+        rows += [f"  {count:>7}  {state}" for state, count in sorted(self.states.items())]
+        return "\n".join([*rows, f"  {len(self.wrong):>7}  wrong", *(f"           {w}" for w in self.wrong)])
+
+
+Stream = tuple[str, str]
+"""A sender and a receiver."""
+
+
+def account(
+    messages: Iterable[Message],
+    said: dict[Stream, list[int]],
+    given: dict[Stream, list[int]],
+    perhaps: Iterable[int] = (),
+) -> Account:
+    """Hold the ledger's `messages`, oldest first, against what was said and `given`, both in order.
+
+    perhaps: numbers of which nobody knows if they were said.
+    """
+    wrong, rows, unsure = [], defaultdict(list), set(perhaps)
+    for message in messages:
+        rows[message.sender, message.to].append(message)
+    for stream in sorted({*rows, *said, *given}):
+        what = " to ".join(stream)
+        sent, got = said.get(stream, []), given.get(stream, [])
+        stored = [int(each.body) for each in rows[stream]]
+        wrong += [f"{what}: {n} was lost" for n in sent if n not in stored and n not in unsure]
+        wrong += [f"{what}: {n} was never said" for n in stored if n not in sent]
+        wrong += [f"{what}: {n} was sent {k} times" for n, k in Counter(stored).items() if k > 1]
+        wrong += [f"{what}: {a} was sent before {b}" for a, b in _disorder(stored)]
+        wrong += [f"{what}: {n} was given {k} times" for n, k in Counter(got).items() if k > 1]
+        wrong += [f"{what}: {a} was given before {b}" for a, b in _disorder(got)]
+        wrong += [f"{what}: {n} was given, and never sent" for n in got if n not in stored]
+        for message in rows[stream]:
+            times = got.count(int(message.body))
+            if times not in DONE.get(message.state, set()):
+                wrong.append(f"{what}: {message.body} is {message.state}, and was given {times} times")
+    states = Counter(message.state for stream in rows for message in rows[stream])
+    return Account(sum(map(len, said.values())), states, wrong)
+
+
+def _disorder(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return ((one, two) for one, two in itertools.pairwise(numbers) if one > two)
+
+
+def given_to(name: str, heard: str) -> dict[Stream, list[int]]:
+    """What the agent `name` was given, by whom."""
+    found = defaultdict(list)
+    for _, sender, number in TEXT.findall(heard):
+        found[SHOWN.get(sender, sender), name].append(int(number))
+    return found
+
+
+# Who takes part.
+
+
+class Terminal:
+    """A `relay` command in a terminal of its own, whose output is read and thrown away."""
+
+    def __init__(self, relay: Relay, *arguments: str | Path) -> None:
+        self.code: int | None = None
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            os.chdir(relay.home)
+            os.execve(sys.executable, [*relay.command, *map(str, arguments)], relay.environment)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def type(self, keys: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self.master, keys)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.code is None:
+            os.kill(self.pid, number)
+
+    def ended(self) -> bool:
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+        return self.code is not None
+
+    def close(self) -> None:
+        """Kill it, if it runs, and close its terminal."""
+        if not self.ended():
+            os.kill(self.pid, signal.SIGKILL)
+            wait_until(self.ended)
+        self._reader.join(10)
+        with contextlib.suppress(OSError):
+            os.close(self.master)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while os.read(self.master, 1 << 16):
+                pass
+
+
+@dataclass(slots=True)
+class Agent:
+    """One wrapped program. said: what it was told to say, to whom; pids: of the agent and its shim."""
+
+    relay: Relay
+    name: str
+    folder: Path
+    said: list[tuple[str, int]] = field(default_factory=list)
+    pids: tuple[int, int] = (0, 0)
+
+    def say(self, to: str, number: int) -> None:
+        self.pull({"say": f"@relay:{to} {number}\n"})
+        self.said.append((to, number))
+
+    def pull(self, what: dict[str, Any]) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
+            strings.sendto(json.dumps(what).encode(), str(self.folder / "strings"))
+
+    def heard(self) -> str:
+        return (self.folder / "heard").read_bytes().decode("utf-8", "replace")
+
+    def status(self) -> dict[str, Any]:
+        """What its shim says; {} if there is none."""
+        with socket.socket(socket.AF_UNIX) as channel:
+            channel.settimeout(30)
+            try:
+                channel.connect(str(next((self.relay.home / "run").glob(f"**/{self.name.lower()}.shim"))))
+                channel.sendall(b'{"op": "status"}\n')
+                answer: dict[str, Any] = json.loads(channel.makefile().readline())
+            except (OSError, StopIteration, ValueError):
+                return {}
+        return answer
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Signal its session; its pid, 0 if there is none."""
+        pid = int(self.status().get("pid", 0))
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return pid
+
+
+# What is done to them.
+
+
+class Soak:
+    """The agents of a home, and everything that happens to them; `seed` decides."""
+
+    def __init__(self, path: Path, seed: int, rate: float) -> None:
+        self.relay = Relay(path)
+        self.home = Home.from_env(self.relay.environment)
+        self.agents: dict[str, Agent] = {}
+        self.done: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self._chance = random.Random(seed)
+        self._rate = rate
+        self._clients: list[Terminal] = []
+        self._owner: Terminal | None = None
+        self._quiet = threading.Event()
+        self._person: list[tuple[str, int]] = []
+        self._unsure: set[int] = set()
+        self._number = 0
+
+    def start(self) -> None:
+        config = self.relay.home / "config" / "relay.toml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(SETTINGS)
+        for name, program in AGENTS.items():
+            agent = self.agents[name] = Agent(self.relay, name, self.relay.home / "agents" / name)
+            agent.folder.mkdir(parents=True)
+            arguments = ("wrap", "-n", name, sys.executable, str(program), str(agent.folder))
+            if name == OWNED:
+                self._owner = Terminal(self.relay, *arguments)
+            else:
+                self.relay("wrap", "-d", *arguments[1:])
+        for agent in self.agents.values():
+            wait_until(lambda agent=agent: (agent.folder / "heard").exists(), 60)  # type: ignore[misc]
+            status = wait_until(lambda agent=agent: (s := agent.status()).get("ready") and s, 60)  # type: ignore[misc]
+            agent.pids = (status["agent_pid"], status["terminal_pid"])
+
+    def run(self, seconds: float) -> None:
+        """Be cruel for `seconds`."""
+        talker = threading.Thread(target=self._talk, daemon=True)
+        talker.start()
+        acts: dict[Callable[[], None], int] = {
+            self._kill_session: 6,
+            self._kill_twice: 2,
+            self._stop_session: 3,
+            self._reload: 2,
+            self._kill_while_reloading: 1,
+            self._kill_broker: 1,
+            self._kill_supervisor: 1,
+            self._hang_broker: 1,
+            self._kill_all: 1,
+            self._attach: 4,
+            self._leave: 4,
+            self._send: 6,
+            self._look: 2,
+        }
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._pause(0.1, 1.0)
+            (act,) = self._chance.choices([*acts], [*acts.values()])
+            self.done[act.__name__.strip("_").replace("_", " ")] += 1
+            act()
+        self._quiet.set()
+        talker.join()
+        for client in self._clients:
+            client.close()
+
+    def settle(self) -> Account:
+        """The account, as soon as it is complete, or after SETTLE_SECONDS."""
+        for agent in self.agents.values():
+            self._revive(agent)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while (found := self._account()).wrong and time.monotonic() < deadline:
+            time.sleep(0.5)
+        for agent in self.agents.values():
+            status = agent.status()
+            now = (status.get("agent_pid"), status.get("terminal_pid"))
+            if now != agent.pids or not Path(f"/proc/{agent.pids[0]}").exists():
+                found.wrong.append(f"the agent {agent.name} was lost: {agent.pids} became {now}")
+        return found
+
+    def end(self) -> list[str]:
+        """End the agents; what is wrong with how they end, and with what is left."""
+        wrong = []
+        codes = {name: number + 10 for number, name in enumerate(self.agents)}
+        for name, agent in self.agents.items():
+            agent.pull({"exit": codes[name]})
+        journal = self.relay.home / "state" / "events.jsonl"
+
+        def ends() -> dict[str, int]:
+            entries = map(json.loads, journal.read_text().splitlines())
+            return {e["name"]: e["code"] for e in entries if e["event"] == "session_end"}
+
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: ends() == codes, 60)
+        if ends() != codes:
+            wrong.append(f"exit codes: {ends()} instead of {codes}")
+        assert self._owner is not None
+        with contextlib.suppress(AssertionError):
+            wait_until(self._owner.ended, 60)
+        if self._owner.code != codes[OWNED]:
+            wrong.append(f"the terminal of {OWNED} was given {self._owner.code}, not {codes[OWNED]}")
+        for _ in range(3):  # a broker may have been starting
+            self.relay("broker", "stop", check=False)
+            with contextlib.suppress(AssertionError):
+                wait_until(lambda: not processes_of(self.relay.home), 30)
+                break
+        wrong += [f"left running: {pid} {line}" for pid, line in processes_of(self.relay.home).items()]
+        for pattern in ("run/sessions/*/*", "state/sessions/*", "state/native/*"):
+            wrong += [f"left behind: {path}" for path in self.relay.home.glob(pattern)]
+        return wrong
+
+    def close(self) -> None:
+        """Kill all that is left."""
+        self._quiet.set()
+        for client in [*self._clients, *([self._owner] if self._owner else [])]:
+            client.close()
+        for pid in processes_of(self.relay.home):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _talk(self) -> None:
+        chance = random.Random(self._chance.random())
+        while not self._quiet.wait(chance.expovariate(self._rate)):
+            sender, receiver = chance.sample([*self.agents], 2)
+            self.agents[sender].say(receiver, self._next())
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _account(self) -> Account:
+        with Ledger(self.home.ledger) as ledger:
+            messages = [entry.message for entry in ledger.messages()]
+        said, given = defaultdict(list), {}
+        for agent in self.agents.values():
+            for to, number in agent.said:
+                said[agent.name, to].append(number)
+            given |= given_to(agent.name, agent.heard())
+        for to, number in self._person:
+            said[names.PERSON, to].append(number)
+        return account(messages, said, given, self._unsure)
+
+    def _pause(self, least: float, most: float) -> None:
+        time.sleep(self._chance.uniform(least, most))
+
+    def _someone(self) -> Agent:
+        return self.agents[self._chance.choice([*self.agents])]
+
+    def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        try:
+            run = self.relay(*arguments, check=False)
+        except subprocess.TimeoutExpired:
+            self.faults.append(f"relay {' '.join(arguments)} hung")
+            raise
+        if "Traceback" in run.stderr:
+            self.faults.append(f"relay {' '.join(arguments)}: {run.stderr}")
+        return run
+
+    def _revive(self, agent: Agent) -> None:
+        """Have a session that was given up started again, as the user would."""
+        agent.kill(signal.SIGCONT)
+        if why := agent.status().get("failed"):
+            self.done["given up"] += 1
+            self.done[f"given up: {why}"] += 1
+            self._command("reload", agent.name)
+
+    def _kill_session(self) -> None:
+        agent = self._someone()
+        agent.kill()
+        self._revive(agent)
+
+    def _kill_twice(self) -> None:
+        """The next one, too, somewhere in its start."""
+        agent = self._someone()
+        first = agent.kill()
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: agent.status().get("pid", first) not in {0, first}, 10)
+        self._pause(0.0, 0.8)
+        agent.kill()
+        self._revive(agent)
+
+    def _stop_session(self) -> None:
+        agent = self._someone()
+        agent.kill(signal.SIGSTOP)
+        self._pause(0.2, 3.0)
+        match self._chance.randrange(3):
+            case 0:
+                agent.kill(signal.SIGCONT)
+            case 1:
+                self._command("reload", agent.name)
+            case 2:
+                agent.kill()
+        self._revive(agent)
+
+    def _reload(self) -> None:
+        self._command("reload", self._someone().name)
+
+    def _kill_while_reloading(self) -> None:
+        agent = self._someone()
+        run = subprocess.Popen(
+            [*self.relay.command, "reload", agent.name],
+            env=self.relay.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self._pause(0.2, 1.0)
+        agent.kill()
+        run.wait(60)
+        self._revive(agent)
+
+    def _kill_broker(self) -> None:
+        self._signal("pid", signal.SIGKILL)
+
+    def _kill_supervisor(self) -> None:
+        self._signal("supervisor", signal.SIGKILL)
+
+    def _hang_broker(self) -> None:
+        pid = self._signal("pid", signal.SIGSTOP)
+        self._pause(0.2, 1.5)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def _kill_all(self) -> None:
+        """The broker, its supervisor and two sessions within a moment."""
+        one, two = self._chance.sample([*self.agents.values()], 2)
+        one.kill()
+        self._signal("supervisor", signal.SIGKILL)
+        self._signal("pid", signal.SIGKILL)
+        two.kill()
+
+    def _attach(self) -> None:
+        """Also where another is attached: that takes it over."""
+        agent = self._someone()
+        if agent.name != OWNED:
+            self._clients.append(Terminal(self.relay, "attach", "--takeover", agent.name))
+
+    def _leave(self) -> None:
+        """Detach, close the window, or die."""
+        self._clients = [client for client in self._clients if not client.ended()]
+        if not self._clients:
+            return
+        client = self._chance.choice(self._clients)
+        match self._chance.randrange(3):
+            case 0:
+                client.type(b"\x1dd")
+            case 1:
+                client.signal(signal.SIGHUP)
+            case 2:
+                client.signal(signal.SIGKILL)
+
+    def _send(self) -> None:
+        """Now and then, the command is killed."""
+        to, number = self._someone().name, self._next()
+        run = subprocess.Popen(
+            [*self.relay.command, "send", to, str(number)],
+            env=self.relay.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        if self._chance.random() < 0.2:
+            self._pause(0.0, 0.5)
+            run.kill()
+        if run.wait(60) != 0:
+            self._unsure.add(number)
+        self._person.append((to, number))
+
+    def _look(self) -> None:
+        self._command(
+            *self._chance.choice([("ps", "--json"), ("messages",), ("explain", self._someone().name)])
+        )
+
+    def _signal(self, which: str, number: signal.Signals) -> int | None:
+        """Send the broker (`pid`) or its supervisor a signal; its process id, None if there is none now."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            pid = int(json.loads((self.home.broker / "endpoint.json").read_text())[which])
+            os.kill(pid, number)
+            return pid
+        return None
+
+
+def soak(seconds: float, seed: int, rate: float, keep: bool) -> list[str]:
+    """Print the account of `seconds`; what is wrong."""
+    path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
+    made = Soak(path, seed, rate)
+    try:
+        made.start()
+        made.run(seconds)
+        found = made.settle()
+        wrong = [*found.wrong, *made.faults, *made.end()]
+        print(", ".join(f"{count} x {what}" for what, count in made.done.most_common()))
+        print(found.table())
+        for each in wrong[len(found.wrong) :]:
+            print(f"           {each}")
+        return wrong
+    finally:
+        made.close()
+        if keep:
+            print(f"The home is kept: {path}")
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=600.0, help="of kills; then everything settles")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=RATE, help="directives a second of all agents")
+    parser.add_argument("--keep", action="store_true", help="keep the home, to look at it")
+    options = parser.parse_args()
+    return 1 if soak(options.seconds, options.seed, options.rate, options.keep) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
