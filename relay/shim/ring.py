@@ -194,6 +194,12 @@ class RingWriter:
         self.unannounced = False
         self.last_output_at = time.monotonic()
 
+    def kind(self, position: int) -> int | None:
+        """Return the kind of the record at `position`, None if it is overwritten."""
+        if position < self._tail:
+            return None
+        return int(RECORD.unpack(self._get(position, RECORD.size))[4])
+
     def after(self, position: int) -> int:
         """Return the position behind the record at `position`."""
         if position < self._tail:

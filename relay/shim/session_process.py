@@ -30,6 +30,9 @@ TRIES = 3
 SKIPPED_AFTER = 2
 """Deaths at one place of the ring after which it is skipped."""
 
+SKIPPED = (ring.OUTPUT, ring.TYPED, ring.WRITTEN, ring.RESIZED)
+"""Kinds of records that may be skipped; without the others a session would never learn of an end."""
+
 PAUSE = 0.2
 """Seconds until the next start after a session that never became ready; they double."""
 
@@ -79,7 +82,7 @@ class _Deaths:
         self._early = 0 if ready or place >= 0 else self._early + 1
         self._same = 0 if place < 0 else self._same + 1 if place == self._place else 1
         self._place = place
-        if self._same >= SKIPPED_AFTER:
+        if self._same >= SKIPPED_AFTER and ring_.kind(place) in SKIPPED:
             self.skip = ring_.after(place)
 
     @property

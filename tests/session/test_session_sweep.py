@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from relay import names
+from relay.errors import LedgerError
 from relay.home import Home
 from relay.message import Message, State
 from relay.messaging.ledger import Ledger
@@ -163,7 +165,7 @@ class Life:
     def live(self) -> None:
         """All of it. Raise AssertionError if anybody notices that a session died."""
         alice, bob = self._alice, self._bob
-        alice.wrap(env=session_patch(self._patch()))
+        self._wrap()
         first = self._until(lambda: (status := self._status()).get("agent_pid") and status)
         alice.say(f"@relay:Bob 1\n@count:{self._name} a\n@relay:Bob 2")
         bob.say(f"@relay:{self._name} one\n@relay:{self._name} two")
@@ -178,6 +180,23 @@ class Life:
         alice.exit(7)
         self._until(lambda: not self._status())
         self._compare()
+
+    def _wrap(self) -> None:
+        """Start it; who waits for that is let go by a session that follows."""
+        relay, folder = self._alice.relay, self._alice.folder
+        wrapped = subprocess.Popen(
+            [*relay.command, "wrap", "-d", "-n", self._name, *map(str, self._alice.command())],
+            env={**relay.environment, **session_patch(self._patch())},
+            cwd=relay.home,
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            self._until(lambda: wrapped.poll() is not None)
+            assert wrapped.returncode == 0
+        finally:
+            wrapped.kill()
+            wrapped.wait()
+        self._until(lambda: (folder / "strings").exists() and (folder / "heard").exists())
 
     def _compare(self) -> None:
         """Hold the agents' notes, the handlers' and the journal against each other."""
@@ -247,7 +266,10 @@ class Life:
             hung = sum(death.signal == signal.SIGSTOP for death in self._died())
             if hung > self._hung and self._order("reload"):
                 self._hung = hung
-            return condition()
+            try:
+                return condition()
+            except LedgerError:  # who hangs has locked it
+                return None
 
         return wait_until(
             look,
@@ -290,7 +312,7 @@ def bob(shared: Relay) -> Iterator[Puppet]:
 
 WHENS = ("before", "after")
 EACH = {Death(step, WHENS[number % 2]) for number, step in enumerate(STEPS)}
-ONCE = [*RELOAD, Step(_HANDLERS + "_start")]
+ONCE = [*RELOAD, Step(_HANDLERS + "_start"), Step(_LINK + "done")]
 """Steps to which a second session does not come in one life."""
 REPEATED = [Death(step, when) for step, when in itertools.product(STEPS, WHENS) if step not in ONCE]
 SOME = {
