@@ -223,11 +223,19 @@ class Shim:
         """Give the session a moment for the agent's last words, now that all output is out."""
         self._end.shown = True
         if self._end.code is None:
-            return  # its terminal is over, as it closed it or lost it; it may live on
+            # Its terminal is over, as it closed it or lost it; it may live on.
+            self.loop.later(FAREWELL, self._close_terminal)
+            return
         given_up = self._session is not None and self._session.ended is not None
         # One that is still starting knows best which modes to undo, and what to tell.
         patience = 0.0 if given_up else DECISION if self._end.kept else FAREWELL
         self._end.timer = self.loop.later(patience, partial(self._goodbye, end=self._end))
+
+    def _close_terminal(self) -> None:
+        """Kill a session that hangs with the agent's terminal open: the agent would never read its end."""
+        session = self._session
+        if self._end.code is None and session is not None and self._ring.words[ring.READ] < self._ring.head:
+            session.kill()
 
     def _goodbye(self, *, answered: bool = False, end: _End | None = None) -> None:
         """Give the user's shell back, unless another agent follows, and leave no process behind.
