@@ -49,13 +49,21 @@ class Launcher:
     start:   starts one with these descriptors, by name, and returns its pid.
     hello:   what each one is told first.
     started: called with the pid of each.
+    failed:  called with the reason when no other one is started.
     first:   the generation of the first session beside this agent.
     """
 
-    def __init__(self, start: Launch, hello: dict[str, Any], started: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        start: Launch,
+        hello: dict[str, Any],
+        started: Callable[[int], None],
+        failed: Callable[[str], None],
+    ) -> None:
         self.start = start
         self.hello = hello
         self.started = started
+        self.failed = failed
         self.first = 1
 
 
@@ -244,6 +252,7 @@ class SessionProcess:
         listener = self._fds.pop("listener", -1)
         if listener >= 0:
             os.close(listener)
+        self._launcher.failed(why)
 
     def listen_at(self, listener: int) -> None:
         """Have the next session take its connections from `listener`: `give_up` has closed the last one."""

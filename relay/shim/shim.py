@@ -142,7 +142,7 @@ class Shim:
         from relay.shim.session_process import Launcher, SessionProcess
 
         fds = {"ring": self._ring_fd, "wake": self._wake.read, "listener": bind(path).detach()}
-        launcher = Launcher(launch, hello, self._started)
+        launcher = Launcher(launch, hello, self._started, self._session_failed)
         self._session = SessionProcess(self.loop, self._ring, self.terminals, fds, launcher)
         self._session.orders |= {
             "goodbye": lambda: self._goodbye(answered=True),
@@ -197,8 +197,6 @@ class Shim:
                     self._agent_ended(status)
             elif session is not None and pid == session.pid and not os.WIFSTOPPED(status):
                 session.reap(status)
-                if session.failed:
-                    self._session_failed(session.failed)
                 self._look_for_end()
             elif os.WIFSTOPPED(status):
                 release_stopped(pid, os.WSTOPSIG(status), self._pty.pid)

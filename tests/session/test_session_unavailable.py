@@ -1,0 +1,82 @@
+"""Sessions that cannot be had: the agent runs on, that is told, and `relay reload` works once mended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from relay.control.sessions import call
+from session.puppet import Puppet, ps
+from session.test_session_replaced import entry
+from support import Relay, session_patch, wait_until
+
+FAULTS = {
+    "a ring of another version": "from relay.shim import ring; ring.MAGIC += 1",
+    "no memory": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 25, 1 << 25))",
+    "broken code": "sys.modules['asyncio'] = None",
+}
+SAID = {
+    "a ring of another version": "another version of relay",
+    "no memory": "",  # what fails first is chance
+    "broken code": "asyncio",
+}
+
+
+def shim_says(relay: Relay, name: str) -> dict[str, Any]:
+    """What the shim of an agent answers without a session."""
+    path = relay.home / "run" / "sessions" / "default" / f"{name.lower()}.shim"
+    return dict(call(path, {"op": "status"}, 60))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_session_that_cannot_start(relay: Relay, fault: str) -> None:
+    broken = relay.home / "broken"
+    patch = session_patch(f"import os, sys\nif os.path.exists({str(broken)!r}):\n    {FAULTS[fault]}\n")
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(env=patch)
+    before = entry(relay)
+    broken.touch()
+    os.kill(before["pid"], signal.SIGKILL)
+    alice.say("@relay:Bob said meanwhile\n")
+    wait_until(lambda: shim_says(relay, "Alice")["failed"], timeout=60)
+    assert "session failed" in relay("reload", "Alice", check=False).stdout
+    (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
+    assert (row["state"], row["agent_pid"]) == ("unresponsive", before["agent_pid"])
+    assert SAID[fault] in (relay.home / "state" / "session.log").read_text()
+    broken.unlink()
+    relay("reload", "Alice")
+    bob.hears("said meanwhile")
+    assert entry(relay)["agent_pid"] == before["agent_pid"]
+
+
+def test_no_process_can_be_started(relay: Relay) -> None:
+    """As at the limit of processes (fork: EAGAIN): who waits for the agent's start is told, too."""
+    full = relay.home / "full"
+    main = (
+        "import errno, os, sys\n"
+        "from relay.session import launch\n"
+        "start = launch._start_session\n"
+        "def try_(*arguments):\n"
+        f"    if os.path.exists({str(full)!r}):\n"
+        "        raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
+        "    return start(*arguments)\n"
+        "launch._start_session = try_\n"
+        "from relay.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    alice = Puppet(relay, "Alice")
+    full.touch()
+    wrapped = subprocess.run(
+        [sys.executable, "-c", main, "wrap", "-d", "-n", "Alice", *map(str, alice.command())],
+        env=relay.environment, cwd=relay.home, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "cannot start a process" in wrapped.stdout + wrapped.stderr
+    wait_until(lambda: (alice.folder / "strings").exists())
+    alice.say("@relay:you said meanwhile\n")
+    full.unlink()
+    assert "Alice has a new session" in relay("reload", "Alice").stdout
+    wait_until(lambda: alice.events("directive"))
