@@ -1,0 +1,75 @@
+"""A session whose disk is full: the agent and its terminal never notice; room made later is used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from session.puppet import Puppet, messages
+from session.test_session_replaced import entry, replaced
+from support import Relay, processes_of, wait_until
+
+
+@pytest.fixture
+def relay(home: Path) -> Iterator[Relay]:
+    """The `relay` command in a home on a small disk of its own."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", home], check=False).returncode:
+        pytest.skip("a full disk: this user may not mount one")
+    made = Relay(home)
+    yield made
+    (home / "filler").unlink(missing_ok=True)
+    made("stop", "--all", "--now", check=False)
+    made("broker", "stop", check=False)
+    wait_until(lambda: not processes_of(home), message=lambda: str(processes_of(home)))
+    subprocess.run(["umount", "-l", home], check=True)
+    for folder in home.parent.glob(f"{home.name}-*"):
+        shutil.rmtree(folder)
+
+
+def fill(home: Path) -> None:
+    """Leave no room for another byte."""
+    with open(home / "filler", "ab", buffering=0) as filler:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while filler.write(bytes(size)):
+                    pass
+            except OSError:
+                continue
+
+
+def agent(relay: Relay, name: str) -> Puppet:
+    """An agent whose own notes are on another disk."""
+    made = Puppet(relay, name)
+    made.folder = relay.home.with_name(f"{relay.home.name}-{name}")
+    made.folder.mkdir()
+    return made.wrap()
+
+
+def test_a_session_that_is_replaced_while_the_disk_is_full(relay: Relay, home: Path) -> None:
+    """What was said before is not done again, and what is said then is done or told."""
+    bob, alice = (agent(relay, name) for name in ("Bob", "Alice"))
+    alice.say("@relay:Bob before")
+    bob.hears(" before ")
+    wait_until(lambda: [m["state"] for m in messages(relay)] == ["injected"])
+    before = entry(relay)
+    fill(home)
+    os.kill(before["pid"], signal.SIGKILL)
+    alice.say("@relay:Bob meanwhile")
+    after = replaced(relay, before)
+    assert after["agent_pid"] == before["agent_pid"]
+    (home / "filler").unlink()
+    alice.say("@relay:Bob afterwards")
+    bob.hears(" afterwards ")
+    found = [body for _, body in bob.texts()]
+    assert found in (["before", "meanwhile", "afterwards"], ["before", "afterwards"])
+    if "meanwhile" not in found:
+        alice.hears("message ledger")
+    relay("reload", "Alice")
+    relay("send", "--wait", "30", "Alice", "well")
+    assert [body for _, body in bob.texts()] == found
