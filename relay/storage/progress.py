@@ -16,6 +16,7 @@ import json
 import logging
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,9 @@ class Progress:
         self.counts: Counter[str] = Counter()
         if resumed:
             self._read()
+        else:
+            with suppress(OSError):  # as for every write here
+                path.unlink()  # an earlier agent's of the name, whose last session was killed
 
     def begin(self, place: Place, digest: str, queue: str, *, again: str | None = None) -> None:
         """Note that acting on a directive begins; again: anew, an earlier session had begun at that place."""
