@@ -10,8 +10,10 @@
 
 A session that is gone, frozen or not this agent's never disturbs the agent: nothing is printed, and the exit
 code is 0.  If it ends over an event and another one follows, that is asked again.  An answer that cannot be
-read, or that no session gives though one is there, denies a tool call, because a rule may forbid it; other
-events go on.
+read denies a tool call, because a rule may forbid it; other events go on.
+
+Where a guard is in force for the event (relay.agents.hook_guards), a session is waited for, and if none
+answers, the agent has to ask its user, or, where its protocol has no such answer, it is refused.
 
 Agents wait for this program at each of their steps, so it imports only what is built into the interpreter:
 `json`, `socket` and `signal` would double its start-up time.
@@ -22,16 +24,19 @@ import posix
 import sys
 from _json import encode_basestring, make_scanner
 from _socket import AF_UNIX, SOCK_STREAM, socket
-from time import sleep
+from time import monotonic, sleep
 
 TAKEN = 3.0
 """Seconds for the session to take the event; a session that is gone or frozen costs the agent no more."""
 
+AGAIN = 10.0
+"""Seconds for a session to take an event that is guarded, or over which another session has ended."""
+
 ANSWER = 90.0
 """Seconds for the session's answer after that: a rule may run for a minute (docs/NATIVE.md)."""
 
-AGAIN = 10.0
-"""Seconds for another session to take an event over which one has ended."""
+LONGEST = AGAIN + ANSWER
+"""Seconds after which no session is waited for, however many have ended over the event."""
 
 TRIES = 3
 """Sessions that are asked, if each ends over the event."""
@@ -44,6 +49,19 @@ UNREADABLE = (
     "forbid it. Ask the user to run `relay explain`, to look into session.log, and to run `relay reload`."
 )
 """The reason of a denial that the session did not decide."""
+
+UNANSWERED = (
+    "No session of relay answers for {0}, and a rule may forbid this. The user can run `relay reload {0}`, "
+    "which starts another session beside the agent."
+)
+"""The reason of what is decided where no session answers."""
+
+_TOOL, _PROMPT = "tool_pre", "prompt_submit"
+
+_GUARDED = dict.fromkeys(("pretooluse", "beforetool", _TOOL), _TOOL) | dict.fromkeys(
+    ("userpromptsubmit", "beforeagent", _PROMPT), _PROMPT
+)
+"""relay's names of the events that may be guarded, by all their names in lower case."""
 
 _FIRST = "SessionStart"
 """An agent's first event, which comes while its session is still loading."""
@@ -76,13 +94,26 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
 
     With `decide`, print the session's answer.  Raise nothing.
     """
-    answer, again = b"", False
+    answer = b""
+    begun = monotonic()
+    waits = False  # for longer, because of a guard
+
+    def expire(*_: object) -> None:
+        nonlocal waits
+        if not decide or waits or answer or not _guarded(event, path):
+            raise TimeoutError
+        waits = True
+        limit(AGAIN - TAKEN)
+
+    def limit(seconds: float) -> None:
+        _signal.setitimer(_signal.ITIMER_REAL, max(min(seconds, begun + LONGEST - monotonic()), 0.001))
+
     try:
         try:
-            _signal.signal(_signal.SIGALRM, _expire)
-            _signal.setitimer(_signal.ITIMER_REAL, TAKEN)
+            _signal.signal(_signal.SIGALRM, expire)
+            limit(TAKEN)
             text = _read().decode("utf-8", "replace")
-            channel = _connect(path, patient=event == _FIRST)
+            channel = _connect(event, path, decide=decide)
             request = (
                 f'{{"op": "hook", "agent": {encode_basestring(agent)}, "event": {encode_basestring(event)}, '
                 f'"decide": {"true" if decide else "false"}, "payload": {encode_basestring(text)}}}\n'
@@ -92,32 +123,49 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
                 channel.sendall(request.encode("utf-8", "replace"))
                 while not answer.endswith(b"\n") and (more := channel.recv(1 << 16)):
                     if not answer:
-                        _signal.setitimer(_signal.ITIMER_REAL, ANSWER)
+                        limit(ANSWER)
                     answer += more
                 if not decide or answer.endswith(b"\n"):
                     break
                 # The session has ended over it; if another one follows, it is asked the same.
-                again = False
-                _signal.setitimer(_signal.ITIMER_REAL, AGAIN)
-                channel = _connect(path, patient=False)
-                again = True
+                waits = True
+                limit(AGAIN)
+                channel = _connect(event, path, decide=decide)
         except BaseException:  # noqa: BLE001, S110 (what has arrived by then counts)
             pass
-        if not decide or not (again or answer.strip(b" ")):
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        if not decide:
             return
         if not answer.strip(b" "):
-            _print(_denial(event, agent))
+            if name := _guarded(event, path):
+                _print(_refusal(event, agent, UNANSWERED.replace("{0}", name), ask=True))
             return
         try:
             verdict = _stdout(answer)
         except Exception:  # noqa: BLE001 (whatever is wrong with it, a guard was asked)
-            _print(_denial(event, agent))
+            if _GUARDED.get(event.lower()) == _TOOL:
+                _print(_refusal(event, agent, UNREADABLE))
             return
         if verdict is not None:
             _print(verdict)
             channel.sendall(b'{"op": "hook_printed"}\n')
     except BaseException:  # noqa: BLE001, S110 (the agent must not be disturbed, by an interrupt neither)
         pass
+
+
+def _guarded(event: str, path: str) -> str:
+    """Return the agent's name if `event` is guarded; "" if it is not, or the agent's session is over."""
+    if (kind := _GUARDED.get(event.lower())) is None:
+        return ""
+    try:
+        file = posix.open(path.removesuffix(".sock") + ".guards", posix.O_RDONLY)
+        name, *guarded = posix.read(file, 1 << 12).decode().split()
+        posix.close(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except Exception:  # noqa: BLE001 (whatever is wrong with it, there was a note)
+        name, guarded = path.rpartition("/")[2].removesuffix(".sock"), [kind]
+    return name if kind in guarded else ""
 
 
 def _stdout(answer: bytes) -> str | None:
@@ -135,21 +183,20 @@ def _stdout(answer: bytes) -> str | None:
     raise ValueError
 
 
-def _denial(event: str, agent: str) -> str:
-    """Return what denies the tool call that `event` is about; "" for another event.
+def _refusal(event: str, agent: str, reason: str, *, ask: bool = False) -> str:
+    """Return what refuses `event`, one that may be guarded; with `ask`, where `agent` can, asks its user.
 
     The forms are those of `relay.agents.hook_reply.render`.
     """
-    reason = encode_basestring(UNREADABLE)
-    name = event.lower()
-    if name == "beforetool" or (name == "tool_pre" and agent == "gemini"):
-        return f'{{"decision": "deny", "reason": {reason}}}'
-    if name in ("pretooluse", "tool_pre"):
-        return (
-            '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", '
-            f'"permissionDecisionReason": {reason}}}}}'
-        )
-    return ""
+    why, name = encode_basestring(reason), event.lower()
+    gemini = agent == "gemini" or name.startswith("before")
+    if gemini or _GUARDED[name] == _PROMPT:
+        return f'{{"decision": "{"deny" if gemini else "block"}", "reason": {why}}}'
+    decision = "ask" if ask and agent == "claude" else "deny"
+    return (
+        f'{{"hookSpecificOutput": {{"hookEventName": "PreToolUse", "permissionDecision": "{decision}", '
+        f'"permissionDecisionReason": {why}}}}}'
+    )
 
 
 def _print(text: str) -> None:
@@ -158,14 +205,14 @@ def _print(text: str) -> None:
         rest = rest[posix.write(1, rest) :]
 
 
-def _connect(path: str, *, patient: bool) -> socket:
-    """Connect to the session; with `patient`, wait until it listens: agents start before their sessions."""
+def _connect(event: str, path: str, *, decide: bool) -> socket:
+    """Connect to the session; wait until it listens if agents may start before it does, or for a guard."""
     while True:
         try:
             channel = socket(AF_UNIX, SOCK_STREAM)
             channel.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
-            if not patient:
+            if event != _FIRST and not (decide and _guarded(event, path)):
                 raise
             sleep(_POLL)
         else:
@@ -183,10 +230,6 @@ def _read() -> bytes:
         else:
             parts.append(data)
     return b"".join(parts)
-
-
-def _expire(*_: object) -> None:
-    raise TimeoutError
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from relay.home import Home, private_directory
 HookEntries = dict[str, list[dict[str, Any]]]
 """Hook entries in the shape of Claude Code's settings: event → [{"matcher": ..., "hooks": [handler]}]."""
 
-TIMEOUT = int(hook_client.TAKEN + hook_client.ANSWER) + 7
+TIMEOUT = int(hook_client.LONGEST) + 7
 """Seconds after which an agent gives up its hook: later than the client gives up itself."""
 
 KINDS = frozenset(EVENTS)

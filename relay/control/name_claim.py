@@ -46,7 +46,7 @@ class Claim:
 
     def release(self) -> None:
         """Give the name back. Called in the shim when it ends."""
-        for path in (self.socket, self.shim, self.lock):
+        for path in (self.socket, self.shim, self.socket.removesuffix(".sock") + ".guards", self.lock):
             try:
                 os.unlink(path)
             except OSError:

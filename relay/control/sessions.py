@@ -3,6 +3,7 @@
     RUN/sessions/TEAM/NAME.lock    held (flock) by the agent's shim for its whole life: the claim on the name
     RUN/sessions/TEAM/NAME.sock    the session's control socket: one JSON object a line, each way
     RUN/sessions/TEAM/NAME.shim    the shim's own, which answers without a session, too
+    RUN/sessions/TEAM/NAME.guards  what hooks must know while no session answers (relay.agents.hook_guards)
 
 File names are lower case. A session describes itself when asked; a claim holds only what `Claim.note` writes,
 for those who must know of a session that does not answer. A name is taken while its claim is held, whether or
@@ -268,7 +269,7 @@ def _sweep(path: Path) -> None:
         with open(lock, "rb") as claim:
             if not try_lock(claim.fileno()):
                 return  # it is starting
-            for each in (path, path.with_suffix(".shim"), lock):
+            for each in (path, path.with_suffix(".shim"), path.with_suffix(".guards"), lock):
                 each.unlink(missing_ok=True)
     except FileNotFoundError:
         path.unlink(missing_ok=True)

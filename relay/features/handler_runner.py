@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from relay.agents.hook_event import NativeName
 from relay.directives.directive import Directive
 from relay.directives.events import (
     AgentSaid,
@@ -36,7 +37,7 @@ from relay.injection.injection import notice
 from relay.lifecycle import SessionBegan, SessionClosed, SessionReady
 from relay.messaging.client import current_client
 from relay.messaging.events import MessageExchanged
-from relay.rules.events import Consult, Results
+from relay.rules.events import Consult, GuardedEvents, Results
 from relay.storage.journal import Journal, preview
 from relay.storage.progress import Begun, Progress, digest_of
 from relay.tasks import Tasks
@@ -50,6 +51,9 @@ LEDGER = 10.0
 
 ORDERED_WITH = {"broadcast": "relay"}
 """Namespaces whose directives share a queue: both send messages to the same receivers."""
+
+GUARDS = {NativeName.TOOL_PRE: events.ToolPre, NativeName.PROMPT_SUBMIT: events.PromptSubmit}
+"""The events whose handlers may refuse something."""
 
 PUBLISHED = (events.Prompting, events.MessageReceived, events.MessageSent, events.Idle, events.SessionEnd)
 """Events that features publish; features consult handlers about the others (Consult)."""
@@ -153,6 +157,11 @@ class HandlerRunner:
         if isinstance(event, events.ToolPre) and ruled.updated_input is not None:
             event = replace(event, tool_input=ruled.updated_input)
         return tuple(await self._fire(event))
+
+    @answers(GuardedEvents)
+    async def guarded(self, _: GuardedEvents, __: object) -> frozenset[NativeName]:
+        registry = self._runner.registry
+        return frozenset(name for name, event in GUARDS.items() if registry.for_event(event))
 
     async def _apply(self, event: HandlerEvent) -> None:
         apply(self._bus, await self._fire(event), event=event.name)

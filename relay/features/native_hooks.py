@@ -23,7 +23,7 @@ from relay.control.operations import operation
 from relay.control.server import Answer, Request
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, LastWords, SessionBegan
-from relay.rules.events import HasRules
+from relay.rules.events import GuardedEvents
 from relay.state.events import EvidenceChanged, HooksAlive
 from relay.state.turn import Turn
 from relay.storage.journal import Journal
@@ -126,10 +126,9 @@ class NativeHooks:
         return {"ok": True}
 
     async def _guarded(self, kind: str, event: str, why: str) -> str:
-        """Return the answer to an event that rules cannot see: if there are any, deny a tool call."""
+        """Return the answer to an event that no guard can see: if there is one, deny a tool call."""
         own, name = known(kind, event) or ("", None)
-        guarded = await self._bus.ask(HasRules("PreToolUse"))
-        if name is not NativeName.TOOL_PRE or not any(guarded):
+        if name is not NativeName.TOOL_PRE or name not in await self._bus.gather(GuardedEvents()):
             return ""
         return render(NativeEvent(name, kind, event=own), Reply(deny=why))
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from relay.agents.hook_event import NativeName
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
 from relay.eventbus import EventBus, answers, handles
@@ -24,8 +25,16 @@ from relay.rules import aggregate
 from relay.rules.aggregate import Fired
 from relay.rules.answer import RuleRun
 from relay.rules.engine import Engine
-from relay.rules.event import RuleEvent
-from relay.rules.events import Consult, HasRules, Observe, Results, RuleEnded
+from relay.rules.event import EVENTS, RuleEvent
+from relay.rules.events import (
+    Consult,
+    GuardedEvents,
+    HasRules,
+    Observe,
+    Results,
+    RuleEnded,
+    RulesChanged,
+)
 from relay.rules.rule import Rule
 from relay.rules.rule_book import RuleBook
 from relay.rules.turn_end import Ending, journal_fields, stop_outcome
@@ -98,6 +107,15 @@ class RuleRunner:
     @answers(HasRules)
     async def has_rules(self, question: HasRules, _: object) -> bool:
         return self._has(question.name)
+
+    @answers(GuardedEvents)
+    async def guarded(self, _: GuardedEvents, __: object) -> frozenset[NativeName]:
+        """Name the events of all rules that may refuse: neither texts nor what runs in the background."""
+        return frozenset(
+            EVENTS[rule.event].native
+            for rule in self._book.rules
+            if rule.kind == "command" and not rule.background and self._book.enabled(rule)
+        )
 
     def _has(self, name: str) -> bool:
         return any(rule.event == name and self._book.enabled(rule) for rule in self._book.rules)
@@ -192,6 +210,7 @@ class RuleRunner:
         self._reported.clear()
         warnings = [str(each) for each in self._book.warnings]
         self._journal.write("rules_reloaded", rules=len(self._book.rules), warnings=warnings)
+        await self._bus.ask_all(RulesChanged())
         return self._book.public()
 
     @operation("switch_rules")
@@ -200,6 +219,7 @@ class RuleRunner:
         self._book = self._book.switched(self._home)
         off = sum(not self._book.enabled(rule) for rule in self._book.rules)
         self._journal.write("rules_switched", off=off)
+        await self._bus.ask_all(RulesChanged())
         return self._book.public()
 
     @answers(SessionClosed)

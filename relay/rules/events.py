@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay.agents.hook_event import NativeName
 from relay.eventbus import Event, Question
 from relay.hooks.events import HandlerEvent
 from relay.hooks.result import HookResult
@@ -47,3 +48,13 @@ class HasRules(Question[bool]):
     """Ask whether a rule for the event `name` is in force."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedEvents(Question[frozenset[NativeName]]):
+    """Name the events of the agent's own hooks at which a rule or a handler may refuse something."""
+
+
+@dataclass(frozen=True, slots=True)
+class RulesChanged(Question[None]):
+    """Other rules are in force from now on: note what must be known of them without a session."""

@@ -21,6 +21,7 @@ from relay.features.derived_rules import DerivedRules
 from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
 from relay.features.escalation import Escalation, PromptTitle
+from relay.features.guards import Guards
 from relay.features.handler_runner import HandlerRunner
 from relay.features.hook_responder import HookResponder
 from relay.features.idle import IdleWatch
@@ -263,6 +264,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     ),
     "onboarding": _onboarding,
     "handlers": _handler_runner,
+    "guards": lambda core: Guards(core.bus, core.tasks, name=core.session.name, socket=core.started.socket),
     "hook responder": lambda core: HookResponder(
         core.bus,
         core.journal,

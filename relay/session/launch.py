@@ -314,7 +314,29 @@ def bridged(
         except OSError:
             pass  # the note is shown to the user anyway
         return command, env, "", f"setting it up failed ({type(error).__name__}: {error})"
+    if done.kind:
+        _note_guards(options, home, claimed)
     return done.command, done.env, done.kind, done.note
+
+
+def _note_guards(options: Options, home: Home, claimed: Claim) -> None:
+    """Note for the agent's hooks that guards may be in force, until a session knows which are."""
+    from pathlib import Path
+
+    from relay.agents import hook_guards
+    from relay.settings import nearest  # loaded with the profiles
+
+    files = ("hooks.json", "relay.config.py")
+    guarded = (
+        options.registry is not None
+        or bool(options.rules or options.config)
+        or any(os.path.lexists(os.path.join(home.config_dir, file)) for file in files)
+        or any(nearest(Path.cwd(), file, os.path.lexists) for file in files)
+    )
+    try:
+        hook_guards.write(claimed.socket, claimed.name, hook_guards.GUARDED if guarded else ())
+    except OSError:
+        pass  # the session says so, and hooks go by what was there
 
 
 def _log_file(home: Home) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,13 @@ class Claude:
         self.program.write_text(f"#!{sys.executable}\nimport runpy\nrunpy.run_path({str(FAKE)!r})\n")
         self.program.chmod(0o755)
 
-    def wrap(self, *arguments: str, cwd: Path | None = None, options: tuple[str | Path, ...] = ()) -> Claude:
+    def wrap(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        options: tuple[str | Path, ...] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> Claude:
         self.relay(
             "wrap",
             "-d",
@@ -39,7 +46,7 @@ class Claude:
             self.program,
             *arguments,
             cwd=cwd,
-            env={"AGENT_FOLDER": str(self.folder)},
+            env={"AGENT_FOLDER": str(self.folder), **(env or {})},
         )
         wait_until(lambda: (self.folder / "strings").exists() and self.socket.exists())
         return self
@@ -61,7 +68,7 @@ class Claude:
         if event == "PreToolUse" and payload.get("tool_name") not in {"ExitPlanMode", "AskUserQuestion"}:
             expected -= 1
         self._pull({"fire": event, "payload": raw or payload})
-        wait_until(lambda: len(self.calls()) == before + expected, message=lambda: str(self.calls()))
+        wait_until(lambda: len(self.calls()) == before + expected, 120, message=lambda: str(self.calls()))
         return self.calls()[before:]
 
     def calls(self) -> list[Json]:

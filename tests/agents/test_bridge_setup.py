@@ -86,7 +86,7 @@ def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
         assert handler["type"] == "command"
         assert handler["command"] == sys.executable, "in exec form: no shell splits it"
         assert handler["args"][-4:-2] == ["decide", event]
-        assert handler["timeout"] == TIMEOUT > hook_client.TAKEN + hook_client.ANSWER
+        assert handler["timeout"] == TIMEOUT > hook_client.LONGEST
 
 
 def test_only_the_run_has_files_and_only_its_owner_reads_them(place: Place) -> None:

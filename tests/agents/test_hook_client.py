@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from relay.agents import hook_client
+from relay.agents import hook_client, hook_guards
 from relay.agents.hook_event import EVENTS, NativeEvent, NativeName
 from relay.agents.hook_reply import Reply, render
 from relay.agents.hook_setup import call
@@ -310,6 +310,102 @@ def test_a_frozen_session_is_not_waited_for(path: Path, limit: str) -> None:
         assert process.stderr is not None
         with process.stdout, process.stderr:
             assert process.stdout.read() + process.stderr.read() == b""
+
+
+GUARDED = [
+    (agent, event, name)
+    for agent, names in EVENTS.items()
+    for event, name in names.items()
+    if name in hook_guards.GUARDED
+]
+"""What each agent calls the events that may be guarded."""
+
+
+def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01) -> str:
+    """What is printed for `event` where no session answers in time."""
+    code = (
+        f"from relay.agents import hook_client; hook_client.TAKEN = {taken}; hook_client.AGAIN = 0.05; "
+        f"hook_client.hook({event!r}, {str(path)!r}, {agent!r}, decide=True)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=b"{}", capture_output=True, timeout=60, check=False
+    )
+    assert (done.stderr, done.returncode) == (b"", 0)
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["given up", "stopped"])
+@pytest.mark.parametrize(("agent", "event", "name"), GUARDED)
+def test_what_is_guarded_asks_or_is_refused_where_no_session_answers(
+    path: Path, agent: str, event: str, name: NativeName, listens: bool
+) -> None:
+    """With the reason, and what to do, in the agent's own form."""
+    hook_guards.write(str(path), "Zoë", {name})
+    reason = hook_client.UNANSWERED.format("Zoë")
+    native = NativeEvent(name, agent, event=event)
+    asks = Reply(ask=reason) if (agent, name) == ("claude", NativeName.TOOL_PRE) else Reply(deny=reason)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as session:
+        session.bind(str(path))
+        if listens:
+            session.listen()
+        printed = unanswered(path, event, agent)
+    assert json.loads(printed) == json.loads(render(native, asks))
+    assert "`relay reload Zoë`" in reason
+
+
+@pytest.mark.parametrize(("agent", "event", "name"), GUARDED)
+def test_what_is_not_guarded_goes_on_where_no_session_answers(
+    path: Path, agent: str, event: str, name: NativeName
+) -> None:
+    """R92: another event is guarded, or none, or the run of relay is over."""
+    hook_guards.write(str(path), "Ann", hook_guards.GUARDED - {name})
+    assert unanswered(path, event, agent) == ""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
+        stopped.bind(str(path))
+        stopped.listen()
+        assert unanswered(path, event, agent) == ""
+        hook_guards.write(str(path), "Ann", ())
+        assert unanswered(path, event, agent) == ""
+        hook_guards.write(str(path), "Ann", hook_guards.GUARDED)
+        assert unanswered(path, "Stop", agent) == ""
+        Path(hook_guards.path_of(str(path))).unlink()
+        assert unanswered(path, event, agent) == ""
+
+
+def test_a_note_that_cannot_be_read_is_one_of_a_guard(path: Path) -> None:
+    Path(hook_guards.path_of(str(path))).mkdir()
+    assert "`relay reload s`" in unanswered(path, "PreToolUse", "claude")
+
+
+def test_a_guarded_event_is_answered_by_the_session_that_comes(path: Path) -> None:
+    """Nobody listened until now, or it was stopped: it answers itself, once."""
+    hook_guards.write(str(path), "Ann", {NativeName.TOOL_PRE})
+    process = subprocess.Popen(
+        call("claude", str(path), "decide", "PreToolUse"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
+        bound.bind(str(path))  # nobody listens at it yet
+    path.unlink()
+    session = FakeSession(path, b" ", line({"stdout": VERDICT, "code": 0}))
+    assert process.communicate(timeout=60)[0].decode() == VERDICT
+    assert [each["op"] for each in session.end()] == ["hook", "hook_printed"]
+
+
+@pytest.mark.parametrize("begun", [b"", b" "])
+def test_a_guarded_event_over_which_a_session_ended_and_no_other_follows(path: Path, begun: bytes) -> None:
+    hook_guards.write(str(path), "Ann", {NativeName.TOOL_PRE})
+    session = FakeSession(path, begun, leaves=True)
+    assert '"ask"' in unanswered(path, "PreToolUse", "claude", taken=20.0)
+    assert len(session.end()) == 1
+
+
+def test_a_guarded_event_that_is_taken_and_never_answered(path: Path) -> None:
+    hook_guards.write(str(path), "Ann", {NativeName.TOOL_PRE})
+    session = FakeSession(path, b" ")
+    code = FROZEN.format("ANSWER", str(path)).replace("Stop", "PreToolUse")
+    done = subprocess.run([sys.executable, "-c", code], input=b"", capture_output=True, timeout=60)
+    assert b'"ask"' in done.stdout
+    assert len(session.end()) == 1
 
 
 def test_standard_input_that_never_ends_is_not_waited_for(path: Path) -> None:

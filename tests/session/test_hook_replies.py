@@ -42,7 +42,7 @@ from relay.injection.injection import Injection
 from relay.lifecycle import Identity
 from relay.policy import Policy
 from relay.rules.event import RuleEvent
-from relay.rules.events import Consult, HasRules, Results
+from relay.rules.events import Consult, GuardedEvents, HasRules, Results
 from relay.state.continuations import Continuations
 from relay.state.states import AgentState
 from relay.state.turn import Turn
@@ -74,6 +74,10 @@ class Rules:
     @answers(HasRules)
     async def has_rules(self, _: HasRules, __: object) -> bool:
         return True
+
+    @answers(GuardedEvents)
+    async def guarded(self, _: GuardedEvents, __: object) -> frozenset[NativeName]:
+        return frozenset({NativeName.TOOL_PRE})
 
 
 class Session:

@@ -1,0 +1,150 @@
+"""What the agent's hooks and commands are told while no session answers beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.hooked import Claude
+from relay.agents import hook_guards
+from session.puppet import project, ps
+from support import Relay, session_patch, wait_until
+
+BLOCK = """echo '{"decision": "block", "reason": "no"}'"""
+GUARD = {"PreToolUse": [{"type": "command", "name": "guard", "command": BLOCK}]}
+
+HANDLER = """
+from relay import on
+
+@on("prompt_submit")
+def looks(event):
+    return None
+"""
+
+
+def rules(relay: Relay, hooks: dict[str, Any]) -> None:
+    """The user's own hooks.json."""
+    path = relay.home / "config" / "hooks.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"hooks": hooks}))
+
+
+def note(claude: Claude) -> list[str]:
+    """What is noted beside the session's socket: the agent's name, and what is guarded."""
+    return Path(hook_guards.path_of(str(claude.socket))).read_text().split()
+
+
+def fires(claude: Claude, event: str, *, decide: bool = True) -> str:
+    """What the agent's hook prints for `event` if no session answers in a moment."""
+    code = (
+        f"from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 0.2; "
+        f"hook_client.hook({event!r}, {str(claude.socket)!r}, 'claude', decide={decide})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="{}", capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout
+
+
+def patient(relay: Relay) -> str:
+    """Settings of the agent's own, in which `Ask` calls a hook that waits for longer than usual."""
+    code = (
+        "from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 90; "
+        "hook_client.hook('PreToolUse', "
+        f"{str(relay.home / 'run' / 'sessions' / 'default' / 'ann.sock')!r}, 'claude', decide=True)"
+    )
+    entry = {"type": "command", "command": shlex.join([sys.executable, "-c", code])}
+    return json.dumps({"hooks": {"Ask": [{"hooks": [entry]}]}})
+
+
+def asks(claude: Claude) -> Future[str]:
+    """Have the agent call that hook; what it prints."""
+    pool = ThreadPoolExecutor(1)
+    return pool.submit(lambda: str(claude.fire("Ask", tool_name="Bash", tool_input={})[0]["stdout"]))
+
+
+def decision(printed: str) -> str:
+    return str(json.loads(printed)["hookSpecificOutput"]["permissionDecision"])
+
+
+def session(relay: Relay) -> int:
+    (row,) = wait_until(lambda: [row for row in ps(relay) if row["state"] != "unresponsive"])
+    return int(row["pid"])
+
+
+def test_which_events_are_guarded_is_noted_and_stays_true(relay: Relay) -> None:
+    """For rules and handlers, as they are switched and reloaded; beyond the session's death, to the end."""
+    rules(relay, GUARD)
+    claude = Claude(relay).wrap(cwd=project(relay, HANDLER))
+    wait_until(lambda: note(claude) == ["Ann", "prompt_submit", "tool_pre"])
+    relay("hooks", "disable", "guard")
+    assert note(claude) == ["Ann", "prompt_submit"]
+    relay("hooks", "enable", "guard")
+    assert note(claude) == ["Ann", "prompt_submit", "tool_pre"]
+    rules(relay, {"PreToolUse": [{**GUARD["PreToolUse"][0], "async": True}], "Stop": GUARD["PreToolUse"]})
+    relay("hooks", "reload")
+    assert note(claude) == ["Ann", "prompt_submit"], "what runs in the background refuses nothing"
+    rules(relay, GUARD)
+    relay("hooks", "reload")
+    before = session(relay)
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: session(relay) != before)
+    assert note(claude) == ["Ann", "prompt_submit", "tool_pre"]
+    claude.exit()
+    wait_until(lambda: not Path(hook_guards.path_of(str(claude.socket))).exists())
+
+
+@pytest.mark.parametrize("hooks", [GUARD, {}])
+def test_what_is_not_known_yet_is_guarded(relay: Relay, hooks: dict[str, Any]) -> None:
+    """The first session has not read the rules, nor will it; without any rules nothing is guarded."""
+    if hooks:
+        rules(relay, hooks)
+    claude = Claude(relay).wrap(env=session_patch("raise SystemExit('broken')"))
+    assert ("`relay reload Ann`" in fires(claude, "PreToolUse")) is bool(hooks)
+    assert fires(claude, "PostToolUse") == ""
+    relay("stop", "--now", "Ann")
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["it goes on", "another follows"])
+def test_a_stopped_session(relay: Relay, goes_on: bool) -> None:
+    """A guard is in force, and nobody can ask it: the user is asked. What only observes goes on."""
+    rules(relay, GUARD)
+    claude = Claude(relay).wrap("--settings", patient(relay))
+    os.kill(stopped := session(relay), signal.SIGSTOP)
+    printed = fires(claude, "PreToolUse")
+    assert decision(printed) == "ask"
+    assert "`relay reload Ann`" in printed
+    for event in ("UserPromptSubmit", "PostToolUse", "Stop"):
+        assert fires(claude, event) == ""
+    assert fires(claude, "PreToolUse", decide=False) == ""
+    asked = asks(claude)
+    os.kill(stopped, signal.SIGCONT if goes_on else signal.SIGKILL)
+    assert decision(asked.result(120)) == "deny"
+    assert [e["tool"] for e in claude.events("denied")] == ["Bash"], "it is answered once"
+
+
+def test_without_any_session_until_one_is_to_be_had(relay: Relay) -> None:
+    """It is given up, and its socket with it: the user is asked, until `relay reload`."""
+    rules(relay, GUARD)
+    broken = relay.home / "broken"
+    patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
+    claude = Claude(relay).wrap("--settings", patient(relay), env=patch)
+    before = session(relay)
+    broken.touch()
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: '"ask"' in fires(claude, "PreToolUse"))
+    assert fires(claude, "Stop") == ""
+    asked = asks(claude)
+    broken.unlink()
+    relay("reload", "Ann")
+    assert decision(asked.result(120)) == "deny"
+    assert [e["tool"] for e in claude.events("denied")] == ["Bash"]
