@@ -8,6 +8,7 @@
     ├── NameInUse                         another live session has the name
     ├── NoSuchSession                     no live session has the name
     ├── SessionUnresponsive               a session has the name and does not answer
+    ├── OutcomeUnknown                    a session ended over a request, and may have done what was asked
     ├── UnknownRecipient                  nobody in the team ever had the name
     ├── NotAMember                        the agent is not in that channel
     ├── MessageRefused                    empty, too large, or not allowed
@@ -63,6 +64,10 @@ class NoSuchSession(RelayError):
 
 
 class SessionUnresponsive(RelayError):
+    pass
+
+
+class OutcomeUnknown(RelayError):
     pass
 
 

@@ -59,8 +59,8 @@ class OutgoingMessage:
 
     thread, reply_to, depth: as in Message.
     ttl:   seconds after which it is given up if it has not arrived; 0: never; None: as the settings say.
-    place: the place of the directive that asked for it; None if none did.
-    session: the id of the session that read that directive.
+    place: the place of the directive, or the request, that asked for it; None if none did.
+    session: the id of the session that read that.
     """
 
     to: str

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-TERMINAL, TRANSCRIPT = "terminal", "transcript"
+TERMINAL, TRANSCRIPT, REQUEST = "terminal", "transcript", "request"
 
 
 class Place(NamedTuple):
     """The end of a line in one source. Each line has a greater place than the one before.
 
-    source:  TERMINAL; TRANSCRIPT, the agent's own record; or "transcript/ID", that of a subagent.
+    source:  TERMINAL; TRANSCRIPT, the agent's own record; "transcript/ID", that of a subagent; or
+             "request/ID", a request of another process: a place of its own, with the offset 0.
     offset:  bytes of the source, lost ones included, that had been read when the line was complete.
     ordinal: counts the lines with the same offset, from 0.
     """
@@ -18,6 +19,11 @@ class Place(NamedTuple):
     source: str
     offset: int
     ordinal: int = 0
+
+    @property
+    def requested(self) -> bool:
+        """True for a request of another process, which may ask again; the agent says nothing twice."""
+        return self.source.startswith(f"{REQUEST}/")
 
     def __str__(self) -> str:
         return f"{self.source}:{self.offset}" + (f".{self.ordinal}" if self.ordinal else "")

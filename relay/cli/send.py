@@ -17,6 +17,7 @@ not: it was rejected, has expired, is uncertain or held, or still waited when th
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -108,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         outgoing = _outgoing(ledger, args, body)
         if who.agent is not None:
-            rows: list[Row] = call(who.agent.socket, {"op": "send", **asdict(outgoing)})["messages"]
+            request = {"op": "send", "id": secrets.token_hex(8), **asdict(outgoing)}
+            rows: list[Row] = call(who.agent.socket, request)["messages"]
         else:
             sent = post(ledger, who.team, who.name, outgoing, limits_here(home))
             rows = [message.public() for message in sent]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import errors
-from relay.errors import NoSuchSession, RelayError, SessionUnresponsive
+from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
 from relay.home import Home
 from relay.names import did_you_mean, key, same
 from relay.storage.locks import is_held, try_lock
@@ -38,6 +38,23 @@ MAX_LINE = 1 << 20
 
 PATIENCE = 10.0
 """Seconds to wait for a session that is starting or busy, where a command needs it."""
+
+FOLLOWS = 30.0
+"""Seconds for the session that follows one that ended over a request which changes something."""
+
+EFFECTS = {
+    "send": "`relay messages --from {}` shows what was sent",
+    "answer": "`relay answer {}` shows what it asks now",
+    "join": "`relay channels` shows who is in which",
+    "leave": "`relay channels` shows who is in which",
+    "stop": "`relay ps` shows whether it runs",
+    "reload_rules": "`relay hooks list {}` shows its rules",
+    "switch_rules": "`relay hooks list {}` shows its rules",
+}
+"""The operations that change something, and how to see whether they have, for the name of an agent."""
+
+ONCE = frozenset({"answer"})
+"""Operations that no second session is asked for: it could not know which keys were pressed."""
 
 _LOOK = 0.01  # seconds between two tries to reach a session that does not listen yet
 _AT_ONCE = 64  # sessions that are asked at the same time
@@ -143,25 +160,69 @@ def socket_of(home: Home, team: str, name: str) -> Path:
 def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
     """Send one request to the session at `path` and return its answer, both within `timeout` seconds.
 
-    A session that does not listen yet is waited for. Raise NoSuchSession if nobody holds the name,
-    SessionUnresponsive if its holder does not answer in time, and the error that the session answers with.
+    A session that does not listen yet is waited for.  If one ends over the request, the next one is asked the
+    same, with `again`; for one that changes something it may take until FOLLOWS.  Raise NoSuchSession if
+    nobody holds the name, SessionUnresponsive if its holder does not answer in time, OutcomeUnknown if the
+    session ended over one of ONCE, and the error that the session answers with.
     """
-    deadline = time.monotonic() + timeout
+    operation, deadline = str(request.get("op")), time.monotonic() + timeout
+    line = _exchange(path, request, deadline)
+    if line is None and operation in ONCE:
+        raise OutcomeUnknown(f"the session ended before it answered. {_unknown(path, operation)}")
+    if line is None and operation in EFFECTS:
+        deadline = max(deadline, time.monotonic() + FOLLOWS)
+    while line is None and time.monotonic() < deadline:
+        time.sleep(_LOOK)
+        line = _exchange(path, {**request, "again": True}, deadline)
+    if line is None:
+        raise RelayError(f"the session at {path} ended before it answered. {_unknown(path, operation)}")
+    try:
+        answer = json.loads(line, object_hook=_Fields)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, _Fields):
+        raise _malformed()
+    if "error" in answer:
+        raise error_from(answer)
+    return answer
+
+
+class _Fields(dict[str, Any]):
+    """An object of an answer."""
+
+    def __missing__(self, key: str) -> Any:
+        raise _malformed()
+
+
+def _malformed() -> RelayError:
+    return RelayError(
+        "the session gave an answer that relay does not understand. It may be of another version: "
+        "`relay reload --all` starts new ones."
+    )
+
+
+def _exchange(path: Path, request: dict[str, Any], deadline: float) -> bytes | None:
+    """Send one request and return the line of its answer; None if the session ended over it."""
     with _connect(path, deadline) as channel:
         try:
             channel.settimeout(max(deadline - time.monotonic(), _LOOK))
             channel.sendall(json.dumps(request).encode() + b"\n")
             with channel.makefile("rb") as stream:
                 line = stream.readline(MAX_LINE)
+        except ConnectionError:
+            return None
         except OSError:
-            raise _unresponsive(_claim(path)) from None
-    try:
-        answer = json.loads(line)
-        if "error" in answer:
-            raise error_from(answer)
-        return dict(answer)
-    except (ValueError, TypeError):
-        raise RelayError(f"the session at {path} ended before it answered. Try again.") from None
+            raise _unresponsive(_claim(path), str(request.get("op"))) from None
+    return line if line.endswith(b"\n") or len(line) == MAX_LINE else None
+
+
+def _unknown(path: Path, operation: str) -> str:
+    """Return a sentence that says how to see what became of a request."""
+    if operation not in EFFECTS:
+        return "Try again."
+    claim = _claim(path)
+    name = path.stem if claim is None else claim.name
+    return f"It may have done what was asked, or not: {EFFECTS[operation].format(name)}."
 
 
 def have_carried(home: Home, team: str, sender: str) -> bool:
@@ -249,14 +310,17 @@ def _connect(path: Path, deadline: float) -> socket.socket:
         time.sleep(_LOOK)
 
 
-def _unresponsive(session: SessionInfo | None) -> RelayError:
-    """Return the error to raise where `session`, None if it has ended, does not answer."""
+def _unresponsive(session: SessionInfo | None, operation: str = "") -> RelayError:
+    """Return the error to raise where `session`, None if it has ended, does not answer.
+
+    operation: what it has been asked for.
+    """
     if session is None:
         return NoSuchSession("that session has ended. `relay ps` lists those that run.")
-    advice = "Try again."
+    advice = _unknown(session.socket, operation)
     if pid := session.pid:
-        advice = (
-            f"Try again. If it was stopped, `kill -CONT {pid}` lets it go on; `relay reload {session.name}` "
+        advice += (
+            f" If it was stopped, `kill -CONT {pid}` lets it go on; `relay reload {session.name}` "
             f"starts another one beside the agent; `relay stop --now {session.name}` ends both."
         )
     return SessionUnresponsive(f"{session.name} does not answer; its session may be busy. {advice}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from relay import names
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
-from relay.errors import LedgerAway, RelayError, UsageError
+from relay.errors import LedgerAway, NotAMember, RelayError, UsageError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.hooks.commands import ListChannels, ListMembers, Member, SendMessage
@@ -23,6 +24,7 @@ from relay.lifecycle import Describe, Identity
 from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging.client import MessagingClient, current_client
 from relay.messaging.delivery_tracker import DeliveryTracker
+from relay.messaging.envelope import is_id
 from relay.messaging.events import (
     MessageExchanged,
     MessageGiven,
@@ -32,6 +34,7 @@ from relay.messaging.events import (
     journal_fields,
 )
 from relay.messaging.reply_chain import ReplyChain
+from relay.place import REQUEST, Place
 from relay.state.events import PromptSubmitted
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify, NotifyDesktop
@@ -83,7 +86,8 @@ class MessageSender:
 
     async def _commit(self, message: OutgoingMessage) -> list[Message]:
         """Commit `message`. One that the agent has said waits for the ledger: it would not say it again."""
-        deadline = time.monotonic() + (0.0 if message.place is None else LEDGER_PATIENCE)
+        said = message.place is not None and not message.place.requested
+        deadline = time.monotonic() + (LEDGER_PATIENCE if said else 0.0)
         while True:
             try:
                 return await (await current_client(self._bus)).send(message)
@@ -178,8 +182,15 @@ class MessageSender:
             raise UsageError("the thread of a message, and the id of what it answers, are words.")
         if priority not in set(Priority) or not isinstance(ttl, int | float | None):
             raise UsageError("a message is urgent, normal or low, and expires after a number of seconds.")
-        message = OutgoingMessage(to, body, thread, reply_to, Priority(priority), ttl)
-        sent = await self.send(SendMessage(message), ())
+        id = fields.get("id")
+        place = Place(f"{REQUEST}/{id}", 0) if isinstance(id, str) and is_id(id) else None
+        message = OutgoingMessage(to, body, thread, reply_to, Priority(priority), ttl, place=place)
+        sent: Sequence[Message] = ()
+        if _again(request) and place is not None:
+            sent = await (await current_client(self._bus)).sent_for(self._session.id, place)
+            self._tracker.sent(sent)
+        if not sent:
+            sent = await self.send(SendMessage(message), ())
         return {"messages": [each.public() for each in sent]}
 
     @operation("drain")
@@ -192,12 +203,16 @@ class MessageSender:
     @operation("join")
     async def on_join(self, request: Request) -> Answer:
         client = await current_client(self._bus)
-        return await self._membership(client, await client.join(_channel(request)))
+        return await self._membership(client, await client.join(_channel(request)) or _again(request))
 
     @operation("leave")
     async def on_leave(self, request: Request) -> Answer:
         client = await current_client(self._bus)
-        await client.leave(_channel(request))
+        try:
+            await client.leave(_channel(request))
+        except NotAMember:
+            if not _again(request):
+                raise
         return await self._membership(client, True)
 
     async def _membership(self, client: MessagingClient, changed: bool) -> Answer:
@@ -208,6 +223,11 @@ class MessageSender:
     async def on_roster(self, _: Request) -> Answer:
         members = await self.roster(ListMembers(), ())
         return {"members": [{"name": each.name, "online": each.online} for each in members]}
+
+
+def _again(request: Request) -> bool:
+    """Return True if an earlier session ended over the request, and may have done what it asks for."""
+    return request.fields.get("again") is True
 
 
 def _channel(request: Request) -> str:

@@ -30,6 +30,7 @@ from relay.messaging.presence_tracker import PresenceTracker
 from relay.messaging.publisher import Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
+from relay.place import Place
 from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.announcer import Announcer
@@ -188,6 +189,10 @@ class MessagingClient:
     async def committed(self, session: str) -> set[str]:
         """Return the places of the directives that the session `session` has sent messages for."""
         return await self._ledger.run(lambda ledger: ledger.outbox.committed(session))
+
+    async def sent_for(self, session: str, place: Place) -> list[Message]:
+        """Return what the session `session` has sent for the directive, or the request, at `place`."""
+        return await self._ledger.run(lambda ledger: ledger.outbox.sent_for(session, place))
 
     async def stored(self) -> set[str]:
         """Return the ids of the messages that are stored for this agent, being typed or not."""

@@ -16,7 +16,8 @@ import pytest
 
 from agents.hooked import Claude
 from relay.agents import hook_guards
-from session.puppet import project, ps
+from session.puppet import Puppet, messages, project, ps
+from session.test_session_chaos import wrap_dying
 from support import Relay, session_patch, wait_until
 
 BLOCK = """echo '{"decision": "block", "reason": "no"}'"""
@@ -148,3 +149,95 @@ def test_without_any_session_until_one_is_to_be_had(relay: Relay) -> None:
     relay("reload", "Ann")
     assert decision(asked.result(120)) == "deny"
     assert [e["tool"] for e in claude.events("denied")] == ["Bash"]
+
+
+DIES = {
+    "before it is read": ("relay.features.requests:Requests.answer", "before"),
+    "before the effect": ("relay.messaging.outbox:Outbox.send", "before"),
+    "after the effect": ("relay.messaging.outbox:Outbox.send", "after"),
+    "before the answer": ("relay.features.sender:MessageSender.on_send", "after"),
+}
+
+
+@pytest.mark.parametrize(("target", "when"), DIES.values(), ids=DIES)
+def test_what_an_agent_sends_as_its_session_dies(relay: Relay, target: str, when: str) -> None:
+    """The command succeeds, and the message is there once."""
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice")
+    sent, go = alice.folder / "sent", alice.folder / "go"
+    send = shlex.join([*relay.command, "send", "--json", "Bob", "from the agent"])
+    script = f"while [ ! -e {go} ]; do sleep 0.1; done\n{send} > {sent}.new 2>&1; mv {sent}.new {sent}; cat"
+    arm = (
+        "import os\n"
+        f"if not os.path.exists({str(sent) + '.died'!r}):\n"
+        "    from failpoints import Failpoint, Point, When, arm\n"
+        f"    arm(Failpoint(Point({target!r}), When({when!r}), note={str(sent) + '.died'!r}))\n"
+    )
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script, env=session_patch(arm))
+    if not target.startswith("relay.features.requests:"):
+        wait_until(lambda: len(ps(relay)) == 2)
+    go.touch()
+    wait_until(sent.exists, 120)
+    (row,) = json.loads(sent.read_text())
+    assert Path(f"{sent}.died").exists()
+    bob.hears("from the agent")
+    assert [m["id"] for m in messages(relay)] == [row["id"]]
+    assert [body for _, body in bob.texts()] == ["from the agent"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_channel_that_is_joined_and_left_as_the_session_dies(relay: Relay, when: str) -> None:
+    alice = Puppet(relay, "Alice")
+    died = wrap_dying(alice, "relay.messaging.channels:ChannelRegistry.join", when)
+    assert relay("join", "-n", "Alice", "ops").stdout == "Alice is in #ops now.\n"
+    assert died.exists()
+    bob = Puppet(relay, "Bob")
+    bob.folder.joinpath("died").touch()
+    wrap_dying(bob, "relay.messaging.channels:ChannelRegistry.leave", when)
+    relay("join", "-n", "Bob", "ops")
+    bob.folder.joinpath("died").unlink()
+    relay("reload", "Bob")
+    relay("leave", "-n", "Bob", "ops")
+    assert bob.folder.joinpath("died").exists()
+    assert [row["members"] for row in json.loads(relay("channels", "--json").stdout)] == [["Alice"]]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        ("relay.features.rule_runner:RuleRunner.switch", ("hooks", "disable", "guard")),
+        ("relay.features.rule_runner:RuleRunner.reload", ("hooks", "reload")),
+        ("relay.session.shutdown:Shutdown.request", ("stop", "Alice")),
+    ],
+)
+def test_a_command_whose_session_dies_asks_the_next_one(
+    relay: Relay, target: str, command: tuple[str, ...], when: str
+) -> None:
+    rules(relay, GUARD)
+    alice = Puppet(relay, "Alice")
+    died = wrap_dying(alice, target, when)
+    done = relay(*command)
+    assert died.exists()
+    assert "Alice has " in done.stdout
+    if command[0] == "stop":
+        assert ps(relay) == []
+    else:
+        (rule,) = json.loads(relay("hooks", "list", "Alice", "--json").stdout)["rules"]
+        assert rule["enabled"] is (command[1] == "reload")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_answer_whose_session_dies_is_given_once_at_most(relay: Relay, when: str) -> None:
+    """Nobody knows which keys were pressed: it is said, and how to look."""
+    bob = Puppet(relay, "Bob")
+    died = wrap_dying(bob, "relay.features.dialog_answers:DialogAnswers.answer", when)
+    bob.say("Overwrite notes.txt? [y/N] ", end="")
+    wait_until(lambda: bob.state() == "prompting")
+    failed = relay("answer", "Bob", "y", check=False)
+    assert died.exists()
+    assert failed.returncode == 1
+    assert "It may have done what was asked, or not: `relay answer Bob` shows" in failed.stderr
+    if when == "after":
+        bob.hears("y\n")
+    wait_until(lambda: bob.state() == ("prompting" if when == "before" else "ready"))
+    assert bob.heard == ("" if when == "before" else "y\n")
