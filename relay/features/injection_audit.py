@@ -35,6 +35,8 @@ class InjectionAudit:
     @handles(InjectionEnded)
     def ended(self, event: InjectionEnded) -> None:
         injection, outcome = event.injection, event.outcome
+        if event.again:
+            return  # it is there
         size = len(injection.text.encode("utf-8", "surrogatepass"))
         self._journal.write(
             "injection",

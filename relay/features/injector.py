@@ -26,7 +26,14 @@ from relay.agents.hook_reply import Fate
 from relay.errors import MessageRefused
 from relay.eventbus import EventBus, answers, handles
 from relay.injection import layout
-from relay.injection.events import Contribute, Contribution, Inject, Recognize, Withdraw
+from relay.injection.events import (
+    Contribute,
+    Contribution,
+    Inject,
+    InjectionEnded,
+    Recognize,
+    Withdraw,
+)
 from relay.injection.gate import TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result, Role
 from relay.injection.layout import Style, style_of
@@ -34,13 +41,19 @@ from relay.injection.prompt import Prompt, PromptComposer
 from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import ReplyDelivery
 from relay.injection.typist import Typist
+from relay.injection.unfinished import PATIENCE, UNKNOWN, Step, Unfinished
 from relay.injection.user_typing import UserTyping
-from relay.lifecycle import Describe, SessionEnding, SessionSettling
+from relay.lifecycle import Describe, SessionBegan, SessionEnding, SessionSettling
+from relay.messaging.events import InHand
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import HooksAlive, PromptSubmitted
 from relay.state.readiness import TerminalSnapshot
 from relay.state.view import AgentView
-from relay.terminal.events import KeysHeldBack, KeysTyped, OutputRead
+from relay.storage.progress import Progress
+from relay.terminal.events import KeysHeldBack, KeysTyped, KeysWritten, OutputRead
+
+FINISH_LOOK = 0.02
+"""Seconds between two looks for what became of a text that an earlier session was typing."""
 
 LOOK_MIN, LOOK_MAX = 0.001, 0.25
 """Limits for the seconds between two looks at a program that is not ready: a tenth of the wait so far."""
@@ -75,6 +88,7 @@ class Injector:
     """Gives injections to the agent behind `terminal`.
 
     directive: matches a line that begins a directive of this agent.
+    progress:  keeps what is being typed.
     idle:      seconds of quiet after which a ready agent gets texts of low priority.
     """
 
@@ -85,6 +99,7 @@ class Injector:
         view: AgentView,
         *,
         directive: re.Pattern[str],
+        progress: Progress,
         idle: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -96,9 +111,25 @@ class Injector:
         self._gate = TypingGate(view, queue, delivery, self._user, idle=idle, clock=clock)
         self._composer = PromptComposer(bus, queue, view, directive)
         self._typist = Typist(terminal, view, clock)
+        self._unfinished = Unfinished(terminal, view, progress)
         self._news = _News(clock)
         self._typing: tuple[Injection, ...] = ()  # as one text
         self._running: asyncio.Task[Any] | None = None
+
+    @handles(SessionBegan)
+    def begin(self, event: SessionBegan) -> None:
+        """Take up what an earlier session was typing when it ended."""
+        if not event.resumed:
+            return
+        self._unfinished.restore()
+        if mark := self._unfinished.mark:
+            self._view.given(layout.closing_mark(mark))
+            self._typist.doubt(mark, self._unfinished.injections)
+
+    @answers(InHand)
+    async def in_hand(self, _: InHand, __: object) -> frozenset[str]:
+        """Name what an earlier session was typing: it is seen here what became of it."""
+        return self._unfinished.ids
 
     @handles(Inject)
     def submit(self, event: Inject) -> None:
@@ -113,9 +144,14 @@ class Injector:
 
     @handles(KeysTyped)
     def keys(self, event: KeysTyped) -> None:
-        self._user.keys(event.data)
+        if self._user.keys(event.data):
+            self._unfinished.typed()
         if self._queue:
             self._news.notice()
+
+    @handles(KeysWritten)
+    def written(self, event: KeysWritten) -> None:
+        self._unfinished.written(event.data)
 
     @handles(KeysHeldBack)
     def held_back(self, _: KeysHeldBack) -> None:
@@ -123,6 +159,7 @@ class Injector:
 
     @handles(OutputRead)
     def output(self, event: OutputRead) -> None:
+        self._unfinished.output(event.data)
         if self._typing:
             self._typist.output(event.data)
         if self._queue or self._typing:
@@ -139,6 +176,7 @@ class Injector:
         why = "the session ended before the agent's hook had passed it on"
         for injection in self._delivery.injections:
             self.delivered(injection, Outcome(Result.UNCERTAIN, why))
+        self._end_unfinished(UNKNOWN)
         self._news.notice()
 
     @answers(SessionSettling)
@@ -220,9 +258,12 @@ class Injector:
     @answers(Recognize)
     async def recognize(self, question: Recognize, _: object) -> bool:
         """Answer True if relay typed the prompt that a hook reports; it proves which texts arrived."""
+        arrived = Outcome(Result.INJECTED, "", "typed", "user", "hook")
+        if self._unfinished.mark and layout.closing_mark(self._unfinished.mark) in question.prompt:
+            self._end_unfinished(arrived)
         for injections in self._typist.prompted(question.prompt):
             for injection in injections:
-                self._queue.end(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
+                self._queue.end(injection, arrived)
         return self._view.gave(question.prompt)
 
     # By typing.
@@ -230,11 +271,47 @@ class Injector:
     async def run(self) -> None:
         """Type injections until the session ends; one that the end cuts off is uncertain."""
         self._running = asyncio.current_task()
+        await self._finish()
         while not self._queue.closed:
             if not self._queue:
                 await self._news.wait()
             elif await self._ready() and (injection := self._gate.next()):
                 await self._inject(injection)
+
+    async def _finish(self) -> None:
+        """End what an earlier session was typing when it ended."""
+        self._typing = self._unfinished.injections
+        try:
+            self._end_unfinished(await self._found())
+        finally:
+            self._typing = ()
+
+    async def _found(self) -> Outcome:
+        """Return what became of that text; where it stands alone in the input, press Enter, once."""
+        left, loop = self._unfinished, self._bus.loop
+        deadline = loop.time() + PATIENCE
+        while left.mark and loop.time() < deadline:
+            step = left.decide()
+            if isinstance(step, Outcome):
+                return step
+            if step is Step.SUBMIT:
+                try:
+                    if await self._user.hold() and left.decide() is Step.SUBMIT:
+                        self._bus.publish(PromptSubmitted(by_user=False))
+                        return await left.submit(self._typist)
+                finally:
+                    self._user.release()
+            await self._news.wait(FINISH_LOOK)
+        return UNKNOWN
+
+    def _end_unfinished(self, outcome: Outcome) -> None:
+        left, again = self._unfinished, self._unfinished.known
+        mark, injections = left.mark, left.injections
+        if outcome.result is Result.INJECTED:
+            self._typist.believe(mark)
+        left.close(outcome)
+        for injection in injections:
+            self._bus.publish(InjectionEnded(injection, outcome, again))
 
     async def _inject(self, first: Injection) -> None:
         prompt = await self._composer.compose(first)
@@ -262,12 +339,15 @@ class Injector:
     async def _give(self, prompt: Prompt) -> None:
         mark, parts = layout.nonce(), list[str]()
         outcome: Outcome | None = None
+        left = False
+        given = (*prompt.contexts, *prompt.injections)
         try:
             if sight := await self._reserve():
                 if len(prompt.injections) > 1 and style_of(sight) is not Style.PASTE:
                     self._queue.defer(prompt.injections[1:])
                     prompt = replace(prompt, injections=prompt.injections[:1])
                     self._typing = prompt.injections
+                    given = (*prompt.contexts, *prompt.injections)
                 parts = self._composer.lay_out(prompt, style_of(sight), mark)
                 start, profile = parts[0][0], self._view.profile
                 if start in profile.submit.avoid:
@@ -275,21 +355,26 @@ class Injector:
                         f"every text begins with {start!r}, which the profile {profile.name!r} says to avoid "
                         "(avoid under [submit]). Take it out there."
                     )
-                why = "the session ended while it was being typed"
-                outcome = Outcome(Result.UNCERTAIN, why, "typed", "user")
+                outcome = UNKNOWN
+                if len(parts) == 1:
+                    self._unfinished.begin(parts[0], style_of(sight), mark, given)
                 self._bus.publish(PromptSubmitted(by_user=False))
                 outcome = await self._type(parts, sight, mark)
         except MessageRefused as error:
             outcome = Outcome(Result.REJECTED, str(error))
+        except asyncio.CancelledError:
+            left = outcome is not None and len(parts) == 1 and not self._queue.closed
+            raise
         finally:
             self._user.release()
             self._typing = ()
             if outcome is None:
                 self._queue.defer(prompt.injections)
-            else:
-                given = (*prompt.contexts, *prompt.injections)
-                if outcome.result is Result.UNCERTAIN and len(parts) == 1:
-                    self._typist.doubt(mark, given)
+            elif not left:  # to the session that follows
+                if len(parts) == 1:
+                    self._unfinished.end(outcome)
+                    if outcome.result is Result.UNCERTAIN:
+                        self._typist.doubt(mark, given)
                 for injection in given:
                     self._queue.end(injection, outcome)
 

@@ -34,6 +34,7 @@ from relay.terminal.events import (
     DetachRequested,
     KeysHeldBack,
     KeysTyped,
+    KeysWritten,
     Notify,
     OutputEnded,
     OutputHeld,
@@ -227,8 +228,7 @@ class OutputReader:
                 record = self._output(record)
             case ring.TYPED | ring.WRITTEN:
                 self._pipeline.typed(record.data, now)
-                if record.kind == ring.TYPED:
-                    publish(KeysTyped(record.data))
+                publish(KeysTyped(record.data) if record.kind == ring.TYPED else KeysWritten(record.data))
             case ring.ECHOES:
                 self._pipeline.echoes = record.data != b""
             case ring.RESIZED:

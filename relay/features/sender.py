@@ -139,7 +139,7 @@ class MessageSender:
 
     @handles(InjectionEnded)
     def ended(self, event: InjectionEnded) -> None:
-        if event.injection.kind != "message":
+        if event.injection.kind != "message" and not event.again:
             self._tracker.given(event.injection)
 
     @answers(ListMembers)

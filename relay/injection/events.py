@@ -46,10 +46,14 @@ class InjectionDeferred(Event):
 
 @dataclass(frozen=True, slots=True)
 class InjectionEnded(Event):
-    """An injection has ended. One that was uncertain may end a second time, as injected."""
+    """An injection has ended. One that was uncertain may end a second time, as injected.
+
+    again: an earlier session has seen that, and may not have recorded it.
+    """
 
     injection: Injection
     outcome: Outcome
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

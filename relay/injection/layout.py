@@ -152,6 +152,11 @@ def nonce() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(_NONCE_LENGTH))
 
 
+def opening_mark(mark: str) -> str:
+    """Return the beginning of every text typed with `mark`."""
+    return f"[relay {mark}"
+
+
 def closing_mark(mark: str) -> str:
     """Return the end of every text typed with `mark`."""
     return f"[/relay {mark}]"

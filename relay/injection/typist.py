@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from relay.injection.injection import Injection, Outcome, Proof, Result
 from relay.injection.layout import Style, closing_mark
@@ -87,6 +88,11 @@ class Typist:
         """Remember `injections`, typed as one text with `mark`, as uncertain: a hook may confirm them."""
         self._doubtful.append((closing_mark(mark), injections))
 
+    def believe(self, mark: str) -> None:
+        """Forget the uncertain texts that were typed with `mark`: they have arrived."""
+        for each in [each for each in self._doubtful if each[0] == closing_mark(mark)]:
+            self._doubtful.remove(each)
+
     def prompted(self, prompt: str) -> list[tuple[Injection, ...]]:
         """Note what the agent says was submitted to it; return what was uncertain and has arrived so."""
         if self._end and self._end in prompt:
@@ -99,13 +105,23 @@ class Typist:
 
     async def type(self, text: str, style: Style, mark: str) -> Outcome:
         """Type and submit `text`, which ends in closing_mark(mark). Return the outcome."""
+        if style is Style.LINES:
+            return await self._attempt(mark, self._line(text), "echo")
+        return await self._attempt(mark, self._input(text, style, mark), "screen")
+
+    async def submit(self, mark: str) -> Outcome:
+        """Press Enter once: a text with `mark` stands alone in the input already. Return the outcome."""
+        return await self._attempt(mark, self._enter(mark, "", tries=1), "screen")
+
+    async def _attempt(self, mark: str, steps: Coroutine[Any, Any, str | None], shown: Proof) -> Outcome:
+        """Take `steps`, which return the doubt that is left. shown: the proof if there is none."""
         self._seen.clear()
         self.arrived = False
         self._began = self._clock()
         self._end = closing_mark(mark)
         try:
-            doubt = await (self._line(text) if style is Style.LINES else self._input(text, style, mark))
-            proof: Proof = "hook" if self.arrived else "echo" if style is Style.LINES else "screen"
+            doubt = await steps
+            proof: Proof = "hook" if self.arrived else shown
         finally:
             self._end, self.arrived = "", False
         if doubt is None or proof == "hook":
@@ -130,7 +146,14 @@ class Typist:
         written = self._clock()
         timeout = max(self._delay, ECHO_TIMEOUT)
         await self._until(lambda: self._clock() - written >= self._delay and self._drawn(offset), timeout)
-        for _ in range(2):
+        return await self._enter(mark, empty, tries=2)
+
+    async def _enter(self, mark: str, empty: str, tries: int) -> str | None:
+        """Press Enter up to `tries` times; return why the text may not have been taken, None if it was.
+
+        empty: the cursor's row as it was without the text.
+        """
+        for _ in range(tries):
             # What has been printed but not looked at yet may be a question, which Enter would answer.
             if not await self._until(lambda: not self._terminal.output_pending(), PRINT_TIMEOUT):
                 return "Enter was not pressed: the program prints without a pause"

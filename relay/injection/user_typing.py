@@ -54,13 +54,15 @@ class UserTyping:
         """Pass on the user's keys again, and those that were held back."""
         self._terminal.release()
 
-    def keys(self, data: bytes) -> None:
-        """Note what was typed, after it was written to the terminal."""
+    def keys(self, data: bytes) -> bool:
+        """Note what was typed, after it was written to the terminal. Return True if it was a key."""
         self._end_draft()
         may_answer = self._draft.empty or self._draft.answers
         asking = may_answer and self._view.verdict.state is Readiness.PROMPTING
         canonical = self._terminal.tty().canonical
+        before = self._draft.last_typed
         self._draft.type(data, self._clock(), canonical=canonical, asking=asking)
+        return self._draft.last_typed != before
 
     def rest(self) -> None:
         """Take the user to have not touched the keyboard for long."""

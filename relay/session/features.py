@@ -280,6 +280,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         core.agent.terminal,
         core.agent.view,
         directive=layout.directive_pattern(core.setup.prefix, core.setup.profile.decoration),
+        progress=core.progress,
         idle=core.setup.settings.idle_seconds,
     ),
     "audit": _audit,

@@ -31,6 +31,7 @@ class AgentTerminal:
     Every method returns at once. Call them on the event loop's thread only.
 
     replaying: what is read now was dealt with by an earlier session; it only brings this one up to date.
+    position:  in the ring, of what is read now. read_from: of what was read first.
     """
 
     def __init__(self, shim: ShimLink, reader: AutoReader) -> None:
@@ -40,6 +41,7 @@ class AgentTerminal:
         self._last_output = time.monotonic()
         self._offset = 0
         self.replaying = shim.ring.joined.resumes > 0
+        self.position = self.read_from = -1
         self._printed = bytearray()  # the end of the output, while the program prints lines
         self._answer()
 
@@ -79,6 +81,9 @@ class AgentTerminal:
 
     def note_position(self, position: int) -> None:
         """Note the position in the ring of what is read next."""
+        self.position = position
+        if self.read_from < 0:
+            self.read_from = position
         if self.replaying and position >= self._shim.ring.joined.resumes:
             self.replaying = False
             self._answer()

@@ -5,6 +5,8 @@
     {"count": "missed", "number": 4096}                                 what later sessions do not see again
     {"note": "transcript", ...}                                         what the next session must know
 
+Beside it, in ID.kept, is a JSON object that replaces the one before: what matters if the session ends now.
+
 A killed process loses nothing that it has written.  The file is not synced: a machine that dies takes the
 agent with it, and nobody goes on.
 """
@@ -45,19 +47,24 @@ class Progress:
     earlier: what earlier sessions began, by place; the reader takes out what it recognizes.
     notes:   their notes, oldest first.
     counts:  their directives by step (heard, begun, failed, unknown), and what they counted with `count`.
+    kept:    what was kept last; {} if nothing was, or it is not whole.
     """
 
     def __init__(self, path: Path, *, resumed: bool) -> None:
         self._path = path
         self._fd = -1
+        self._last = -1  # of the file of what is kept
+        self.kept: dict[str, Any] = {}
         self.earlier: dict[str, Begun] = {}
         self.notes: list[dict[str, Any]] = []
         self.counts: Counter[str] = Counter()
         if resumed:
             self._read()
+            self._read_kept()
         else:
             with suppress(OSError):  # as for every write here
-                path.unlink()  # an earlier agent's of the name, whose last session was killed
+                path.unlink(missing_ok=True)  # an earlier agent's of the name, whose last session was killed
+                self._kept.unlink(missing_ok=True)
 
     def begin(self, place: Place, digest: str, queue: str, *, again: str | None = None) -> None:
         """Note that acting on a directive begins; again: anew, an earlier session had begun at that place."""
@@ -103,13 +110,38 @@ class Progress:
         self.note(kind)
         return True
 
+    def keep(self, fields: dict[str, Any]) -> None:
+        """Keep `fields` in place of what was kept before."""
+        self.kept = fields
+        data = json.dumps(fields).encode()
+        try:
+            if self._last < 0:
+                self._last = self._open(self._kept, os.O_RDWR)
+            os.pwrite(self._last, data, 0)
+            os.ftruncate(self._last, len(data))
+        except OSError as error:
+            _log.warning("what is being typed cannot be noted: %s", error)  # it is uncertain, then
+
     def close(self, *, remove: bool) -> None:
-        """Close the file, and `remove` it when no session follows."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close the files, and `remove` them when no session follows."""
+        for fd in {self._fd, self._last} - {-1}:
+            os.close(fd)
+        self._fd = self._last = -1
         if remove:
             self._path.unlink(missing_ok=True)
+            self._kept.unlink(missing_ok=True)
+
+    @property
+    def _kept(self) -> Path:
+        return self._path.with_suffix(".kept")
+
+    def _read_kept(self) -> None:
+        try:
+            kept = json.loads(self._kept.read_bytes())
+        except (OSError, ValueError):
+            return  # nothing was kept, or it was cut off by a kill
+        if isinstance(kept, dict):
+            self.kept = kept
 
     def _read(self) -> None:
         try:
@@ -137,11 +169,14 @@ class Progress:
     def _write(self, entry: dict[str, Any]) -> None:
         try:
             if self._fd < 0:
-                self._path.parent.mkdir(mode=0o700, exist_ok=True)
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                self._fd = self._open(self._path, os.O_WRONLY | os.O_APPEND)
             os.write(self._fd, b"\n" + json.dumps(entry).encode())
         except OSError as error:
             _log.warning("what was begun cannot be noted: %s", error)  # only a second fault would miss it
+
+    def _open(self, path: Path, flags: int) -> int:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def digest_of(namespace: str, target: str, body: str) -> str:

@@ -32,6 +32,13 @@ class KeysTyped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class KeysWritten(Event):
+    """A session has written `data` into the agent's terminal: one order of its."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class KeysHeldBack(Event):
     """The user's keys stay in their terminal (ShimLink.reserve); all typed before has been published."""
 

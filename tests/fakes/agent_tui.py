@@ -10,6 +10,7 @@ collapse    show a placeholder for what was pasted, as agents do with long paste
 newline     take every CR for a newline in the input, as agents do with one in the same write
 hasty       ignore a CR within 0.25 s of a paste's end, as agents do that take it for part of the paste
 working     show that it works, from the start
+asks        show a dialog below what was pasted
 lines       give the terminal back to the kernel's line input when it takes a text, and show nothing more
 """
 
@@ -56,6 +57,8 @@ while chunk := os.read(0, 65536):
             if not pasting and "silent" not in options:
                 shown = typed.replace(b"\n", b"\r\n  ")
                 out("[Pasted text]" if "collapse" in options else shown.decode("utf-8", "replace"))
+                if "asks" in options:
+                    out("\r\nRun rm -rf build?\r\n❯ 1. Yes\r\n  2. No\r\n\r\nEsc to cancel\r\n")
             continue
         key, buffer = buffer[:1], buffer[1:]
         if pasting:

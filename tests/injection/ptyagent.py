@@ -39,6 +39,7 @@ from relay.shim.process_wait import Waiting
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.evidence import Evidence
 from relay.state.view import AgentView
+from relay.storage.progress import Progress
 from relay.terminal.events import KeysHeldBack, KeysTyped, OutputRead
 from relay.terminal.screen import VirtualScreen
 from relay.terminal.tty_state import TtyState
@@ -63,6 +64,7 @@ class PtyAgent(AgentTerminal):
 
     def __init__(self, argv: Sequence[str], log: Path, profile: Profile, *, idle: float = 30.0) -> None:
         self.replaying = False
+        self.position = self.read_from = 0
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             os.environ.update(AGENT_LOG=str(log), TERM="xterm-256color", PS1="$ ")
@@ -97,6 +99,7 @@ class PtyAgent(AgentTerminal):
             self,
             self.view,
             directive=directive,
+            progress=Progress(log.with_name("progress"), resumed=False),
             idle=idle,
             clock=lambda: time.monotonic() + self._later,
         )

@@ -22,9 +22,9 @@ TYPING = [
     ("relay.messaging.inbox:Inbox.injecting", "after", {("uncertain", 0)}),
     ("relay.injection.typist:Typist.type", "before", {("uncertain", 0)}),
     ("relay.terminal.shim_link:ShimLink.write", "before", {("uncertain", 0)}),
-    ("relay.terminal.shim_link:ShimLink.write", "after", {("uncertain", 1)}),
-    ("relay.injection.typist:Typist.type", "after", {("uncertain", 1)}),
-    ("relay.messaging.inbox:Inbox.settle", "before", {("uncertain", 1)}),
+    ("relay.terminal.shim_link:ShimLink.write", "after", {("injected", 1)}),  # the terminal echoes it
+    ("relay.injection.typist:Typist.type", "after", {("injected", 1)}),
+    ("relay.messaging.inbox:Inbox.settle", "before", {("injected", 1)}),
     ("relay.messaging.inbox:Inbox.settle", "after", {("injected", 1)}),
 ]
 

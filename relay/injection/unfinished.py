@@ -1,0 +1,266 @@
+"""The text that is being typed: kept for the session that follows, if this one ends over it.
+
+    begin ─→ end                    kept in the agent's progress by the session that types
+      └─ nothing ─→ restore ─→ decide
+             its echo                       injected, where the program takes lines
+             alone in the input             Enter, once
+             Enter was pressed, it is gone  injected
+             anything else                  uncertain
+
+What was written since is known from the ring: the text, one Enter or none, and the user's keys.  Where they
+have typed since, nothing is certain, and nothing is pressed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import Enum
+from typing import Any
+
+from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.layout import Style, closing_mark, opening_mark
+from relay.injection.typist import Typist
+from relay.message import Priority
+from relay.shim.process_wait import SCREEN_QUIET
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.detection import ScreenSnapshot, detect
+from relay.state.readiness import TerminalSnapshot, danger
+from relay.state.view import INPUT_BORDER, AgentView
+from relay.storage.progress import Progress
+
+PATIENCE = 5.0
+"""Seconds for the screen to show what became of the text."""
+
+SUBMITTED = "an earlier session typed it, and ended; the next one pressed Enter"
+"""The detail of a text that stood alone in the input."""
+
+UNKNOWN = Outcome(Result.UNCERTAIN, "the session ended while it was being typed", "typed", "user")
+"""The outcome where nothing is certain."""
+
+_NO_TEXT = re.compile(
+    rf"[\s{re.escape(INPUT_BORDER)}]+"
+)  # what a program draws around a text, or wraps it with
+_TAIL = 64 * 1024  # bytes of output in which an echo is looked for
+
+
+class Step(Enum):
+    """The next step for a text that an earlier session left."""
+
+    WAIT = "wait"
+    SUBMIT = "submit"
+
+
+@dataclass(slots=True)
+class _Left:
+    """A text that an earlier session was typing.
+
+    digest:    of the text as it was typed. lines: the program took lines.
+    position:  in the ring, before it was typed.
+    outcome:   as that session saw it, and may not have recorded it; None if it did not get to see one.
+    written:   the text was written. entered: so was Enter. touched: and something else, or by somebody else.
+    """
+
+    mark: str
+    digest: str
+    lines: bool
+    position: int
+    injections: tuple[Injection, ...]
+    outcome: Outcome | None
+    written: bool = False
+    entered: bool = False
+    touched: bool = False
+    seen: bytearray = field(default_factory=bytearray)
+
+
+class Unfinished:
+    """Keeps the last text that was typed, and finds out what became of one that an earlier session left.
+
+    ids: of all that it left.
+    """
+
+    def __init__(self, terminal: AgentTerminal, view: AgentView, progress: Progress) -> None:
+        self._terminal = terminal
+        self._view = view
+        self._progress = progress
+        self._left: _Left | None = None
+        self.ids: frozenset[str] = frozenset()
+
+    # In the session that types.
+
+    def begin(self, text: str, style: Style, mark: str, injections: Sequence[Injection]) -> None:
+        """Keep that `text`, which holds `injections`, is about to be typed."""
+        self._progress.keep(
+            {
+                "mark": mark,
+                "digest": _digest(text),
+                "lines": style is Style.LINES,
+                "position": self._terminal.position,
+                "injections": [asdict(each) for each in injections],
+                "outcome": None,
+            }
+        )
+
+    def end(self, outcome: Outcome) -> None:
+        """Keep what became of it."""
+        self._progress.keep({**self._progress.kept, "outcome": asdict(outcome)})
+
+    # In the session that follows.
+
+    def restore(self) -> None:
+        """Take up what an earlier session left."""
+        try:
+            self._left = _left(self._progress.kept)
+        except (TypeError, ValueError, KeyError):
+            return  # cut off by a kill, or nothing was typed
+        self.ids = frozenset(each.id for each in self._left.injections)
+
+    @property
+    def mark(self) -> str:
+        """The mark of the text of which nobody knows yet what became of it; "" if there is none."""
+        return self._left.mark if self._left is not None else ""
+
+    @property
+    def injections(self) -> tuple[Injection, ...]:
+        """The injections that were typed as that text."""
+        return self._left.injections if self._left is not None else ()
+
+    @property
+    def known(self) -> bool:
+        """True if the earlier session has seen what became of it."""
+        return self._left is not None and self._left.outcome is not None
+
+    def close(self, outcome: Outcome) -> None:
+        """Look for nothing more: this became of it."""
+        if self._left is not None:
+            self._left = None
+            self.end(outcome)
+
+    async def submit(self, typist: Typist) -> Outcome:
+        """Have Enter pressed; return the outcome."""
+        outcome = await typist.submit(self.mark)
+        return replace(outcome, detail=SUBMITTED) if outcome.result is Result.INJECTED else outcome
+
+    def typed(self) -> None:
+        """Note that the user has pressed a key."""
+        if (left := self._later()) is not None:
+            left.touched = True
+
+    def written(self, data: bytes) -> None:
+        """Note what a session has written."""
+        if (left := self._later()) is None:
+            return
+        left.touched = left.touched or (left.written and data != b"\r")
+        left.entered = left.entered or (left.written and data == b"\r")
+        left.written = True
+
+    def output(self, data: bytes) -> None:
+        """Note output of the agent."""
+        if (left := self._later()) is not None and left.lines:
+            left.seen += data
+            del left.seen[:-_TAIL]
+
+    def _later(self) -> _Left | None:
+        """Return what was left, if what is read now came after it was begun."""
+        left = self._left
+        return left if left is not None and self._terminal.position > left.position else None
+
+    def decide(self) -> Outcome | Step:
+        """Return what became of the text that was left, or what to do about it now."""
+        left = self._left
+        assert left is not None
+        if left.outcome is not None:
+            return left.outcome
+        if self._terminal.output_pending():  # what has happened since is not all read
+            return Step.WAIT
+        if left.touched or self._terminal.read_from > left.position:
+            return UNKNOWN
+        if left.lines:
+            seen = closing_mark(left.mark).encode() in left.seen
+            return Outcome(Result.INJECTED, "", "typed", "user", "echo") if seen else Step.WAIT
+        sight = self._view.look()
+        if sight.unwritten or sight.quiet < SCREEN_QUIET or not left.written:
+            return Step.WAIT
+        alone = self._alone(left, sight)
+        if left.entered:
+            gone = not alone and self._gone(left, sight)
+            return Outcome(Result.INJECTED, "", "typed", "user", "screen") if gone else Step.WAIT
+        safe = danger(sight, self._view.profile) is None and not sight.tty.canonical
+        return Step.SUBMIT if alone and safe else Step.WAIT
+
+    def _alone(self, left: _Left, sight: TerminalSnapshot) -> bool:
+        """Return True if the input holds exactly the text that was typed.
+
+        By the profile's rules: with the text taken out, the screen shows an empty input, and with it none.
+        Without rules the cursor stands behind it.
+        """
+        found = _find(sight.drawn, left.mark)
+        if found is None or _digest(found.text) != left.digest:
+            return False
+        if not self._view.ruled:
+            return self._terminal.unfinished().rstrip(INPUT_BORDER).endswith(closing_mark(left.mark))
+        without = (*sight.drawn[: found.first], found.around, *sight.drawn[found.last + 1 :])
+        now, then = (
+            detect(ScreenSnapshot(rows, sight.title), self._view.profile) for rows in (sight.drawn, without)
+        )
+        return (now is None or now.state == "draft") and then is not None and then.state == "ready"
+
+    def _gone(self, left: _Left, sight: TerminalSnapshot) -> bool:
+        """Return True if the screen shows the text, and an input that does not hold it."""
+        end = closing_mark(left.mark)
+        if _bare(end) not in _bare("".join(sight.drawn)):
+            return False
+        if self._view.ruled:
+            return self._view.state() in {"ready", "working"}
+        return _bare(end) not in _bare(self._terminal.unfinished())
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A text on the screen: its rows from `first` to `last`. around: what is drawn before and behind it."""
+
+    text: str
+    first: int
+    last: int
+    around: str
+
+
+def _find(rows: Sequence[str], mark: str) -> _Found | None:
+    """Return the lowest text with `mark` that has nothing but a border around it; None if there is none."""
+    opening, closing = opening_mark(mark), closing_mark(mark)
+    last = next((y for y in reversed(range(len(rows))) if closing in rows[y]), None)
+    first = next((y for y in reversed(range((last or 0) + 1)) if opening in rows[y]), None)
+    if last is None or first is None:
+        return None
+    before, _, _ = rows[first].rpartition(opening)
+    _, _, behind = rows[last].rpartition(closing)
+    if (before + behind).strip(INPUT_BORDER):
+        return None
+    text = "\n".join(rows[first : last + 1])[len(before) :]
+    return _Found(text.removesuffix(behind), first, last, before + behind)
+
+
+def _bare(text: str) -> str:
+    return _NO_TEXT.sub("", text)
+
+
+def _digest(text: str) -> str:
+    """Return a digest of `text` without blanks and borders, as a screen has others."""
+    return hashlib.sha256(_bare(text).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _left(kept: dict[str, Any]) -> _Left:
+    """Return what was kept. Raise TypeError, ValueError or KeyError if it is not whole."""
+    known = {each.name for each in fields(Injection)}
+    injections = []
+    for each in kept["injections"]:
+        given = {key: value for key, value in each.items() if key in known}
+        injections.append(Injection(**{**given, "priority": Priority(each["priority"])}))
+    outcome = kept["outcome"]
+    if outcome is not None:
+        outcome = Outcome(**{**outcome, "result": Result(outcome["result"])})
+    return _Left(
+        kept["mark"], kept["digest"], kept["lines"], int(kept["position"]), tuple(injections), outcome
+    )

@@ -1,0 +1,182 @@
+"""What a session was typing when it was killed: the next one brings it to an end, and never twice."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from session.puppet import events, messages
+from support import Relay, session_patch, wait_until
+
+FAKE = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
+
+Json = dict[str, Any]
+
+
+class Tui:
+    """An agent that draws its own input (tests/fakes/agent_tui.py); its first session dies at `target`."""
+
+    def __init__(self, relay: Relay, target: str = "", when: str = "", nth: int = 1) -> None:
+        self.relay = relay
+        self.log = relay.home / "agent.log"
+        self.died, self.held = relay.home / "died", relay.home / "held"
+        self.patch = session_patch(
+            "import os, time\n"
+            f"died, held = {str(self.died)!r}, {str(self.held)!r}\n"
+            "if os.path.exists(died):\n"
+            "    while os.path.exists(held):\n"
+            "        time.sleep(0.01)\n"
+            f"elif {target!r}:\n"
+            "    from failpoints import Failpoint, Point, When, arm\n"
+            f"    arm(Failpoint(Point({target!r}), When({when or 'before'!r}), nth={nth}, note=died))\n"
+        )
+
+    def command(self, *options: str) -> list[str | Path]:
+        return ["-n", "Bob", sys.executable, FAKE, *options]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"AGENT_LOG": str(self.log), **self.patch}
+
+    def wrap(self, *options: str) -> Tui:
+        self.relay("wrap", "-d", *self.command(*options), env=self.environment)
+        return self
+
+    def took(self) -> list[Json]:
+        """What the agent was given: submitted texts, control characters, approvals."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    def bodies(self) -> list[str]:
+        return [each["submitted"].split("] ", 1)[1].rpartition(" [/relay")[0] for each in self.took()]
+
+    def ends(self, count: int = 1) -> list[Json]:
+        """The messages to it, once `count` of them have an end."""
+
+        def look() -> list[Json]:
+            found = messages(self.relay)
+            return found if [m["state"] in {"injected", "uncertain"} for m in found] == [True] * count else []
+
+        return wait_until(
+            look, 60, message=lambda: f"{messages(self.relay)}\n{self.took()}\n{events(self.relay)}"
+        )
+
+
+BEFORE_ENTER = {
+    "the paste is ordered": ("relay.terminal.shim_link:ShimLink.write", "after", 1),
+    "the paste is drawn": ("relay.injection.typist:Typist._enter", "before", 1),
+    "Enter is to be ordered": ("relay.terminal.shim_link:ShimLink.write", "before", 2),
+}
+AFTER_ENTER = {
+    "Enter is ordered": ("relay.terminal.shim_link:ShimLink.write", "after", 2),
+    "Enter is to be verified": ("relay.injection.typist:Typist._taken", "before", 1),
+    "Enter is verified": ("relay.injection.typist:Typist.type", "after", 1),
+    "that is to be recorded": ("relay.messaging.inbox:Inbox.settle", "before", 1),
+}
+
+
+@pytest.mark.parametrize(("target", "when", "nth"), BEFORE_ENTER.values(), ids=BEFORE_ENTER)
+@pytest.mark.parametrize("style", [("paste",), ()], ids=["pasted", "typed"])
+def test_what_stands_alone_in_the_input_is_submitted_once_and_noted(
+    relay: Relay, style: tuple[str, ...], target: str, when: str, nth: int
+) -> None:
+    bob = Tui(relay, target, when, nth).wrap(*style)
+    relay("send", "Bob", "a text of some length, so that it takes more than one row: " + "abc " * 40)
+    wait_until(bob.died.exists)
+    relay("send", "Bob", "second")
+    first, second = bob.ends(2)
+    assert (first["state"], second["state"]) == ("injected", "injected")
+    assert "the next one pressed Enter" in first["detail"]
+    wait_until(lambda: len(bob.took()) >= 2)
+    assert [body[:11] for body in bob.bodies()] == ["a text of s", "second"]
+    noted = [e for e in events(relay) if e["event"] == "injection" and e["id"] == first["id"]]
+    assert [(e["result"], e["verified"]) for e in noted] == [("injected", "screen")]
+
+
+@pytest.mark.parametrize(("target", "when", "nth"), AFTER_ENTER.values(), ids=AFTER_ENTER)
+def test_what_was_submitted_is_not_submitted_again(relay: Relay, target: str, when: str, nth: int) -> None:
+    """The screen shows that it was taken."""
+    bob = Tui(relay, target, when, nth).wrap("paste")
+    relay("send", "Bob", "first")
+    wait_until(bob.died.exists)
+    relay("send", "Bob", "second")
+    assert [m["state"] for m in bob.ends(2)] == ["injected", "injected"]
+    wait_until(lambda: len(bob.took()) >= 2)
+    assert bob.bodies() == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "when", "nth"),
+    [
+        (("paste",), "relay.terminal.shim_link:ShimLink.write", "before", 1),
+        (("paste", "no-enter"), "relay.terminal.shim_link:ShimLink.write", "after", 2),
+        (("paste", "collapse"), "relay.injection.typist:Typist._enter", "before", 1),
+        (("paste", "silent"), "relay.injection.typist:Typist._enter", "before", 1),
+        (("paste", "asks"), "relay.terminal.shim_link:ShimLink.write", "after", 1),
+    ],
+    ids=["never written", "Enter not taken", "a placeholder", "not drawn", "a dialog"],
+)
+def test_anything_else_is_uncertain_and_nothing_is_pressed(
+    relay: Relay, options: tuple[str, ...], target: str, when: str, nth: int
+) -> None:
+    bob = Tui(relay, target, when, nth).wrap(*options)
+    relay("send", "Bob", "hello")
+    wait_until(bob.died.exists)
+    (message,) = bob.ends()
+    assert (message["state"], message["detail"]) == (
+        "uncertain",
+        "the session ended while it was being typed",
+    )
+    assert bob.took() == []
+
+
+@pytest.mark.parametrize("keys", ["x", "\x7f", "\x1b[D"], ids=["a letter", "backspace", "an arrow"])
+def test_where_the_user_has_typed_since_nothing_is_pressed(relay: Relay, keys: str) -> None:
+    bob = Tui(relay, "relay.injection.typist:Typist._enter", "before")
+    bob.held.touch()
+    arguments = [*relay.command[1:], "wrap", *map(str, bob.command("paste"))]
+    environment = {**relay.environment, **bob.environment}
+    user = pexpect.spawn(relay.command[0], arguments, env=environment, timeout=60, dimensions=(24, 80))  # type: ignore[arg-type]
+    user.expect("> ")
+    wait_until(lambda: relay("send", "Bob", "hello", check=False).returncode == 0)
+    wait_until(bob.died.exists)
+    user.send(keys)
+    # Only then: it is in the ring.
+    wait_until(lambda: keys == "x" or bob.took())
+    if keys == "x":
+        user.expect_exact("x")
+    bob.held.unlink()
+    (message,) = bob.ends()
+    assert message["state"] == "uncertain"
+    assert not [each for each in bob.took() if "submitted" in each]
+    user.close(force=True)
+
+
+def test_a_reload_in_the_middle_is_no_doubt(relay: Relay) -> None:
+    """The session that makes way leaves it to the next one."""
+    bob = Tui(relay)
+    slow = relay.home / "slow"
+    patch = session_patch(
+        "import asyncio, os\n"
+        "from relay.injection.typist import Typist\n"
+        "enter = Typist._enter\n"
+        "async def slowly(self, mark, empty, tries):\n"
+        f"    while os.path.exists({str(slow)!r}):\n"
+        f"        open({str(bob.died)!r}, 'w').close()\n"
+        "        await asyncio.sleep(0.01)\n"
+        "    return await enter(self, mark, empty, tries)\n"
+        "Typist._enter = slowly\n"
+    )
+    slow.touch()
+    relay("wrap", "-d", *bob.command("paste"), env={**bob.environment, **patch})
+    relay("send", "Bob", "hello")
+    wait_until(bob.died.exists)
+    relay("reload", "Bob")
+    slow.unlink()
+    assert [m["state"] for m in bob.ends()] == ["injected"]
+    wait_until(bob.took)
+    assert bob.bodies() == ["hello"]
