@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
+from relay.agents.profile import Profile
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.layout import Style, closing_mark, opening_mark
 from relay.injection.typist import Typist
@@ -191,21 +192,13 @@ class Unfinished:
         return Step.SUBMIT if alone and safe else Step.WAIT
 
     def _alone(self, left: _Left, sight: TerminalSnapshot) -> bool:
-        """Return True if the input holds exactly the text that was typed.
-
-        By the profile's rules: with the text taken out, the screen shows an empty input, and with it none.
-        Without rules the cursor stands behind it.
-        """
-        found = _find(sight.drawn, left.mark)
+        """Return True if the input holds exactly the text that was typed."""
+        found = find(sight.drawn, left.mark)
         if found is None or _digest(found.text) != left.digest:
             return False
-        if not self._view.ruled:
-            return self._terminal.unfinished().rstrip(INPUT_BORDER).endswith(closing_mark(left.mark))
-        without = (*sight.drawn[: found.first], found.around, *sight.drawn[found.last + 1 :])
-        now, then = (
-            detect(ScreenSnapshot(rows, sight.title), self._view.profile) for rows in (sight.drawn, without)
-        )
-        return (now is None or now.state == "draft") and then is not None and then.state == "ready"
+        if self._view.ruled:
+            return alone(ScreenSnapshot(sight.drawn, sight.title), found, self._view.profile)
+        return self._terminal.unfinished().rstrip(INPUT_BORDER).endswith(closing_mark(left.mark))
 
     def _gone(self, left: _Left, sight: TerminalSnapshot) -> bool:
         """Return True if the screen shows the text, and an input that does not hold it."""
@@ -218,16 +211,17 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A text on the screen: its rows from `first` to `last`. around: what is drawn before and behind it."""
+class Found:
+    """A text on the screen, in its rows from `first` to `last`; before, behind: what is drawn around it."""
 
     text: str
     first: int
     last: int
-    around: str
+    before: str
+    behind: str
 
 
-def _find(rows: Sequence[str], mark: str) -> _Found | None:
+def find(rows: Sequence[str], mark: str) -> Found | None:
     """Return the lowest text with `mark` that has nothing but a border around it; None if there is none."""
     opening, closing = opening_mark(mark), closing_mark(mark)
     last = next((y for y in reversed(range(len(rows))) if closing in rows[y]), None)
@@ -236,10 +230,30 @@ def _find(rows: Sequence[str], mark: str) -> _Found | None:
         return None
     before, _, _ = rows[first].rpartition(opening)
     _, _, behind = rows[last].rpartition(closing)
-    if (before + behind).strip(INPUT_BORDER):
+    if _bare(before + behind):
         return None
     text = "\n".join(rows[first : last + 1])[len(before) :]
-    return _Found(text.removesuffix(behind), first, last, before + behind)
+    return Found(text.removesuffix(behind), first, last, before, behind)
+
+
+def alone(screen: ScreenSnapshot, found: Found, profile: Profile) -> bool:
+    """Return True if `screen` shows what was `found` alone in the agent's input, by the rules of `profile`.
+
+    They show no other state; with one word in place of the text, a draft; and without it, none.
+    """
+
+    def state(put: str) -> str | None:
+        row = f"{found.before}{put}{found.behind}".rstrip()
+        rows = (*screen.rows[: found.first], row, *screen.rows[found.last + 1 :])
+        shown = detect(ScreenSnapshot(rows, screen.title), profile)
+        return shown.state if shown else None
+
+    now = detect(screen, profile)
+    if now is not None and now.state != "draft":
+        return False
+    if any(rule.state == "draft" for rule in profile.states):
+        return state("word") == "draft" and state("") in {"ready", None}
+    return state("") == "ready"
 
 
 def _bare(text: str) -> str:

@@ -1,0 +1,79 @@
+"""A text that stands alone in an agent's input, on screens of real agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from injection.ptyagent import shipped
+from relay.injection import layout
+from relay.injection.injection import Injection
+from relay.injection.layout import Style
+from relay.injection.unfinished import alone, find
+from relay.state.detection import ScreenSnapshot
+
+SCREENS = Path(__file__).parent.parent / "state" / "screens"
+MARK = "k3f9"
+DRAFT = "half a draft"
+
+INDENTS = {"claude": "  ", "codex": "  ", "gemini": "   ", "opencode": "  ┃  ", "pi": "", "qwen": "  "}
+"""What each draws before the second row of its input (working-draft-pasted.txt)."""
+
+
+def typed(body: str, width: int = 0) -> list[str]:
+    """The rows of a text as relay types it, wrapped at words after `width` columns (0: not at all)."""
+    (text,) = layout.lay_out(Injection("1", body, "Bob"), Style.PASTE, MARK)
+    rows = [""]
+    for word in text.split(" "):
+        if width and rows[-1] and len(rows[-1]) + len(word) >= width:
+            rows.append("")
+        rows[-1] += f" {word}" if rows[-1] else word
+    return rows
+
+
+def drawn(agent: str, rows: list[str], *, draft: str = DRAFT) -> ScreenSnapshot:
+    """The screen of `agent` with `rows` in place of the draft in its input."""
+    screen = (SCREENS / agent / "working-draft-typed.txt").read_text().split("\n")
+    y = next(y for y in reversed(range(len(screen))) if DRAFT in screen[y])
+    first, *others = rows
+    lines = [screen[y].replace(DRAFT, first), *(INDENTS[agent] + row for row in others)]
+    return ScreenSnapshot((*screen[:y], *(line.rstrip() for line in lines), *screen[y + 1 :]))
+
+
+def stands_alone(agent: str, screen: ScreenSnapshot) -> bool:
+    found = find(screen.rows, MARK)
+    return found is not None and alone(screen, found, shipped(agent))
+
+
+@pytest.mark.parametrize("width", [0, 60, 20], ids=["one row", "some rows", "many rows"])
+@pytest.mark.parametrize("agent", INDENTS)
+def test_a_text_alone_in_the_input(agent: str, width: int) -> None:
+    rows = typed("please look at the tests, and say what is wrong with them", width)
+    screen = drawn(agent, rows)
+    assert stands_alone(agent, screen)
+    found = find(screen.rows, MARK)
+    assert found is not None
+    shown = "".join(found.text.replace("┃", "").split())
+    assert shown == "".join("".join(rows).split())
+
+
+@pytest.mark.parametrize("agent", INDENTS)
+def test_a_text_that_is_not_alone(agent: str) -> None:
+    """The user's own text before it, behind it, or in a row below."""
+    (row,) = typed("hello")
+    for rows in (["mine " + row], [row + " mine"], [row, "mine"], ["mine", row]):
+        assert not stands_alone(agent, drawn(agent, rows)), rows
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SCREENS.glob("*/*.txt") if path.parent.name in INDENTS],
+    ids=lambda path: f"{path.parent.name} {path.stem}",
+)
+def test_a_text_that_was_submitted_is_in_no_input(path: Path) -> None:
+    """It stands above whatever the agent shows: its answer, a dialog, an empty input, another draft."""
+    (row,) = typed("hello")
+    for prefix in ("", "> ", "❯ ", "› "):
+        screen = ScreenSnapshot((prefix + row, "", *path.read_text().split("\n")))
+        assert not stands_alone(path.parent.name, screen)
