@@ -94,12 +94,13 @@ class PtyAgent(AgentTerminal):
         self.bus = EventBus()
         directive = layout.directive_pattern(profile.prefix, profile.decoration)
         self.view = AgentView(self, profile, self)
+        self.progress = Progress(log.with_name("progress"), resumed=False)
         self.injector = Injector(
             self.bus,
             self,
             self.view,
             directive=directive,
-            progress=Progress(log.with_name("progress"), resumed=False),
+            progress=self.progress,
             idle=idle,
             clock=lambda: time.monotonic() + self._later,
         )

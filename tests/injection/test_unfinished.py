@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from injection.ptyagent import shipped
+from injection.ptyagent import fake, running, shipped
 from relay.injection import layout
-from relay.injection.injection import Injection
+from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.layout import Style
 from relay.injection.unfinished import alone, find
+from relay.lifecycle import SessionBegan
 from relay.state.detection import ScreenSnapshot
 
 SCREENS = Path(__file__).parent.parent / "state" / "screens"
@@ -77,3 +80,23 @@ def test_a_text_that_was_submitted_is_in_no_input(path: Path) -> None:
     for prefix in ("", "> ", "❯ ", "› "):
         screen = ScreenSnapshot((prefix + row, "", *path.read_text().split("\n")))
         assert not stands_alone(path.parent.name, screen)
+
+
+def test_the_agents_own_hook_tells_that_a_text_has_arrived(tmp_path: Path) -> None:
+    """It waits for the next session, which knows the text by its mark, and ends it once."""
+    injection = Injection("1", "hello", "Bob")
+    ((text,), message) = layout.lay_out(injection, Style.PASTE, MARK), asdict(injection)
+    kept = {"mark": MARK, "digest": "", "lines": False, "position": 0, "outcome": None}
+
+    async def main() -> tuple[bool, list[tuple[str, Outcome]]]:
+        async with running(fake("tui", "paste"), tmp_path) as agent:
+            agent.progress.keep({**kept, "injections": [message]})
+            agent.bus.publish(SessionBegan(resumed=True))
+            ours = await agent.hook_tells(text)
+            await agent.ended()
+            await agent.hook_tells(text)
+            return ours, agent.outcomes
+
+    ours, outcomes = asyncio.run(main())
+    assert ours
+    assert outcomes == [("1", Outcome(Result.INJECTED, "", "typed", "user", "hook"))]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from session.puppet import events, messages
+from session.puppet import events, messages, ps
 from support import Relay, session_patch, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
@@ -180,3 +182,40 @@ def test_a_reload_in_the_middle_is_no_doubt(relay: Relay) -> None:
     assert [m["state"] for m in bob.ends()] == ["injected"]
     wait_until(bob.took)
     assert bob.bodies() == ["hello"]
+
+
+SLOW_READER = """
+import os, sys, time, tty
+log, go = sys.argv[1:]
+tty.setraw(0)
+os.write(1, b"\x1b[?2004h> ")
+with open(log, "ab", 0) as file:
+    file.write(os.read(0, 10))
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    while True:
+        file.write(os.read(0, 1 << 16))
+"""
+
+
+def test_a_paste_is_written_to_its_end_whoever_has_died(relay: Relay) -> None:
+    """It is one order to the shim: what the user types meanwhile comes behind it, and not into it."""
+    log, go = relay.home / "log", relay.home / "go"
+    program = [sys.executable, "-c", SLOW_READER, str(log), str(go)]
+    arguments = [*relay.command[1:], "wrap", "-n", "Bob", *program]
+    user = pexpect.spawn(relay.command[0], arguments, env=relay.environment, timeout=60)  # type: ignore[arg-type]
+    user.expect("> ")
+    body = "much more than a terminal takes unread " * 1500
+    wait_until(lambda: relay("send", "Bob", "-", input=body, check=False).returncode == 0)
+    wait_until(lambda: log.exists() and log.read_bytes())
+    (before,) = ps(relay)
+    os.kill(before["pid"], signal.SIGKILL)
+    wait_until(lambda: ps(relay)[0]["pid"] != before["pid"])
+    user.send("typed by the user")
+    go.touch()
+    wait_until(lambda: b"typed by the user" in log.read_bytes())
+    read = log.read_bytes()
+    assert read.startswith(b"\x1b[200~[relay ")
+    assert read.count(b"much more than a terminal takes unread") == 1500
+    assert read[read.index(b"[/relay ") :].partition(b"]")[2] == b"\x1b[201~typed by the user"
+    user.close(force=True)
