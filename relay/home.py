@@ -84,10 +84,22 @@ class Home:
         return self
 
 
+def make_directories(path: str | os.PathLike[str]) -> None:
+    """Create `path`, and the directories above it that are missing, all of them 0700. Raise OSError."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    except FileNotFoundError:
+        make_directories(os.path.dirname(os.path.abspath(path)))
+        make_directories(path)
+
+
 def private_directory(path: str | os.PathLike[str]) -> None:
     """Create `path` (0700) or make it private. Raise HomeError if it is not the caller's."""
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        make_directories(path)
         info = os.stat(path)
         if info.st_uid != os.getuid():
             raise HomeError(

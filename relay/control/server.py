@@ -13,8 +13,6 @@ import json
 import logging
 import os
 import socket
-import struct
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,18 +21,27 @@ from typing import Any
 from relay.agents.hook_reply import Fate, Settle
 from relay.control.sessions import MAX_LINE
 from relay.errors import RelayError, UsageError
+from relay.shim.channel import peer
 
 _log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
 
+MAX_HELD = 192 << 20
+"""Bytes of unfinished requests of all connections together."""
+
+MOST = 256
+"""Connections at a time; further ones wait."""
+
+FIRST = 60.0
+"""Seconds in which a connection has to bring its first request."""
+
 MAX_HOOK = 64 << 20
 """Bytes of a hook's request, which holds an agent's tool call, such as a Write of a whole file."""
 
 _HOOK = b'{"op": "hook", '  # the start of a hook's request, as relay.agents.hook_client writes it
+_FDS = 8  # descriptors that may come with one request
 _ACCEPT_RETRY = 0.5  # seconds until the next try after the system could not accept a connection
-
-_LINUX, _MACOS = bool(sys.platform == "linux"), bool(sys.platform == "darwin")
 
 
 @dataclass(slots=True)
@@ -96,39 +103,49 @@ class ControlServer:
         self._is_agents = is_agents
         self._listener = socket.socket(fileno=listener)
         self._listener.setblocking(False)
+        self._held = Held()
+        self._free = asyncio.Semaphore(MOST)
 
     async def run(self) -> None:
         """Serve until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
-                    try:
-                        channel, _ = self._listener.accept()
-                    except BlockingIOError:
-                        await _readable(self._listener)
-                        continue
-                    except OSError as error:  # no descriptor or memory is free (accept(2)); clients wait
-                        _log.warning("the control socket takes nobody for now: %s", error)
-                        await asyncio.sleep(_ACCEPT_RETRY)
-                        continue
-                    tasks.create_task(self._serve(channel))
+                    await self._free.acquire()
+                    tasks.create_task(self._serve(await self._accept()))
         finally:
             self._listener.close()
+
+    async def _accept(self) -> socket.socket:
+        while True:
+            try:
+                return self._listener.accept()[0]
+            except BlockingIOError:
+                await _readable(self._listener)
+            except OSError as error:  # no descriptor or memory is free (accept(2)); clients wait
+                _log.warning("the control socket takes nobody for now: %s", error)
+                await asyncio.sleep(_ACCEPT_RETRY)
 
     async def _serve(self, channel: socket.socket) -> None:
         """Answer the requests of one connection. Its failures affect no other."""
         channel.setblocking(False)
         connection = Connection(channel, 0)
         try:
-            connection.pid = peer(channel)
-            async for fields, fds in lines(channel, lambda: self._is_agents(connection.pid)):
-                request = Request(fields, fds, connection)
+            connection.pid, uid = peer(channel.fileno())
+            if uid not in (os.getuid(), 0):
+                return
+            requests = lines(channel, lambda: self._is_agents(connection.pid), self._held)
+            async with asyncio.timeout(FIRST):
+                sent = await anext(requests, None)
+            while sent is not None:
+                request = Request(*sent, connection)
                 answer = await self._answer(request)
                 try:
                     await send(channel, answer)
                 except OSError:
                     connection.settled(Fate.UNSENT)
                     raise
+                sent = await anext(requests, None)
         except ValueError as error:
             with suppress(OSError):
                 await send(channel, _refusal(UsageError(f"a session understands JSON lines: {error}.")))
@@ -139,6 +156,7 @@ class ControlServer:
         finally:
             connection.settled(Fate.UNKNOWN)
             channel.close()
+            self._free.release()
 
     async def _answer(self, request: Request) -> Answer:
         try:
@@ -158,8 +176,24 @@ def _refusal(error: RelayError) -> Answer:
     return {"error": str(error), "type": type(error).__name__}
 
 
+class Held:
+    """The bytes of requests that have not come to their end, of all connections together."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def add(self, size: int) -> None:
+        """Raise ValueError if they are too many."""
+        self._size += size
+        if self._size > MAX_HELD:
+            raise ValueError("too much is being sent at once; try again")
+
+    def remove(self, size: int) -> None:
+        self._size -= size
+
+
 async def lines(
-    channel: socket.socket, may_be_long: Callable[[], bool]
+    channel: socket.socket, may_be_long: Callable[[], bool], held: Held
 ) -> AsyncIterator[tuple[dict[str, Any], list[int]]]:
     """Yield each request on `channel` as (fields, descriptors) until the other side closes it.
 
@@ -175,14 +209,18 @@ async def lines(
             fds += new
             if not data:
                 return
+            if len(fds) > _FDS:
+                raise ValueError("a request has too many descriptors")
             seen = len(received)
             received += data
+            held.add(len(data))
             while (end := received.find(b"\n", seen)) >= 0:
                 try:
                     fields = json.loads(received[:end])
                 except RecursionError:
                     raise ValueError("a request is nested too deeply") from None
                 del received[: end + 1]
+                held.remove(end + 1)
                 seen = 0
                 if not isinstance(fields, dict):
                     raise ValueError("a request is a JSON object")
@@ -193,6 +231,7 @@ async def lines(
             if len(received) > (most if received.startswith(_HOOK) else MAX_LINE):
                 raise ValueError("a request is too long")
     finally:
+        held.remove(len(received))
         for fd in fds:
             os.close(fd)
 
@@ -205,7 +244,7 @@ async def send(channel: socket.socket, answer: Answer) -> None:
 async def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
     while True:
         try:
-            data, fds, _, _ = socket.recv_fds(channel, 1 << 16, 8)
+            data, fds, _, _ = socket.recv_fds(channel, 1 << 16, _FDS)
         except BlockingIOError:
             await _readable(channel)
         else:
@@ -223,14 +262,3 @@ async def _readable(channel: socket.socket) -> None:
         await readable.wait()
     finally:
         loop.remove_reader(channel)
-
-
-def peer(channel: socket.socket) -> int:
-    """Return the process id of the other side, 0 where the system does not tell."""
-    if _LINUX:
-        size = struct.calcsize("3i")  # struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)
-        return int(struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0])
-    if _MACOS:
-        local_peerpid, sol_local = 2, 0  # <sys/un.h>
-        return channel.getsockopt(sol_local, local_peerpid)
-    return 0

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from relay import names
 from relay.errors import MemoryStoreError
+from relay.home import make_directories
 from relay.storage.files import make_private
 from relay.storage.sqlite import Database, Schema, Writer, WrongVersion
 
@@ -219,7 +220,7 @@ class _MemoryDatabase(Database):
 
     @staticmethod
     def make_file(path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(path.parent)
         make_private(path)
 
     @staticmethod

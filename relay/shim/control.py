@@ -1,7 +1,8 @@
 """The shim's own small socket, which answers without a session: status, attach, stop, reload.
 
-One JSON object a line, each way; an error is `{"error": MESSAGE, "type": CLASS}`.  `{"op": "attach"}` carries
-the descriptors of a terminal (SCM_RIGHTS) and turns the connection into a client's channel.
+One request a connection: a JSON object in one line, and one in answer; an error is `{"error": MESSAGE,
+"type": CLASS}`.  `{"op": "attach"}` carries the descriptors of a terminal (SCM_RIGHTS) and turns the
+connection into a client's channel.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from __future__ import annotations
 import _socket
 import os
 import select
-import struct
-import sys
 
-from relay.shim.channel import JsonChannel
+from relay.shim.channel import JsonChannel, peer
 from relay.shim.lend import Lent
 from relay.shim.terminals import TerminalClient
 
@@ -29,6 +28,15 @@ if TYPE_CHECKING:
 
 BACKLOG = 128
 """Connections that wait to be taken; to the session's socket, while there is none."""
+
+MAX_REQUEST = 1 << 16
+"""Bytes of one request: the attributes of a terminal take some hundred."""
+
+MOST = 32
+"""Connections at a time that are no client's. One more ends the oldest: a request takes a moment."""
+
+PAUSE = 0.5
+"""Seconds without looking for connections, where no descriptor is free for one."""
 
 STOPPING = 40.0
 """Seconds that a stop takes at most."""
@@ -56,6 +64,7 @@ class ShimControl:
         self._may = may
         self._kill = kill
         self._name = ""
+        self._open: dict[JsonChannel, None] = {}  # the oldest first
         self._listener = bind(path.removesuffix(".sock") + ".shim")
 
     def listen(self, name: str) -> None:
@@ -66,22 +75,33 @@ class ShimControl:
     def _accept(self) -> None:
         try:
             fd, _ = self._listener._accept()  # type: ignore[attr-defined]
-        except OSError:
+        except BlockingIOError:
             return
-        pid, uid = _peer(fd)
+        except OSError:  # no descriptor is free (accept(2)): who asks waits
+            listener = self._listener.fileno()
+            self._loop.watch(listener, 0)
+            self._loop.later(PAUSE, lambda: self._loop.watch(listener, select.POLLIN))
+            return
+        pid, uid = peer(fd)
         if uid not in (os.getuid(), 0):
             os.close(fd)
             return
-        channel = JsonChannel(self._loop, fd, lambda fields, fds: None, lambda: None)
+        if len(self._open) >= MOST:
+            oldest = next(iter(self._open))
+            oldest.close()
+            del self._open[oldest]
+        channel = JsonChannel(self._loop, fd, lambda fields, fds: None, lambda: None, most=MAX_REQUEST)
         channel.on_line = lambda fields, fds: self._requested(channel, pid, fields, fds)
+        channel.on_gone = lambda: self._open.pop(channel, None)
+        self._open[channel] = None
 
     def _requested(self, channel: JsonChannel, pid: int, fields: dict[str, Any], fds: list[int]) -> None:
         operation = str(fields.get("op"))
         try:
             if operation not in {"status", "attach", "stop", "reload"}:
-                channel.send(error=f"a shim knows no operation {operation!a}.", type="UsageError")
+                self._answer(channel, error=f"a shim knows no operation {operation!a}.", type="UsageError")
             elif operation != "status" and (why := self._may(pid, operation)) is not None:
-                channel.send(error=why, type="NotAllowed")
+                self._answer(channel, error=why, type="NotAllowed")
             elif operation == "attach":
                 self._attach(channel, fields, fds)
             elif operation == "stop":
@@ -91,12 +111,18 @@ class ShimControl:
             else:
                 self._status(channel)
         finally:
-            for fd in fds:
-                os.close(fd)
+            _close(fds)
+
+    def _answer(self, channel: JsonChannel, **fields: Any) -> None:
+        """Answer, and close the connection: it is for one request."""
+        self._open.pop(channel, None)
+        channel.on_line = lambda fields, fds: _close(fds)
+        channel.finish(**fields)
 
     def _status(self, channel: JsonChannel) -> None:
         session = self._session
-        channel.send(
+        self._answer(
+            channel,
             pid=session.pid,
             terminal_pid=os.getpid(),
             agent_pid=self._terminals.forwarder.pty.pid,
@@ -109,38 +135,45 @@ class ShimControl:
     def _attach(self, channel: JsonChannel, fields: dict[str, Any], fds: list[int]) -> None:
         saved, name = fields.get("saved"), self._name
         if len(fds) != 2 or not isinstance(saved, list | None):
-            channel.send(error="attaching needs the descriptors of a terminal.", type="UsageError")
+            self._answer(channel, error="attaching needs the descriptors of a terminal.", type="UsageError")
             return
         if self._terminals.attached and not fields.get("takeover"):
             text = f"{name} is attached to another terminal. `relay attach --takeover {name}` takes it."
-            channel.send(error=text, type="RelayError")
+            self._answer(channel, error=text, type="RelayError")
             return
         lent = Lent(*fds, interactive=bool(fields.get("interactive")), saved=saved)
-        if not self._terminals.take_over(TerminalClient(channel, owner=False), lent):
+        if self._terminals.take_over(TerminalClient(channel, owner=False), lent):
+            self._open.pop(channel, None)
+        else:
             text = f"{name} is about to be started again. Try again."
             if not self._session.about["kept"]:
                 text = (
                     f"{name} has no terminal any more: it has ended, or ignores that it was taken from it. "
                     f"`relay stop {name}` ends what is left of it."
                 )
-            channel.send(error=text, type="RelayError")
+            self._answer(channel, error=text, type="RelayError")
 
     def _stop(self, channel: JsonChannel, *, with_session: bool) -> None:
         """Kill the agent, and its session if that hangs."""
         if with_session:
             self._session.finish()
         self._kill()
-        channel.send(ok=True, patience=STOPPING)
+        self._answer(channel, ok=True, patience=STOPPING)
 
     def _reload(self, channel: JsonChannel) -> None:
         if self._session.ended == "" or self._terminals.forwarder.over:
-            channel.send(error=f"{self._name} is ending.", type="RelayError")
+            self._answer(channel, error=f"{self._name} is ending.", type="RelayError")
             return
         before = self._session.generation
         if self._session.failed:
             self._session.listen_at(bind(self._path).detach())
         self._session.replace()
-        channel.send(ok=True, generation=before)
+        self._answer(channel, ok=True, generation=before)
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def bind(path: str) -> _socket.socket:
@@ -158,18 +191,3 @@ def bind(path: str) -> _socket.socket:
         os.umask(before)
     listener.listen(BACKLOG)
     return listener
-
-
-def _peer(fd: int) -> tuple[int, int]:
-    """Return the process id of the other side, 0 if unknown, and its user's id."""
-    own = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, os.dup(fd))
-    try:
-        if bool(sys.platform == "linux"):
-            size = struct.calcsize("3i")  # struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)
-            pid, uid, _ = struct.unpack("3i", own.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, size))
-            return pid, uid
-        local_peercred, local_peerpid, sol_local = 1, 2, 0  # <sys/un.h>: struct xucred: version, uid, ...
-        credentials = own.getsockopt(sol_local, local_peercred, 8)
-        return own.getsockopt(sol_local, local_peerpid), struct.unpack("2I", credentials)[1]
-    finally:
-        own.close()

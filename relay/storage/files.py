@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relay.errors import HomeError
-from relay.home import private_directory
+from relay.home import make_directories, private_directory
 from relay.storage.locks import locked
 
 
@@ -33,7 +33,7 @@ def write_private(path: Path, text: str, *, replace: bool = True) -> None:
 
     replace: if False, raise FileExistsError if the file exists.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directories(path.parent)
     # A name that nobody can guess and occupy, in a directory to which others may write.
     new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -8,14 +8,17 @@ import logging
 import os
 import resource
 import socket
+import threading
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relay.control import server
 from relay.control.server import Answer, ControlServer, Request
-from relay.control.sessions import MAX_LINE
-from relay.errors import NotAllowed
+from relay.control.sessions import MAX_LINE, call
+from relay.errors import NotAllowed, RelayError
 from support import listening
 
 
@@ -42,8 +45,7 @@ def _talk(path: Path, *lines: bytes) -> list[list[dict[str, Any]]]:
                 return [json.loads(answer) for answer in stream]
 
     async def run() -> list[list[dict[str, Any]]]:
-        server = ControlServer(listening(path), _answer)
-        serving = asyncio.create_task(server.run())
+        serving = asyncio.create_task(ControlServer(listening(path), _answer).run())
         try:
             return [await asyncio.to_thread(ask, line) for line in lines]
         finally:
@@ -96,12 +98,12 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
     path = tmp_path / "s"
 
     async def run() -> tuple[str, bytes]:
-        server = ControlServer(listening(path), _answer)
+        serves = ControlServer(listening(path), _answer)
         told: asyncio.Queue[str] = asyncio.Queue()
         listener = logging.Handler()
         listener.emit = lambda record: told.put_nowait(record.getMessage())  # type: ignore[method-assign]
         logging.getLogger("relay.control.server").addHandler(listener)
-        serving = asyncio.create_task(server.run())
+        serving = asyncio.create_task(serves.run())
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
             spare = _take_every_number_below_the_highest()
@@ -154,8 +156,8 @@ def test_a_long_request_is_taken_from_the_sessions_own_agent_only(home: Path) ->
 
     def refused(is_agents: bool) -> bytes:
         async def run() -> bytes:
-            server = ControlServer(listening(home / f"s{is_agents}"), _answer, lambda pid: is_agents)
-            serving = asyncio.create_task(server.run())
+            serves = ControlServer(listening(home / f"s{is_agents}"), _answer, lambda pid: is_agents)
+            serving = asyncio.create_task(serves.run())
             reader, writer = await asyncio.open_unix_connection(str(home / f"s{is_agents}"))
             writer.write(start)
             if is_agents:
@@ -170,3 +172,123 @@ def test_a_long_request_is_taken_from_the_sessions_own_agent_only(home: Path) ->
 
     assert b"too long" in refused(False)
     assert b"too long" not in refused(True)
+
+
+async def _open(path: Path, *sent: bytes) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection for each of `sent`, which it has sent."""
+    opened = [await asyncio.open_unix_connection(str(path)) for _ in sent]
+    for (_, writer), data in zip(opened, sent, strict=True):
+        writer.write(data)
+        await writer.drain()
+    return opened
+
+
+def _serving(path: Path, test: Callable[[], Coroutine[Any, Any, None]], *, is_agents: bool = False) -> None:
+    async def run() -> None:
+        serving = asyncio.create_task(ControlServer(listening(path), _answer, lambda pid: is_agents).run())
+        try:
+            async with asyncio.timeout(60):
+                await test()
+        finally:
+            serving.cancel()
+            await asyncio.wait({serving})
+
+    asyncio.run(run())
+
+
+def test_half_sent_requests_cost_no_more_than_one_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S11: whoever sends them, the session's own agent among them."""
+    monkeypatch.setattr(server, "MAX_HELD", 3 * MAX_LINE)
+    path, start = home / "s", b'{"op": "hook", "payload": "' + b"x" * (2 * MAX_LINE)
+
+    async def test() -> None:
+        # The last byte of both is one too many.
+        opened = await _open(path, start, start[: 3 * MAX_LINE + 1 - len(start)])
+        lines = [asyncio.create_task(reader.readline()) for reader, _ in opened]
+        done, _ = await asyncio.wait(lines, return_when=asyncio.FIRST_COMPLETED)
+        refused = json.loads(done.pop().result())
+        assert "too much is being sent at once" in refused["error"]
+        for _, writer in opened:
+            writer.close()
+        for line in lines:
+            line.cancel()
+        ((reader, writer),) = await _open(path, start + b'"}\n')
+        assert "ZeroDivisionError" in json.loads(await reader.readline())["error"], "there is room again"
+        writer.close()
+
+    _serving(path, test, is_agents=True)
+
+
+def test_connections_beyond_the_most_wait(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S11"""
+    monkeypatch.setattr(server, "MOST", 2)
+    path = home / "s"
+
+    async def test() -> None:
+        first, second, third = await _open(path, ECHO, ECHO, ECHO)
+        assert [await reader.readline() for reader, _ in (first, second)] == [b'{"said": "hi"}\n'] * 2
+        late = asyncio.create_task(third[0].readline())
+        first[1].write(ECHO)
+        assert await first[0].readline() == b'{"said": "hi"}\n'
+        assert not late.done()
+        second[1].close()
+        assert await late == b'{"said": "hi"}\n'
+        for _, writer in (first, third):
+            writer.close()
+
+    _serving(path, test)
+
+
+def test_who_asks_nothing_is_not_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S11"""
+    monkeypatch.setattr(server, "FIRST", 0.05)
+    path = home / "s"
+
+    async def test() -> None:
+        ((reader, writer),) = await _open(path, b'{"op": ')
+        assert await reader.read() == b""
+        writer.close()
+
+    _serving(path, test)
+
+
+def test_another_users_process_is_not_heard(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "peer", lambda fd: (0, os.getuid() + 1))
+    with pytest.raises(ConnectionResetError):  # closed, and nothing was read of it
+        _talk(home / "s", ECHO)
+
+
+def test_descriptors_without_end_are_refused(home: Path) -> None:
+    path = home / "s"
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+            channel.connect(str(path))
+            socket.send_fds(channel, [b"{"], [0] * 6)
+            socket.send_fds(channel, [b'"'], [0] * 6)
+            channel.setblocking(False)
+            assert b"too many descriptors" in await loop.sock_recv(channel, 1000)
+
+    _serving(path, test)
+
+
+@pytest.mark.parametrize(
+    "answer", [b'{"info": {}}', b"{}", b"[]", b"5", b"no JSON", b"[" * 5000, b'{"error": 1}']
+)
+def test_a_malformed_answer_is_an_error_of_relays(home: Path, answer: bytes) -> None:
+    """S13: never a KeyError."""
+    path = home / "s"
+    listener = socket.socket(fileno=listening(path))
+
+    def serve() -> None:
+        channel, _ = listener.accept()
+        with channel:
+            channel.recv(1000)
+            channel.sendall(answer + b"\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with listener, pytest.raises(RelayError):
+        call(path, {"op": "info"})["info"]["id"]
+    thread.join()

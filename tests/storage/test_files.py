@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import HomeError
+from relay.home import private_directory
 from relay.storage import files
 from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
 
@@ -77,13 +78,16 @@ def test_a_lock_file_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 
 def test_a_file_is_its_owners_alone_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "new" / "file"
+    path = tmp_path / "above" / "new" / "file"
     mask = os.umask(0)
     try:
         files.write_private(path, "one")
+        private_directory(tmp_path / "a" / "b" / "c")
     finally:
         os.umask(mask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    made = [path.parent, path.parent.parent, *(tmp_path / "a").rglob("*"), tmp_path / "a"]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in made} == {0o700}, "S13"
     with pytest.raises(UnicodeEncodeError):
         files.write_private(path, "two\ud800")
     with pytest.raises(FileExistsError):

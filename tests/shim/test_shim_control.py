@@ -1,0 +1,124 @@
+"""The shim's own socket: whatever is sent to it, the agent's terminal is served, and so are others."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.shim import control
+from session.puppet import Puppet, ps
+from support import Relay, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc what is open")
+
+
+class Alice:
+    """An agent, and its shim."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.puppet = Puppet(relay, "Alice").wrap()
+        self.row: dict[str, Any] = wait_until(
+            lambda: next((row for row in ps(relay) if row["state"] != "unresponsive"), None)
+        )
+        self.path = relay.home / "run" / "sessions" / "default" / "alice.shim"
+
+    def open(self) -> int:
+        """The number of descriptors that the shim has open."""
+        return len(list(Path(f"/proc/{self.row['terminal_pid']}/fd").iterdir()))
+
+    def status(self) -> dict[str, Any]:
+        with self.connect() as channel, channel.makefile("rb") as stream:
+            channel.sendall(b'{"op": "status"}\n')
+            return dict(json.loads(stream.readline()))
+
+    def connect(self) -> socket.socket:
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        channel.settimeout(60)
+        channel.connect(str(self.path))
+        return channel
+
+    def works(self) -> None:
+        """Its terminal is served, and `status` and `reload` are answered."""
+        self.puppet.say("still here")
+        assert self.status()["agent_pid"] == self.row["agent_pid"]
+        self.relay("reload", "Alice")
+
+
+@pytest.fixture
+def alice(relay: Relay) -> Iterator[Alice]:
+    yield Alice(relay)
+
+
+def test_half_sent_requests_are_few_and_small(alice: Alice) -> None:
+    """S11: more connections than it keeps; each may bring MAX_REQUEST bytes."""
+    before, opened = alice.open(), list[socket.socket]()
+    try:
+        for _ in range(4 * control.MOST):
+            opened.append(alice.connect())
+            opened[-1].sendall(b'{"op": "status", "x": "' + b"x" * 1000)
+        alice.works()
+        wait_until(lambda: alice.open() <= before + control.MOST + 4)
+        with alice.connect() as endless, pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while True:
+                endless.sendall(b"x" * control.MAX_REQUEST)
+    finally:
+        for channel in opened:
+            channel.close()
+    wait_until(lambda: alice.open() <= before + 2)
+    alice.works()
+
+
+def test_descriptors_without_end_are_closed(alice: Alice) -> None:
+    before = alice.open()
+    with alice.connect() as channel:
+        with contextlib.suppress(OSError):
+            for _ in range(50):
+                socket.send_fds(channel, [b" "], [0] * 8)
+        wait_until(lambda: alice.open() <= before + 2)
+        alice.works()
+
+
+def test_who_asks_again_and_again_and_reads_nothing_gets_one_answer(alice: Alice) -> None:
+    with alice.connect() as channel, pytest.raises((BrokenPipeError, ConnectionResetError)):
+        while True:
+            channel.sendall(b'{"op": "status"}\n' * 1000)
+    alice.works()
+
+
+def test_another_users_process_is_not_heard(relay: Relay) -> None:
+    """It is closed before a byte of it is read. (Only root can try.)"""
+    if os.getuid() != 0:
+        pytest.skip("only root can be another user")
+    alice = Alice(relay)
+    for folder in (alice.path.parent, *alice.path.parent.parents[:4]):
+        if folder.is_relative_to(relay.home):
+            folder.chmod(0o755)
+    alice.path.chmod(0o666)
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    channel.settimeout(60)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setuid(65534)
+            channel.connect(str(alice.path))
+            with contextlib.suppress(OSError):
+                channel.sendall(b'{"op": "status"}\n')
+            with contextlib.suppress(ConnectionResetError):
+                code = 0 if channel.recv(1000) == b"" else 2
+                os._exit(code)
+            code = 0
+        finally:
+            os._exit(code)
+    channel.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    alice.works()
