@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from relay.agents.profile import RowStyle
 from relay.place import Place, PlaceCounter
-from relay.readers.controls import cut, leaves_line, seven_bit
+from relay.readers.controls import cut, leaves_line, revealing, seven_bit
 from relay.readers.drawing import Drawing
 from relay.readers.echo import Echo
 from relay.readers.flood import visible_part
@@ -45,6 +45,7 @@ class AutoReader:
         code_style: RowStyle | None = None,
     ) -> None:
         self._marker = marker
+        self._reveal = revealing(marker)
         self._drawing = Drawing(echo_style or RowStyle(), code_style or RowStyle())
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._places = PlaceCounter()
@@ -177,7 +178,7 @@ class AutoReader:
         """Read `data`, which begins at the offset `start` of the output."""
         end = self.offset - len(self._held)
         if self._drawn is not None:
-            return self._drawn.feed(data, end, now)
+            return self._drawn.feed(self._reveal(data), end, now)
         at = leaves_line(data) if self._switches else -1
         if at < 0:
             self._show(data)
@@ -188,8 +189,8 @@ class AutoReader:
         assert self.screen is not None
         self._drawn = self._screen_reader(self.screen)
         self._drawn.begin(self._lines.unfinished(), self._lines.settled, middle, now)
-        return lines + self._drawn.feed(data[at:], end, now)
+        return lines + self._drawn.feed(self._reveal(data[at:]), end, now)
 
     def _show(self, data: bytes) -> None:
         if self.screen is not None:
-            self.screen.feed(visible_part(data, self.screen))
+            self.screen.feed(visible_part(self._reveal(data), self.screen))

@@ -6,6 +6,7 @@ The syntax is ECMA-48's (5.4 for CSI, 5.6 for strings), with BEL as a second end
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from relay.text import width
 
@@ -40,6 +41,17 @@ _CUT = re.compile(
 _C1 = re.compile(rb"\xc2([\x80-\x9f])|(?<![\x80-\xff])([\x80-\x9f])")
 
 
+# What a terminal draws nothing for, in UTF-8: zero-width characters, bidirectional controls, invisible
+# operators, tags, byte order mark. Joiners and variation selectors only where they follow no sign to change.
+_JOINER = rb"\xe2\x80\x8d|\xef\xb8[\x80-\x8f]"
+_HIDDEN = (
+    rb"(?:\xe2\x80[\x8b\x8c\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xcd\x8f|\xd8\x9c"
+    rb"|\xe1\xa0\x8e|\xf3\xa0[\x80\x81\x84-\x87][\x80-\xbf]|(?<![\x80-\xbf])(?:" + _JOINER + rb"))"
+)
+_BEHIND_HIDDEN = rb"(?:[ \t]|\x1b\[[0-9;:]*m|" + _JOINER + rb"|" + _HIDDEN + rb"){0,64}+"
+_HIDDEN_END = re.compile(_HIDDEN + _BEHIND_HIDDEN + rb"\Z")
+
+
 def only_colours(data: bytes) -> bool:
     """Return True if every escape sequence in `data` is a change of colour (SGR)."""
     return b"\x1b" not in data or _NO_COLOUR.search(data) is None
@@ -54,7 +66,25 @@ def leaves_line(data: bytes) -> int:
 def cut(data: bytes) -> int:
     """Return the offset of the unfinished character or short sequence that ends `data`, or its length."""
     found = _CUT.search(data, max(0, len(data) - 72))
-    return found.start() if found else len(data)
+    end = found.start() if found else len(data)
+    if not data.isascii() and (hidden := _HIDDEN_END.search(data, max(0, end - 72), end)):
+        end = hidden.start()  # a marker may follow (`reveal`)
+    return end
+
+
+def revealing(marker: bytes) -> Callable[[bytes], bytes]:
+    """Return a function that puts U+FFFD in place of what is hidden before a `marker`.
+
+    A screen draws nothing for it, so that the line would read as if the marker began it.
+    """
+    hidden = re.compile(_HIDDEN + rb"(?=" + _BEHIND_HIDDEN + re.escape(marker) + rb")")
+
+    def reveal(data: bytes) -> bytes:
+        if marker not in data or data.isascii():
+            return data
+        return hidden.sub("\ufffd".encode(), data)
+
+    return reveal
 
 
 def seven_bit(data: bytes) -> bytes:

@@ -34,6 +34,22 @@ def test_a_line_is_said_when_it_has_stood_for_a_moment() -> None:
     assert ears.wait(2).told == HI
 
 
+HIDDEN = "\u200b\u200c\u200d\u200e\u202e\u2060\u2066\ufeff\u034f\u061c\u180e\U000e0041\ufe0f"
+
+
+@pytest.mark.parametrize("hidden", [*HIDDEN, HIDDEN], ids=lambda each: f"U+{ord(each[0]):04X} {len(each)}")
+@pytest.mark.parametrize("behind", ["", "  ", "\x1b[1m"])
+def test_what_is_not_drawn_before_a_directive_makes_it_none(hidden: str, behind: str) -> None:
+    """S13: as it does in a program that prints lines, wherever its output is cut."""
+    text = f"{hidden}{behind}{LINE}"
+    assert drawing().hear(at(3, text)).wait(3).told == []
+    ears, data = drawing(), at(3, text).encode()
+    for byte in data:
+        ears.hear(bytes([byte]))
+    assert ears.wait(3).told == []
+    assert drawing().hear(at(3, "\u26a0\ufe0f fine")).hear(at(4, LINE)).wait(3).told == HI
+
+
 def test_a_line_with_something_newer_below_it_is_said_sooner() -> None:
     ears = drawing().hear(at(3, LINE)).wait(0.1).hear(at(5, "more")).wait(0.4)
     assert ears.told == HI
