@@ -39,6 +39,7 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """S13"""
     home = Home.from_env(relay.environment)
     (row,) = json.loads(relay("ps", "--json").stdout)
     pids = {key: stopped[key] for key in ("pid", "agent_pid", "terminal_pid")}
