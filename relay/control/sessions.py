@@ -48,13 +48,15 @@ EFFECTS = {
     "join": "`relay channels` shows who is in which",
     "leave": "`relay channels` shows who is in which",
     "stop": "`relay ps` shows whether it runs",
+    "restart": "`relay ps` shows its process",
     "reload_rules": "`relay hooks list {}` shows its rules",
     "switch_rules": "`relay hooks list {}` shows its rules",
 }
 """The operations that change something, and how to see whether they have, for the name of an agent."""
 
-ONCE = frozenset({"answer"})
-"""Operations that no second session is asked for: it could not know which keys were pressed."""
+ONCE = frozenset({"answer", "restart"})
+"""Operations that no second session is asked for: it could not know which keys were pressed, or whether the
+agent has started again by then."""
 
 _LOOK = 0.01  # seconds between two tries to reach a session that does not listen yet
 _AT_ONCE = 64  # sessions that are asked at the same time

@@ -315,11 +315,11 @@ def bridged(
             pass  # the note is shown to the user anyway
         return command, env, "", f"setting it up failed ({type(error).__name__}: {error})"
     if done.kind:
-        _note_guards(options, home, claimed)
+        _note_guards(options, home, socket, env["RELAY_NAME"])
     return done.command, done.env, done.kind, done.note
 
 
-def _note_guards(options: Options, home: Home, claimed: Claim) -> None:
+def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:
     """Note for the agent's hooks that guards may be in force, until a session knows which are."""
     from pathlib import Path
 
@@ -334,7 +334,7 @@ def _note_guards(options: Options, home: Home, claimed: Claim) -> None:
         or any(nearest(Path.cwd(), file, os.path.lexists) for file in files)
     )
     try:
-        hook_guards.write(claimed.socket, claimed.name, hook_guards.GUARDED if guarded else ())
+        hook_guards.write(socket, name, hook_guards.GUARDED if guarded else ())
     except OSError:
         pass  # the session says so, and hooks go by what was there
 
