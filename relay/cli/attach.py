@@ -1,8 +1,12 @@
-"""Lend your terminal to a running session.
+"""Lend your terminal to a running agent, or view its terminal.
 
 What has scrolled off comes first, the last 2,000 lines; then the screen is drawn as it stands, and the agent
 takes your terminal's size.  Ctrl-] and then d detaches.  One terminal is attached at a time: --takeover takes
 it from another one, whose owner is told.
+
+--view only looks on, beside the terminal that is attached and any number of others, or where none is: what
+you type goes nowhere, and the agent keeps its size; a smaller terminal shows the part that fits.  q, Ctrl-C
+or Ctrl-] d leaves.
 """
 
 from __future__ import annotations
@@ -12,19 +16,23 @@ import json
 import os
 import signal
 import socket
+import sys
 
 from relay.cli.arguments import add_session
-from relay.control.sessions import MAX_LINE, error_from, find_shim
+from relay.control.sessions import MAX_LINE, SessionInfo, error_from, find_claim
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
-from relay.terminal.client import HANDLED, Client, TerminalMode
+from relay.storage.locks import is_held
+from relay.terminal.client import HANDLED, SHIM_DIED, Client, TerminalMode
 
 _PATIENCE = 5.0  # seconds in which the shim must take our terminal
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
-    parser.add_argument("--takeover", action="store_true", help="take it from the terminal that is attached")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--takeover", action="store_true", help="take it from the terminal that is attached")
+    how.add_argument("--view", action="store_true", help="only look on, beside any other terminal")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
     mode = TerminalMode(0, 1)
     if not mode.interactive or mode.saved is None:
         raise UsageError("attach needs a terminal as its input and output.")
-    shim = find_shim(Home.from_env(), args.name, args.team)
+    session = find_claim(Home.from_env(), args.name, args.team)
+    if args.view:
+        return _view(session)
     *flags, control = mode.saved
     saved = [*flags, [c[0] if isinstance(c, bytes) else c for c in control]]
     request = {"op": "attach", "interactive": True, "saved": saved, "takeover": args.takeover}
@@ -46,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
             try:
-                channel.connect(os.fspath(shim))
+                channel.connect(os.fspath(session.shim))
                 mode.lend()
                 socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [0, 1])
                 answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0])
@@ -60,3 +70,43 @@ def run(args: argparse.Namespace) -> int:
         finally:
             mode.restore()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+
+
+def _view(session: SessionInfo) -> int:
+    """Show the terminal of the agent. Return its exit code if it has ended meanwhile."""
+    from relay.terminal import libghostty
+    from relay.terminal.canvas import Canvas, Rescue
+    from relay.terminal.viewer import LEAVES, AgentEnded, Viewer
+
+    def connect() -> socket.socket | None:
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            channel.setblocking(False)
+            channel.connect(os.fspath(session.socket))
+            channel.sendall(b'{"op": "view"}\n')
+            return channel
+        except OSError:  # no session takes connections now
+            channel.close()
+            if not is_held(session.socket.with_suffix(".lock")):
+                raise AgentEnded(None) from None
+            return None
+
+    libghostty.load()
+    _say(f"viewing {session.name}; what you type goes nowhere. {LEAVES}.")
+    canvas = Canvas(0, 1, alternate=False)
+    canvas.survive(Rescue(0, 1))
+    try:
+        with canvas:
+            Viewer(session.name, canvas, connect).run()
+    except AgentEnded as end:
+        how = "" if end.code is None else f" with exit code {end.code}"
+        _say(f"{session.name} has ended{how}.")
+        return SHIM_DIED if end.code is None else end.code
+    if canvas.killed:
+        return 128 + canvas.killed
+    _say(f"{session.name} runs on.")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"relay: {text}", file=sys.stderr)

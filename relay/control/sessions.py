@@ -71,6 +71,7 @@ class SessionInfo:
     bus:            "connected", "connecting", or why it is not connected; empty: not known.
     restarts:       how often the agent was started again under its name; None: not known.
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
+    viewers:        how many terminals view it (`relay attach --view`); None: not known.
     """
 
     name: str
@@ -89,6 +90,7 @@ class SessionInfo:
     waiting: int | None = None
     terminal_pid: int | None = None
     restarts: int | None = None
+    viewers: int | None = None
 
     @property
     def shim(self) -> Path:
@@ -142,11 +144,6 @@ def find_claim(home: Home, name: str, team: str | None = None) -> SessionInfo:
     """Return what the claim of the session called `name` says. Raise NoSuchSession as `find` does."""
     found = [*filter(None, map(_claim, _sockets(home, team, name)))]
     return _only(home, name, team, found)
-
-
-def find_shim(home: Home, name: str, team: str | None = None) -> Path:
-    """Return the path at which the shim of the agent called `name` listens. Raise NoSuchSession."""
-    return find_claim(home, name, team).shim
 
 
 def claims(home: Home, team: str | None = None) -> Iterator[SessionInfo]:

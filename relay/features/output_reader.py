@@ -145,7 +145,9 @@ class OutputReader:
         """Write a checkpoint, now and then, when the ring is about to lose the beginning of the output."""
         records, screen = self._shim.ring, self._reader.screen
         at = records.done_up_to
-        if at < records.size // 2 or screen is None or not screen.ground or not self._checkpoints.due(at):
+        if screen is None or not screen.ground or self._reader.held:
+            return
+        if at < records.size // 2 or not self._checkpoints.due(at):
             return
         offset, drawn = self._terminal.output_offset(), screen.repaint().decode("latin-1")
         size = (screen.columns, screen.height)

@@ -80,9 +80,7 @@ class Terminals:
     @handles(OutputHeld)
     def held(self, event: OutputHeld) -> None:
         """Repaint a terminal: the screen shows all output until now, and no more comes."""
-        screen = self._terminal.screen
-        drawn = b"" if screen is None else screen.repaint()
-        self._shim.repaint(event.id, self._terminal.scrollback() + drawn if event.anew else drawn)
+        self._shim.repaint(event.id, self._terminal.drawn(history=event.anew))
 
     @handles(DetachRequested)
     def detach(self, _: DetachRequested) -> None:

@@ -29,6 +29,7 @@ class AutoReader:
 
     screen:      the virtual screen, always fed; None where there is none, and `unavailable` says why.
     kind:        "lines" and "screen" pin the reader ("screen" needs the screen; without it, lines).
+    held:        an unfinished character or sequence at the end of the output.
     marker:      begins a directive.
     offset:      bytes of the output so far.
     echo_style, code_style: how the agent draws what was typed into it, and code.
@@ -50,7 +51,7 @@ class AutoReader:
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._places = PlaceCounter()
         self.offset = 0
-        self._held = b""  # an unfinished character or sequence at their end
+        self.held = b""  # an unfinished character or sequence at their end
         self.unavailable: str | None = None
         self.screen: VirtualScreen | None = None
         try:
@@ -86,16 +87,16 @@ class AutoReader:
     def feed(self, data: bytes, now: float) -> list[Line]:
         """Take output of the program, cut anywhere; return the lines that it completed."""
         self.offset += len(data)
-        data = self._held + data
+        data = self.held + data
         end = cut(data)
-        data, self._held = data[:end], data[end:]
-        return self._take(seven_bit(data), self.offset - len(data) - len(self._held), now)
+        data, self.held = data[:end], data[end:]
+        return self._take(seven_bit(data), self.offset - len(data) - len(self.held), now)
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here, beside the screen."""
         return {
             "offset": self.offset,
-            "held": self._held.decode("latin-1"),
+            "held": self.held.decode("latin-1"),
             "place": list(self._places.last),
             "echo": self._echo.state(),
             "lines": self._lines.state(),
@@ -110,7 +111,7 @@ class AutoReader:
         if self.screen is not None:
             self.screen.resize(*size)
             self.screen.feed(screen)
-        self.offset, self._held = state["offset"], state["held"].encode("latin-1")
+        self.offset, self.held = state["offset"], state["held"].encode("latin-1")
         self._places.last = Place(*state["place"])
         self._echo.restore(state["echo"])
         self._lines.resize(*size, 0.0)
@@ -139,7 +140,7 @@ class AutoReader:
 
     def gap(self, size: int, now: float) -> list[Line]:
         """Note that `size` bytes of output were lost between what was fed before and what follows."""
-        self._held = b""
+        self.held = b""
         self.offset += size
         return self._reader.gap(self.offset, now)
 
@@ -154,7 +155,7 @@ class AutoReader:
 
     def close(self, now: float) -> list[Line]:
         """Return what is left at the end of the output."""
-        held, self._held = self._held, b""
+        held, self.held = self.held, b""
         return self._take(held, self.offset - len(held), now) + self._reader.close(now)
 
     def unfinished(self) -> str:
@@ -176,7 +177,7 @@ class AutoReader:
 
     def _take(self, data: bytes, start: int, now: float) -> list[Line]:
         """Read `data`, which begins at the offset `start` of the output."""
-        end = self.offset - len(self._held)
+        end = self.offset - len(self.held)
         if self._drawn is not None:
             return self._drawn.feed(self._reveal(data), end, now)
         at = leaves_line(data) if self._switches else -1

@@ -1,9 +1,9 @@
 """Playing recordings of sessions: in a terminal, as text, as a clean asciicast.
 
-    Cast (files, streamed) → SeekableScreen (at a time) ─┬→ Player → PlayerTerminal   the user's terminal
+    Cast (files, streamed) → SeekableScreen (at a time) ─┬→ Player → Canvas   the user's terminal
                                                          ├→ search                    when a text appeared
     Timeline (journal entries beside it) ────────────────┴→ export                    one asciicast
 
 A recording is what an agent wrote, and is not trusted: no byte of it reaches the user's terminal.  It is
-drawn on a virtual screen, whose text and colours are painted (`relay.replay.render`).
+drawn on a virtual screen, whose text and colours are painted (`relay.terminal.render`).
 """

@@ -1,6 +1,6 @@
 """Plays a recording on the user's terminal: the recorded screen, below it what happened, and a status line.
 
-keys ──→ Player ──→ frame(): rendered screen + panel of the time line + status ──→ PlayerTerminal.show
+keys ──→ Player ──→ frame(): rendered screen + panel of the time line + status ──→ Canvas.show
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from relay.recording.asciicast import Cast
 from relay.replay.player import Player
-from relay.replay.player_terminal import Cursor, PlayerTerminal
-from relay.replay.render import clip, render
 from relay.replay.timeline import Timeline
+from relay.terminal.canvas import Canvas, Cursor
+from relay.terminal.render import clip, render
 from relay.text import visible
 
 FRAME = 1 / 30
@@ -49,7 +49,7 @@ def play(
 
     Raise ScreenUnavailable before the terminal is touched.
     """
-    terminal = PlayerTerminal(source, sink)
+    terminal = Canvas(source, sink)
     player = Player(cast, timeline, speed=speed, idle=idle, at=at, stopped=terminal.typed)
     try:
         with terminal:

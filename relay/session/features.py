@@ -42,6 +42,7 @@ from relay.features.status_reports import StatusReports
 from relay.features.terminals import Terminals
 from relay.features.transcript_listener import TranscriptListener
 from relay.features.turn_tracker import TurnTracker, first_source
+from relay.features.viewers import Viewers
 from relay.hooks.context import Context, History, MemoryService
 from relay.hooks.runner import Runner
 from relay.injection import layout
@@ -231,6 +232,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         detached=core.started.options.detached,
     ),
     "output": _output_reader,
+    "viewers": lambda core: Viewers(core.bus, core.agent.terminal, core.session),
     "state": lambda core: StateTracker(core.bus, core.agent.state),
     "status reports": lambda core: StatusReports(
         core.bus, core.agent.status, core.started.shim, reports=core.setup.knows_agent

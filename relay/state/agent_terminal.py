@@ -8,6 +8,7 @@ import time
 from relay.place import TERMINAL, Place
 from relay.readers.auto import AutoReader
 from relay.shim.process_wait import Wait, Waiting, waits_for_input
+from relay.shim.pty import get_size
 from relay.terminal.screen import VirtualScreen
 from relay.terminal.shim_link import ShimLink
 from relay.terminal.tty_state import TtyState, tty_state
@@ -60,11 +61,17 @@ class AgentTerminal:
         elif self._printed:
             self._printed.clear()
 
-    def scrollback(self) -> bytes:
-        """Return bytes that put the last lines into a terminal's own history; a repaint follows them.
+    def drawn(self, *, history: bool) -> bytes:
+        """Return bytes that draw the screen as it is now; what the agent writes next fits to them.
 
-        They are text and colours only: nothing in them asks, or sets a mode.
+        history: first put the last lines into the terminal's own history.
         """
+        if self.screen is None:
+            return b""
+        return (self._scrollback() if history else b"") + self.screen.repaint() + self._reader.held
+
+    def _scrollback(self) -> bytes:
+        """Return text and colours only: nothing in it asks, or sets a mode."""
         screen = self.screen
         if screen is None or screen.alternate:
             return b""
@@ -119,6 +126,14 @@ class AgentTerminal:
         Such output is still in the kernel, or on its way from the shim to the event loop.
         """
         return self._shim.output_pending()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(columns, rows)."""
+        if self.screen is not None:
+            return self.screen.columns, self.screen.height
+        columns, rows, *_ = get_size(self._pty.master) or (80, 24)
+        return columns, rows
 
     @property
     def screen(self) -> VirtualScreen | None:

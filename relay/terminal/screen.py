@@ -100,7 +100,7 @@ class VirtualScreen:
         self._drained = Drained([])
         self._rows: list[Row] | None = None  # of the active screen, if they were read since it changed
         self._plain = True  # no control sequence has come yet: there is no mode to undo
-        self._collecting = False
+        self._take: Callable[[int, int, int], list[Row]] | None = None  # reads the rows that scroll off
         self._size = _bounded(columns, rows)
         self._terminal: c_void_p | None = c_void_p()
         self._mark = c_void_p()
@@ -111,26 +111,35 @@ class VirtualScreen:
         # A row that scrolled off has been read: it must never come back on to the screen.
         self._set(vt.OPT_RESIZE_PULL_SCROLLBACK, c_bool(False))
 
-    def feed(self, data: bytes) -> None:
-        """Interpret output of the program. Never raise: a failure sets `failed`."""
+    def feed(self, data: bytes, *, keep: bool = True) -> None:
+        """Interpret output of the program. Never raise: a failure sets `failed`.
+
+        keep: False forgets the rows that scroll off the primary screen meanwhile.
+        """
         if self.failed is not None or self._terminal is None:
             return
         self._rows = None
         self._plain = self._plain and b"\x1b" not in data and b"\x0e" not in data
         try:
-            size = _SLICE if self._collecting else len(data)
+            size = _SLICE if self._take is not None and keep else len(data)
             for start in range(0, len(data), size or 1):
                 piece = data[start : start + size]
                 self._lib.ghostty_terminal_vt_write(self._terminal, piece, len(piece))
-                self._collect()
+                if keep:
+                    self._collect()
+            if not keep and self._take is not None and not self.alternate:
+                self._move_mark()
         except _CallFailed as error:
             self.failed = f"the virtual screen stopped: {error}"
 
-    def collect(self) -> None:
-        """Keep the rows that scroll off from now on, for `drain`; until then they are forgotten."""
-        if self._collecting or self._terminal is None or self.failed is not None:
+    def collect(self, *, drawn: bool = False) -> None:
+        """Keep the rows that scroll off from now on, for `drain`; until then they are forgotten.
+
+        drawn: their texts are bytes that draw them (SGR and hyperlinks), decoded.
+        """
+        if self._take is not None or self._terminal is None or self.failed is not None:
             return
-        self._collecting = True
+        self._take = self._read_drawn if drawn else self._read
         self._bound_scrollback()
         track = self._lib.ghostty_terminal_grid_ref_track
         if (result := track(self._terminal, vt.Point(vt.ACTIVE), ctypes.byref(self._mark))) != 0:
@@ -321,7 +330,7 @@ class VirtualScreen:
 
     def _bound_scrollback(self) -> None:
         """Let the library keep what may have to be drained, and nothing until somebody collects."""
-        lines = _SCROLLBACK_LINES if self._collecting else 0
+        lines = _SCROLLBACK_LINES if self._take is not None else 0
         self._set(vt.OPT_SCROLLBACK_MAX_LINES, c_size_t(lines))
         size = max(_SCROLLBACK_BYTES, self.columns * _SCROLLBACK_COLUMN)
         self._set(vt.OPT_SCROLLBACK_MAX_BYTES, c_size_t(size))
@@ -331,7 +340,7 @@ class VirtualScreen:
 
         The mark is a reference that the library moves along with the first row that had not scrolled off.
         """
-        if not self._collecting or self.alternate:
+        if self._take is None or self.alternate:
             return  # the mark stays in the primary screen, and the alternate one has no scrollback
         scrollback = self._value(vt.SCROLLBACK_ROWS, c_size_t)
         where = vt.Coordinate()
@@ -343,9 +352,12 @@ class VirtualScreen:
             first = 0
             self._drained.lost |= scrollback > 0
         if first < scrollback:
-            rows = self._read(vt.SCREEN, first, scrollback - first)
+            rows = self._take(vt.SCREEN, first, scrollback - first)
             self._drained.rows += rows
             self._drained.history.extend(row.text for row in rows)
+        self._move_mark()
+
+    def _move_mark(self) -> None:
         move = self._lib.ghostty_tracked_grid_ref_set
         _check(move(self._mark, self._terminal, vt.Point(vt.ACTIVE)), "marking the screen")
 
@@ -403,19 +415,32 @@ class VirtualScreen:
         _check(self._lib.ghostty_row_get(raw, vt.ROW_WRAP, ctypes.byref(wrap)), "reading a row")
         return wrap.value
 
+    def _read_drawn(self, tag: int, first: int, count: int) -> list[Row]:
+        """Return rows as `_read` does, each as the bytes that draw it."""
+        extra = vt.TerminalExtra(screen=vt.ScreenExtra(style=True))
+        rows = (self._format(tag, y, 1, extra, trim=True) for y in range(first, first + count))
+        return [Row(row.decode("utf-8", "replace")) for row in rows]
+
     def _format_screen(self) -> bytes:
-        start = self._ref(vt.ACTIVE, 0, 0)
-        end = self._ref(vt.ACTIVE, self.columns - 1, self.height - 1)
-        selection = ctypes.pointer(vt.Selection(start, end, False))
         screen = vt.ScreenExtra(style=True, kitty_keyboard=True, charsets=True)
         extra = vt.TerminalExtra(modes=True, scrolling_region=True, keyboard=True, screen=screen)
-        options = vt.FormatterOptions(emit=vt.VT, extra=extra, selection=selection)
+        return self._format(vt.ACTIVE, 0, self.height, extra)
+
+    def _format(
+        self, tag: int, first: int, count: int, extra: vt.TerminalExtra, *, trim: bool = False
+    ) -> bytes:
+        """Return bytes that draw `count` rows from row `first` on. trim: without trailing blanks."""
+        start, end = self._ref(tag, 0, first), self._ref(tag, self.columns - 1, first + count - 1)
+        if trim and self._is_spacer_head(end):
+            end.x -= 1  # else the selection would reach for the wide character in the next row
+        selection = ctypes.pointer(vt.Selection(start, end, False))
+        options = vt.FormatterOptions(emit=vt.VT, trim=trim, extra=extra, selection=selection)
         formatter = c_void_p()
         create = self._lib.ghostty_formatter_terminal_new
         _check(create(None, ctypes.byref(formatter), self._terminal, options), "formatting the screen")
         try:
             call = partial(self._lib.ghostty_formatter_format_buf, formatter)
-            return _fill(call, 16 * self.columns * self.height)
+            return _fill(call, 16 * self.columns * count)
         finally:
             self._lib.ghostty_formatter_free(formatter)
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from relay.replay.player_terminal import ENTER, LEAVE, names
+from relay.terminal.canvas import ENTER, LEAVE, names
 from replay.casts import said, session
 from replay.conftest import Replay, Shell
 from support import Relay, processes_of

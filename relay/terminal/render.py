@@ -1,8 +1,8 @@
-"""Renders a recorded screen for the user's terminal: its text and colours, clipped, and nothing else.
+"""Renders a virtual screen for the user's terminal: its text and colours, clipped, and nothing else.
 
 The virtual screen gives bytes that would redraw it, modes and all.  Of these only SGR sequences (ECMA-48,
 8.3.117) and printable characters pass; everything else is dropped.  So no mode, title, query, clipboard write
-or hyperlink of a recording acts on the terminal.
+or hyperlink of a recording, or of an agent that is viewed, acts on the terminal.
 """
 
 from __future__ import annotations
@@ -28,15 +28,21 @@ _UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\
 def render(screen: VirtualScreen, columns: int, rows: int) -> tuple[list[str], tuple[int, int] | None]:
     """Return (the rows of `screen` that fit `columns` x `rows`, the cursor's (x, y) or None if it is hidden).
 
-    The rows are the left of the last used ones: text with SGR sequences, without attributes at both ends.
+    The rows are the left of the last used ones, or of those from the cursor on: text with SGR sequences,
+    without attributes at both ends.
     """
     whole = _rows(screen.repaint().decode("utf-8", "replace"))
     x, y = screen.cursor
     used = max([y, *(number for number, row in enumerate(whole) if row)])
-    top = max(0, used - rows + 1)
+    top = min(max(0, used - rows + 1), y if screen.cursor_visible else used)
     shown = [clip(row, columns) for row in whole[top : top + rows]]
     inside = screen.cursor_visible and x < columns and 0 <= y - top < rows
     return shown, (x, y - top) if inside else None
+
+
+def render_row(drawing: str) -> str:
+    """Return the row that `drawing` (VirtualScreen.collect) draws, as `render` does, but whole."""
+    return _rows(drawing)[0]
 
 
 def clip(row: str, columns: int) -> str:

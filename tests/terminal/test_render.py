@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.replay.render import clip, render
+from relay.terminal.render import clip, render
 from relay.terminal.screen import VirtualScreen
 
 SGR = re.compile(r"\x1b\[[0-9;:]*m")

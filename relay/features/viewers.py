@@ -1,0 +1,187 @@
+"""Serves those who view the agent's terminal: what they get is what it shows, and nothing that they type.
+
+Each has its own place in the output, at which it waits for nobody.  One that is too slow for the output loses
+what it could not take, and is sent the screen as it is by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from relay.control.operations import operation
+from relay.control.server import Answer, Request
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe, Identity, SessionClosed
+from relay.state.agent_terminal import AgentTerminal
+from relay.terminal.events import AgentExited, OutputEnded, OutputRead, OutputSkipped, TerminalResized
+from relay.terminal.view_stream import OUTPUT, SCREEN, pack
+
+LIMIT = 1 << 18
+"""Bytes of output kept for one viewer; a single piece may be larger."""
+
+LOOK = 0.02
+"""Seconds between two looks whether the screen can be drawn."""
+
+UNFINISHED = 50
+"""Looks after which it is drawn although the agent is in the middle of a long control string."""
+
+LAST = 1.0
+"""Seconds in which viewers may take the agent's last output."""
+
+
+class Viewers:
+    """The viewers of one agent's terminal, each a connection to the control socket."""
+
+    def __init__(self, bus: EventBus, terminal: AgentTerminal, session: Identity) -> None:
+        self._bus = bus
+        self._terminal = terminal
+        self._session = session
+        self._viewers: dict[_Viewer, asyncio.Task[Any] | None] = {}
+        self._code: int | None = None
+        self._shown = False
+
+    @operation("view")
+    async def view(self, request: Request) -> Answer:
+        """Send the stream of relay.terminal.view_stream until the agent has ended or the viewer has gone."""
+        viewer = _Viewer(request.channel, self._terminal, self._session.id)
+        self._viewers[viewer] = asyncio.current_task()
+        viewer.over = self._over
+        self._bus.loop.add_reader(request.channel, viewer.leave)
+        try:
+            await viewer.serve()
+        except OSError:
+            pass  # it has gone
+        finally:
+            self._bus.loop.remove_reader(request.channel)
+            del self._viewers[viewer]
+        return {"exit": self._code}
+
+    @handles(OutputRead)
+    def output(self, event: OutputRead) -> None:
+        for viewer in self._viewers:
+            viewer.output(event.data)
+
+    @handles(OutputSkipped)
+    def skipped(self, _: OutputSkipped) -> None:
+        for viewer in self._viewers:
+            viewer.skip()
+
+    @handles(TerminalResized)
+    def resized(self, _: TerminalResized) -> None:
+        for viewer in self._viewers:
+            viewer.draw()
+
+    @handles(AgentExited)
+    def exited(self, event: AgentExited) -> None:
+        self._code = event.code
+        self._end()
+
+    @handles(OutputEnded)
+    def ended(self, _: OutputEnded) -> None:
+        self._shown = True
+        self._end()
+
+    @answers(SessionClosed)
+    async def close(self, _: SessionClosed, __: object) -> None:
+        """Give the viewers a moment for the last output; those of a replaced session come to the next one."""
+        if self._over and (tasks := {*filter(None, self._viewers.values())}):
+            await asyncio.wait(tasks, timeout=LAST)
+
+    @answers(Describe)
+    async def describe(self, _: Describe, __: object) -> dict[str, Any]:
+        return {"viewers": len(self._viewers)}
+
+    @property
+    def _over(self) -> bool:
+        return self._shown and self._code is not None
+
+    def _end(self) -> None:
+        if self._over:
+            for viewer in self._viewers:
+                viewer.end()
+
+
+class _Viewer:
+    """One viewer. over: there is nothing to send but what waits."""
+
+    def __init__(self, channel: socket.socket, terminal: AgentTerminal, session: str) -> None:
+        self.over = False
+        self._channel = channel
+        self._terminal = terminal
+        self._session = session
+        self._waiting = bytearray()
+        self._first = self._behind = True  # the screen is sent next
+        self._gone = False
+        self._news = asyncio.Event()
+        self._news.set()
+
+    def output(self, data: bytes) -> None:
+        self._put(pack(OUTPUT, data))
+
+    def draw(self) -> None:
+        """Send the screen as it is now, behind what waits."""
+        if not self._behind:
+            self._put(self._screen())
+
+    def skip(self) -> None:
+        """Send the screen as it will be, instead of what waits."""
+        self._waiting.clear()
+        self._behind = True
+        self._news.set()
+
+    def _put(self, part: bytes) -> None:
+        if not self._behind:
+            if self._waiting and len(self._waiting) + len(part) > LIMIT:
+                self.skip()
+            else:
+                self._waiting += part
+        self._news.set()
+
+    def end(self) -> None:
+        self.over = True
+        self._news.set()
+
+    def leave(self) -> None:
+        """Stop: the other side has closed the connection, or has something to say."""
+        self._gone = True
+        asyncio.get_running_loop().remove_reader(self._channel)
+        self._news.set()
+
+    async def serve(self) -> None:
+        """Send until all is sent, or the viewer leaves. Raise OSError if it has gone."""
+        looks = 0
+        while not self._gone:
+            await self._news.wait()
+            if self._behind and not self._drawable(looks):
+                looks += 1
+                await asyncio.sleep(LOOK)
+                continue
+            self._news.clear()
+            looks = 0
+            if self._behind:
+                part = self._screen()
+            elif self._waiting:
+                part = bytes(self._waiting)
+                self._waiting.clear()
+            else:
+                if self.over:
+                    return
+                continue
+            self._news.set()
+            await asyncio.get_running_loop().sock_sendall(self._channel, part)
+
+    def _drawable(self, looks: int) -> bool:
+        """Return True if the screen shows a place in the output from which a viewer can go on."""
+        if self._terminal.replaying and self._terminal.output_pending() and not self.over:
+            return False  # it shows the past
+        screen = self._terminal.screen
+        return screen is None or screen.ground or looks >= UNFINISHED
+
+    def _screen(self) -> bytes:
+        columns, rows = self._terminal.size
+        drawn = self._terminal.drawn(history=self._first)
+        self._first = self._behind = False
+        place = {"columns": columns, "rows": rows, "offset": self._terminal.output_offset()}
+        return pack(SCREEN, drawn, session=self._session, **place)

@@ -1,0 +1,43 @@
+"""The stream from a session to a viewer of its agent: JSON objects, one a line, each followed by bytes.
+
+    {"show": "screen", "size": N, "columns": C, "rows": R, "offset": O, "session": ID}   N bytes that draw it
+    {"show": "output", "size": N}                                        N bytes of output, which follow it
+    {"exit": CODE}                                                       the agent has ended, and all is shown
+
+columns, rows: of the agent's terminal.  offset: the number of bytes that the agent had written by then.  A
+screen comes first, again when the viewer is behind, and when the agent's terminal has another size.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+SCREEN, OUTPUT = "screen", "output"
+
+
+def pack(show: str, data: bytes, **fields: Any) -> bytes:
+    """Return one part of the stream."""
+    return json.dumps({"show": show, "size": len(data), **fields}).encode() + b"\n" + data
+
+
+class Unpacker:
+    """Takes the stream apart, however it is cut."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
+        """Return the parts that end in `data`, as (fields, bytes). Raise ValueError for what is no part."""
+        self._received += data
+        found = []
+        while (end := self._received.find(b"\n")) >= 0:
+            fields = json.loads(self._received[:end])
+            if not isinstance(fields, dict):
+                raise ValueError("a part begins with a JSON object")
+            over = end + 1 + int(fields.get("size", 0))
+            if over > len(self._received):
+                break
+            found.append((fields, bytes(self._received[end + 1 : over])))
+            del self._received[:over]
+        return found

@@ -1,0 +1,235 @@
+"""The viewer: shows an agent's terminal in the user's own, and passes on no key.
+
+    session ─ view_stream ─→ VirtualScreen ─ render ─→ Canvas ─→ the user's terminal
+                                  └ rows that scroll off ─┘ (its history)
+
+No byte of the agent's reaches the user's terminal, so it has nothing to answer; it may have any size, and
+shows the part that fits.  While no session answers, the last picture stays.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relay.errors import RelayError
+from relay.terminal.canvas import Canvas, Cursor
+from relay.terminal.render import clip, render, render_row
+from relay.terminal.screen import VirtualScreen
+from relay.terminal.view_stream import OUTPUT, SCREEN, Unpacker
+from relay.text import count
+
+FRAME = 1 / 30
+"""Seconds between two frames, at least; and twice the processor time of the last one."""
+
+RETRY = 0.1
+"""Seconds between two tries to reach a session."""
+
+HINT = 3.0
+"""Seconds for which the last row says how to leave, where it hides a row of the agent's."""
+
+HISTORY = 1000
+"""Rows that may go into the history with one frame, beside those that come first."""
+
+PIECE = 1 << 18
+"""Bytes that are read before the next frame."""
+
+CANCEL = b"\x18"
+"""Ends a sequence that was cut (ECMA-48: CAN)."""
+
+LEAVES = "Ctrl-] d, Ctrl-C or q leaves"
+
+Connect = Callable[[], socket.socket | None]
+
+
+class AgentEnded(Exception):
+    """The agent has ended. code: its exit code, None if that is not known."""
+
+    def __init__(self, code: int | None) -> None:
+        self.code = code
+
+
+class Picture:
+    """The agent's terminal as the stream has described it so far.
+
+    changed: it shows something else than when this was last set to False.
+    """
+
+    def __init__(self) -> None:
+        self.changed = False
+        self._screen: VirtualScreen | None = None
+        self._session = ""
+        self._offset = 0
+        self._above: list[str] = []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(columns, rows) of the agent's terminal; (0, 0): nothing has come yet."""
+        return (0, 0) if self._screen is None else (self._screen.columns, self._screen.height)
+
+    @property
+    def alternate(self) -> bool:
+        return self._screen is not None and self._screen.alternate
+
+    def take(self, fields: dict[str, Any], data: bytes) -> None:
+        """Take one part of the stream. Raise AgentEnded."""
+        self.changed = True
+        if fields.get("show") == SCREEN:
+            if self._session not in {"", fields["session"]}:
+                raise AgentEnded(None)  # another one has its name now
+            missed = int(fields["offset"]) - self._offset if self._session else 0
+            self._session, self._offset = str(fields["session"]), int(fields["offset"])
+            self._draw_anew(int(fields["columns"]), int(fields["rows"]), data, missed)
+        elif fields.get("show") == OUTPUT and self._screen is not None:
+            self._offset += len(data)
+            self._feed(data, max(HISTORY - len(self._above), 0))
+        elif "exit" in fields:
+            raise AgentEnded(fields["exit"])
+
+    def rows(self, columns: int, height: int) -> tuple[list[str], Cursor]:
+        """Return the rows that fit, and the cursor, for Canvas.show."""
+        return ([], None) if self._screen is None else render(self._screen, columns, height)
+
+    def scrolled_off(self, columns: int) -> Sequence[str]:
+        """Return the rows that have scrolled off since the last call."""
+        above, self._above = self._above, []
+        return [clip(row, columns) for row in above]
+
+    def _draw_anew(self, columns: int, rows: int, drawing: bytes, missed: int) -> None:
+        if self._screen is None:
+            self._screen = VirtualScreen(columns, rows)
+            self._screen.collect(drawn=True)
+        else:
+            # It keeps the primary screen, which a drawing of the alternate one does not hold.
+            self._screen.feed(CANCEL + self._screen.modes_reset())
+            self._screen.resize(columns, rows)
+            self._screen.drain()
+        self._miss(missed)
+        self._feed(drawing)
+
+    def _feed(self, data: bytes, most: int | None = None) -> None:
+        """Draw `data`, and keep at most `most` of the rows that scroll off: the last ones of a flood."""
+        assert self._screen is not None
+        if most is not None and data.count(b"\n") > most:
+            start = len(data.rsplit(b"\n", most)[0])
+            self._screen.feed(data[:start], keep=False)
+            self._miss(start)
+            data = data[start:]
+        self._screen.feed(data)
+        self._above += [render_row(row.text) for row in self._screen.drain().rows]
+
+    def _miss(self, size: int) -> None:
+        if size:
+            self._above.append(f"[relay: {count(size, 'byte')} of output went by unseen]")
+
+
+class Viewer:
+    """Shows the agent called `name` on `canvas` until the user leaves or the agent has ended.
+
+    connect: returns a connection on which the session sends the stream, None if there is none to be had now;
+             raises AgentEnded.
+    """
+
+    def __init__(self, name: str, canvas: Canvas, connect: Connect) -> None:
+        self._name = name
+        self._canvas = canvas
+        self._connect = connect
+        self._channel: socket.socket | None = None
+        self._stream = Unpacker()
+        self._picture = Picture()
+        self._drawn = (0, 0)  # the size of the user's terminal when it was drawn on last
+        self._frame_due = self._try_due = 0.0
+        self._hint_until = time.monotonic() + HINT
+        self._escaped = False  # Ctrl-] was the last key
+
+    def run(self) -> None:
+        """Return when the user leaves. Raise AgentEnded, and RelayError if the session refuses."""
+        try:
+            while not self._canvas.killed:
+                if self._channel is None and time.monotonic() >= self._try_due:
+                    self._try_due = time.monotonic() + RETRY
+                    self._channel, self._stream = self._connect(), Unpacker()
+                self._draw()
+                if self._leaves(self._wait()):
+                    break
+        finally:
+            self._paint(hint=False)
+            if self._channel is not None:
+                self._channel.close()
+
+    def _wait(self) -> list[str]:
+        """Take what comes, until there is something to do; return the keys."""
+        now, due, also = time.monotonic(), [], -1
+        if self._channel is None:
+            due.append(self._try_due)
+        elif not self._picture.changed:
+            also = self._channel.fileno()  # what comes before the frame is drawn can wait
+        if self._picture.changed:
+            due.append(self._frame_due)
+        if self._hint_until:
+            due.append(self._hint_until)
+        keys = self._canvas.keys(max(min(due) - now, 0.0) if due else None, also)
+        if also >= 0:
+            started = time.process_time()
+            self._receive()
+            self._frame_due = max(self._frame_due, time.monotonic() + 2 * (time.process_time() - started))
+        return keys
+
+    def _receive(self) -> None:
+        assert self._channel is not None
+        try:
+            data = self._channel.recv(PIECE, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:  # the session has ended; another one follows
+            self._channel.close()
+            self._channel = None
+        for fields, drawing in self._stream.feed(data):
+            if "error" in fields:
+                raise RelayError(str(fields["error"]))
+            self._picture.take(fields, drawing)
+
+    def _draw(self) -> None:
+        """Draw a frame, if there is something new and its time has come."""
+        now = time.monotonic()
+        if self._hint_until and now >= self._hint_until:
+            self._hint_until = 0.0
+            self._picture.changed = True
+        if (self._picture.changed and now >= self._frame_due) or self._canvas.size != self._drawn:
+            started = time.process_time()
+            self._paint(hint=True)
+            self._frame_due = time.monotonic() + max(FRAME, 2 * (time.process_time() - started))
+
+    def _paint(self, *, hint: bool) -> None:
+        """Draw a frame. hint: with the line that says how to leave, where or while it has a place."""
+        self._picture.changed = False
+        self._drawn = columns, height = self._canvas.size
+        self._canvas.use_alternate(self._picture.alternate)
+        above = self._picture.scrolled_off(columns)
+        rows, cursor = self._picture.rows(columns, height)
+        if hint and (self._hint_until or height > self._picture.size[1]):
+            rows = [*rows[: height - 1], *[""] * (height - 1 - len(rows)), self._hint(columns, height)]
+            cursor = cursor if cursor is not None and cursor[1] < height - 1 else None
+        self._canvas.show(rows, cursor, above)
+
+    def _hint(self, columns: int, height: int) -> str:
+        wide, high = self._picture.size
+        cut = f" ({wide}x{high}, cut to {columns}x{height})" if wide > columns or high > height else ""
+        return f"\x1b[7m{clip(f' {LEAVES}; viewing {self._name}{cut} ', columns)}\x1b[0m"
+
+    def _leaves(self, keys: list[str]) -> bool:
+        """Return True if the user leaves; for other keys, say how they can."""
+        for key in keys:
+            if key in {"interrupt", "q"} or (self._escaped and key in {"d", "D"}):
+                return True
+            self._escaped = key == "ctrl-]"
+            if key == "suspend":
+                self._canvas.suspend()
+        if keys:
+            self._hint_until = time.monotonic() + HINT
+            self._picture.changed = True
+        return False

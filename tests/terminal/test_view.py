@@ -1,0 +1,407 @@
+"""Terminals that view an agent beside the one that controls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulator import Emulator
+
+from support import Relay, processes_of, wait_until
+
+Open = Callable[..., Emulator]
+
+ECHO = """
+import os, tty
+tty.setraw(0)
+os.write(1, b"up\\r\\n")
+while True:
+    data = os.read(0, 1000)
+    os.write(1, b"<" + data.hex().encode() + b">")
+"""
+
+QUERIES = (
+    b"\x1b[c\x1b[>c\x1b[=c\x1bZ\x1b[5n\x1b[6n\x1b[?6n\x1b[?2004$p\x1b]10;?\x07\x1b]11;?\x1b\\\x1b]4;1;?\x07"
+    b"\x1b[>q\x1bP+q544e\x1b\\\x1bP$q q\x1b\\\x1b[?u\x1b_Gi=1,a=q;AAAA\x1b\\\x1b[14t\x1b[21t\x1b]52;c;?\x07"
+)
+"""Device attributes, status, modes, colours, XTGETTCAP, DECRQSS, keyboard, graphics, window, clipboard."""
+
+PAINT = re.compile(
+    rb"\x1b\[[0-9;:]*m|\x1b\[[0-9]+;[0-9]+H|\x1b\[[KJH]|\x1b\[2J|\x1b\[\?(?:25|7|1049)[hl]|[\r\n]"
+)
+"""All that a viewer may write beside text."""
+
+
+@pytest.fixture
+def view(terminal: Open) -> Open:
+    """`view("Alice")` runs `relay attach --view Alice` in an emulator."""
+    return lambda name, **options: terminal(
+        sys.executable, "-m", "relay", "attach", "--view", name, **options
+    )
+
+
+def _session(relay: Relay) -> dict[str, Any]:
+    """The only agent's entry in `relay ps`, once its session answers."""
+    return wait_until(
+        lambda: next(
+            (row for row in json.loads(relay("ps", "--json").stdout) if row["state"] != "unresponsive"), None
+        )
+    )
+
+
+def _replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
+    return wait_until(lambda: (row := _session(relay))["pid"] != before["pid"] and row)
+
+
+def test_two_view_beside_the_one_who_controls(wrap: Open, view: Open, relay: Relay) -> None:
+    """All see the same; nobody but the one who controls is heard, and sizes the agent."""
+    owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
+    owner.wait_for("up")
+    _session(relay)
+    viewers = [view("Alice"), view("Alice", columns=60, rows=12)]
+    for viewer in viewers:
+        viewer.wait_for("up")
+    wait_until(lambda: _session(relay)["viewers"] == 2)
+    viewers[0].type("nobody hears this\x1a")
+    viewers[1].type("\x1b[A\x1b[<0;1;1M\r")
+    owner.type("a")
+    for each in (owner, *viewers):
+        each.wait_for("<61>")
+    assert [each for each in owner.lines() if each] == ["up", "<61>"]
+    for viewer, keys in zip(viewers, ("q", "\x1dd"), strict=True):
+        viewer.type(keys)
+        assert viewer.end() == 0
+        assert viewer.restored()
+        assert b"relay: Alice runs on." in viewer.output
+    owner.type("b")
+    owner.wait_for("<62>")
+    wait_until(lambda: _session(relay)["viewers"] == 0)
+
+
+def test_a_detached_agent_is_viewed_and_attached(terminal: Open, view: Open, relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Alice", sys.executable, "-c", ECHO)
+    viewer = view("Alice")
+    viewer.wait_for("up")
+    viewer.wait_for("cut to 100x30")
+    owner = terminal(sys.executable, "-m", "relay", "attach", "Alice", columns=90, rows=20)
+    owner.wait_for("up")
+    owner.type("a")
+    viewer.wait_for("<61>")
+    assert _session(relay)["viewers"] == 1
+
+
+def test_a_viewer_gets_the_history(view: Open, relay: Relay) -> None:
+    """The last 2,000 lines are in its terminal's own history, each once and in order, in their colours."""
+    relay(
+        "wrap",
+        "-d",
+        "-n",
+        "Long",
+        "sh",
+        "-c",
+        r"seq 1 2500; printf '\033[31mover\033[0m\n'; read a; seq 3001 3100; cat",
+    )
+    wait_until(lambda: "ready" in relay("ps").stdout)
+    viewer = view("Long")
+    viewer.wait_for("over")
+    assert b"viewing Long; what you type goes nowhere" in viewer.output
+    assert _history(viewer, 520, 2400) == list(range(520, 2401))
+
+
+def _history(viewer: Emulator, first: int, last: int) -> list[int]:
+    """The numbers from `first` to `last` that the viewer wrote, repaints of the same rows aside."""
+    found: list[int] = []
+    for number in map(int, re.findall(rb"\x1b\[K(\d+)\x1b\[0m", bytes(viewer.output))):
+        if first <= number <= last and (not found or number > found[-1]):
+            found.append(number)
+    return found
+
+
+def test_what_scrolls_off_while_viewed_goes_into_the_history(wrap: Open, view: Open, relay: Relay) -> None:
+    owner = wrap("-n", "Alice", "sh", "-c", "echo up; read a; seq 1 200; echo over; cat")
+    owner.wait_for("up")
+    _session(relay)
+    viewer = view("Alice")
+    viewer.screen.collect()
+    viewer.wait_for("up")
+    owner.type("\r")
+    owner.wait_for("over")
+    viewer.wait_for("over")
+    shown = [*viewer.screen.history, *viewer.lines()]
+    numbers = [int(line) for line in shown if line.isdigit()]
+    assert numbers == list(range(1, 201))
+
+
+def test_the_program_of_the_agent_is_drawn_as_it_is(wrap: Open, view: Open, relay: Relay) -> None:
+    """On the alternate screen, too; and then the primary one is as before."""
+    draw = (
+        "import sys; print('below')\n"
+        "sys.stdout.write('\\x1b[?1049h\\x1b[?1006h\\x1b[5;9H\\x1b[31mred \\u65e5\\u672c')\n"
+        "sys.stdout.flush(); input(); sys.stdout.write('\\x1b[?1049l\\x1b[?1006l'); print('after'); input()"
+    )
+    owner = wrap("-n", "Alice", sys.executable, "-c", draw)
+    owner.wait_for("red")
+    _session(relay)
+    viewer = view("Alice", rows=32)
+    viewer.wait_for("red 日本")
+    assert viewer.screen.alternate and viewer.lines()[:5] == owner.lines()[:5]
+    assert viewer.screen.colours(8, 4) == owner.screen.colours(8, 4)
+    assert not viewer.screen.mode(1006)
+    owner.type("\r")
+    viewer.wait_for("after")
+    assert not viewer.screen.alternate
+    owner.type("\r")
+    assert owner.end() == 0
+    assert viewer.end() == 0
+    assert viewer.restored()
+
+
+def test_queries_and_modes_never_reach_a_viewers_terminal(wrap: Open, view: Open, relay: Relay) -> None:
+    """So it has nothing to answer, and nothing spills into the user's shell."""
+    program = (
+        "import os, tty; os.write(1, b'up\\r\\n'); os.read(0, 9); tty.setraw(0)\n"
+        f"os.write(1, {QUERIES!r} + "
+        "b'\\x1b[?1000;1003;1006;2004h\\x1b]0;owned\\x07\\x1b]52;c;aGk=\\x07\\x1b[>31uasked\\r\\n')\n"
+        "while True: os.read(0, 99)"
+    )
+    owner = wrap("-n", "Alice", sys.executable, "-c", program)
+    owner.wait_for("up")
+    _session(relay)
+    viewer = view("Alice")
+    viewer.wait_for("up")
+    owner.type("\r")
+    owner.wait_for("asked")
+    viewer.wait_for("asked")
+    viewer.type("q")
+    assert viewer.end() == 0
+    assert viewer.restored() and viewer.screen.title == ""
+    assert not re.search(rb"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]", PAINT.sub(b"", bytes(viewer.output)))
+
+
+def test_what_is_typed_without_an_echo_is_not_sent(wrap: Open, view: Open, relay: Relay) -> None:
+    owner = wrap(
+        "-n", "Alice", "sh", "-c", "stty -echo; echo password; read a; stty echo; echo got ${#a}; cat"
+    )
+    owner.wait_for("password")
+    _session(relay)
+    viewer = view("Alice")
+    viewer.wait_for("password")
+    owner.type("hunter2\r")
+    viewer.wait_for("got 7")
+    assert b"hunter2" not in viewer.output
+
+
+@pytest.mark.parametrize("way", ["kill", "reload", "stop"])
+def test_a_viewer_stays_when_the_session_is_replaced(way: str, wrap: Open, view: Open, relay: Relay) -> None:
+    owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
+    owner.wait_for("up")
+    before = _session(relay)
+    viewers = [view("Alice"), view("Alice", columns=50)]
+    for viewer in viewers:
+        viewer.wait_for("up")
+    if way == "kill":
+        os.kill(before["pid"], signal.SIGKILL)
+    else:
+        if way == "stop":
+            os.kill(before["pid"], signal.SIGSTOP)
+            owner.type("z")
+            owner.wait_for("<7a>")
+        relay("reload", "Alice")
+    after = _replaced(relay, before)
+    assert after["agent_pid"] == before["agent_pid"]
+    wait_until(lambda: _session(relay)["viewers"] == 2)
+    owner.type("a")
+    for each in (owner, *viewers):
+        each.wait_for("<61>")
+    assert viewers[0].lines()[:2] == owner.lines()[:2]
+    for viewer in viewers:
+        viewer.type("\x03")
+        assert viewer.end() == 0
+        assert viewer.restored()
+
+
+def test_a_viewer_waits_for_a_session(wrap: Open, view: Open, relay: Relay) -> None:
+    """One that comes while the session is stopped, too, and says nothing wrong."""
+    owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
+    owner.wait_for("up")
+    before = _session(relay)
+    os.kill(before["pid"], signal.SIGSTOP)
+    impatient, viewer = view("Alice"), view("Alice")
+    for each in (impatient, viewer):
+        each.see("viewing Alice;")
+    impatient.wait(impatient.raw)
+    impatient.type("q")
+    assert impatient.end() == 0
+    os.kill(before["pid"], signal.SIGCONT)
+    viewer.wait_for("up")
+
+
+@pytest.mark.parametrize("command, code", [("exit 7", 7), ("kill -9 $$", 137)])
+def test_a_viewer_is_told_that_the_agent_has_ended(
+    command: str, code: int, wrap: Open, view: Open, relay: Relay
+) -> None:
+    owner = wrap("-n", "Alice", "sh", "-c", f"echo up; read a; echo last words; {command}")
+    owner.wait_for("up")
+    _session(relay)
+    viewer = view("Alice")
+    viewer.wait_for("up")
+    owner.type("\r")
+    assert owner.end() == code
+    assert viewer.end() == code
+    assert viewer.restored()
+    assert viewer.shows("last words")
+    assert f"relay: Alice has ended with exit code {code}." in viewer.lines()
+
+
+def test_the_agents_end_without_its_session(wrap: Open, view: Open, relay: Relay) -> None:
+    """The session that follows tells the exit code."""
+    owner = wrap("-n", "Alice", "sh", "-c", "echo up; read a; exit 5")
+    owner.wait_for("up")
+    before = _session(relay)
+    viewer = view("Alice")
+    viewer.wait_for("up")
+    os.kill(before["pid"], signal.SIGSTOP)
+    owner.type("\r")
+    wait_until(lambda: before["agent_pid"] not in processes_of(relay.home))
+    os.kill(before["pid"], signal.SIGKILL)
+    assert owner.end() == 5
+    assert viewer.end() in {5, 70}  # the last session may have gone before it was asked
+    assert viewer.restored()
+    assert b"relay: Alice has ended" in viewer.output
+
+
+def test_the_shims_death(wrap: Open, view: Open, relay: Relay) -> None:
+    owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
+    owner.wait_for("up")
+    session = _session(relay)
+    viewer = view("Alice")
+    viewer.wait_for("up")
+    os.kill(session["terminal_pid"], signal.SIGKILL)
+    assert viewer.end() == 70
+    assert viewer.restored()
+    assert b"relay: Alice has ended.\r\n" in viewer.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("alternate", [False, True])
+def test_a_viewer_that_is_killed_leaves_the_terminal_as_it_was(
+    number: signal.Signals, alternate: bool, terminal: Open, view: Open, relay: Relay
+) -> None:
+    enter = r"printf '\033[?1049h'; " if alternate else ""
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", f"{enter}echo up; cat")
+    viewer = view("Alice")
+    viewer.wait_for("up")
+    assert viewer.screen.alternate == alternate
+    os.kill(viewer.pid, number)
+    assert viewer.end() == (-number if number == signal.SIGKILL else 128 + number)
+    viewer.wait(viewer.restored)
+    assert viewer.screen.mode(7)  # lines wrap again
+    assert _session(relay)["name"] == "Alice"
+
+
+def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(wrap: Open, view: Open, relay: Relay) -> None:
+    """It reads nothing while the agent writes 10 MB; another one follows meanwhile."""
+    flood = "import sys\nprint('up'); input()\nfor n in range(20): sys.stdout.write('\\u2588\\n' * 100_000)\n"
+    flood += "print('over'); input()"
+    owner = wrap("-n", "Alice", sys.executable, "-c", flood)
+    owner.drawing = False
+    owner.see("up")
+    before = _session(relay)
+    slow, quick = view("Alice"), view("Alice")
+    for viewer in (slow, quick):
+        viewer.wait_for("up")
+    memory = _resident(before["pid"])
+    owner.type("\r")
+    owner.wait(lambda: owner.output.endswith(b"over\r\n"))
+    quick.wait_for("over")
+    assert b"went by unseen" in quick.output
+    assert _resident(before["pid"]) - memory < 40_000_000
+    slow.wait_for("over")
+    assert _session(relay)["viewers"] == 2
+    owner.type("\r")
+    assert owner.end() == 0
+    assert slow.end() == 0
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_viewers_terminal_changes_its_size(wrap: Open, view: Open, relay: Relay) -> None:
+    """And so does the agent's: what fits is shown, the line with the cursor in any case."""
+    program = (
+        "import os, signal, tty; tty.setraw(0)\n"
+        "def draw(*_):\n"
+        "    w, h = os.get_terminal_size(0)\n"
+        "    rows = [b'row %d %dx%d' % (y, w, h) for y in range(h)]\n"
+        "    os.write(1, b'\\x1b[2J\\x1b[H' + b'\\r\\n'.join(rows))\n"
+        "signal.signal(signal.SIGWINCH, draw); draw()\n"
+        "while True:\n    os.read(0, 1)\n    os.write(1, b'\\x1b[2;1H')\n"
+    )
+    owner = wrap("-n", "Alice", sys.executable, "-c", program)
+    owner.wait_for("row 29 100x30")
+    _session(relay)
+    viewer = view("Alice", columns=12, rows=10)
+    viewer.wait_for("row 29 100x3")
+    viewer.wait(lambda: viewer.lines()[0] == "row 20 100x3")
+    viewer.resize(40, 20)
+    os.kill(viewer.pid, signal.SIGWINCH)
+    viewer.wait(lambda: viewer.lines()[0] == "row 10 100x30")
+    assert owner.shows("row 29 100x30")
+    owner.type("x")
+    viewer.wait(lambda: viewer.lines()[0] == "row 1 100x30")
+    owner.resize(70, 15)
+    os.kill(owner.pid, signal.SIGWINCH)
+    for each in (owner, viewer):
+        each.wait_for("row 14 70x15")
+    viewer.wait(lambda: viewer.lines()[:15] == owner.lines())
+
+
+def test_an_agent_may_not_view(relay: Relay, terminal: Open) -> None:
+    """As it may not attach: neither by the command nor by the socket."""
+    relay("wrap", "-d", "-n", "Bob", "sh", "-c", "echo secret; cat")
+    ask = (
+        "import os, socket; s = socket.socket(socket.AF_UNIX); s.connect(os.environ['RELAY_SOCKET'].replace("
+        "'alice', 'bob')); s.sendall(b'{\"op\": \"view\"}\\n'); open('part', 'wb').write(s.recv(4096)); "
+        "os.rename('part', 'answer')"
+    )
+    (relay.home / "ask.py").write_text(ask)
+    view = f"{sys.executable} -m relay attach --view Bob"
+    command = f"{sys.executable} ask.py; {view} 2> refused; mv refused done; cat"
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", command)
+    wait_until((relay.home / "done").exists)
+    assert "an agent may not ask for 'view'" in (relay.home / "answer").read_text()
+    assert "inside a relay session" in (relay.home / "done").read_text()
+
+
+def test_viewing_needs_a_terminal_and_an_agent(relay: Relay, view: Open) -> None:
+    assert "needs a terminal" in relay("attach", "--view", "Nobody", check=False).stderr
+    assert "not allowed with" in relay("attach", "--view", "--takeover", "Nobody", check=False).stderr
+    viewer = view("Nobody")
+    assert viewer.end() == 1
+    assert b"no session is called 'Nobody'" in viewer.output
+    assert viewer.modes() == viewer.before
+
+
+def test_a_viewer_is_suspended_and_goes_on(shell: Open, relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", "echo up; cat")
+    outer = shell()
+    outer.type("relay attach --view Alice\r")
+    outer.wait_for("up")
+    outer.wait(outer.raw)
+    outer.type("\x1a")
+    outer.see("Stopped")
+    outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
+    outer.type("fg\r")
+    outer.wait(lambda: outer.lines()[:1] == ["up"])
+    outer.type("q")
+    outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
+    outer.type("echo still''here\r")
+    outer.see("stillhere\r\n")
