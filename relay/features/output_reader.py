@@ -43,7 +43,6 @@ from relay.terminal.events import (
     OutputSkipped,
     ReadingFailed,
     ScreenChanged,
-    TerminalLent,
     TerminalLost,
     TerminalResized,
 )
@@ -240,7 +239,6 @@ class OutputReader:
                 self._publish(reading)
             case ring.LENT:
                 self._terminal.note_lent(lent=bool(record.data), watched=record.data == b"watched")
-                publish(TerminalLent())
             case ring.HELD:
                 if not asked_of_another:
                     id, anew = record.data.split()

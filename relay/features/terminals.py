@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +19,6 @@ from relay.terminal.events import (
     Notify,
     OutputHeld,
     ScreenChanged,
-    TerminalLent,
     WithdrawNotice,
 )
 from relay.terminal.shim_link import ShimLink
@@ -28,12 +26,6 @@ from relay.text import one_line
 
 PARTING_INTERVAL = 0.05
 """Seconds between two looks at what would put the user's terminal right for their shell."""
-
-MAX_PENDING = 20
-"""Notices kept while they would spoil the screen."""
-
-BELL = b"\a"
-"""Rung for a notice that would spoil the screen; `relay explain` shows it."""
 
 NOTICE_LENGTH = 300
 """Characters of a notice that are shown."""
@@ -58,7 +50,6 @@ class Terminals:
         self._terminal = terminal
         self._name = name
         self._detached = detached
-        self._notices = PendingNotices(shim, terminal)
         self._looking: asyncio.TimerHandle | None = None
 
     @handles(SessionBegan)
@@ -71,11 +62,6 @@ class Terminals:
         with suppress(RelayError):
             await current_client(self._bus)  # who is started after this one can write to it at once
         self._shim.started(f"{self._name} runs detached (pid {os.getpid()}).")
-
-    @handles(TerminalLent)
-    def lent(self, _: TerminalLent) -> None:
-        if not self._shim.state.lent:
-            self._notices.clear()  # the shim has shown them
 
     @handles(OutputHeld)
     def held(self, event: OutputHeld) -> None:
@@ -104,11 +90,13 @@ class Terminals:
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
-        self._notices.show(event.line if event.level == "info" else f"{event.level}: {event.line}")
+        self._tell_parting()
+        text = event.line if event.level == "info" else f"{event.level}: {event.line}"
+        self._shim.notice(one_line(text, NOTICE_LENGTH))
 
     @handles(WithdrawNotice)
     def withdraw_notice(self, event: WithdrawNotice) -> None:
-        self._notices.forget(event.text)
+        self._shim.forget(one_line(event.text, NOTICE_LENGTH))
 
     @handles(ScreenChanged)
     def screen_changed(self, _: ScreenChanged) -> None:
@@ -124,44 +112,9 @@ class Terminals:
     def _tell_parting(self) -> None:
         screen = self._terminal.screen
         reset = UNDO if screen is None else screen.modes_reset()
-        self._shim.parting(reset, self._below(), self._terminal.output_offset())
+        lines = self._terminal.prints_lines()
+        self._shim.parting(reset, self._below(), self._terminal.output_offset(), lines=lines)
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
-        return None if question.brief else {"notices": self._notices.pending}
-
-
-class PendingNotices:
-    """Shows notices in the user's terminal, or has them kept until it is given back."""
-
-    def __init__(self, shim: ShimLink, terminal: AgentTerminal) -> None:
-        self._shim = shim
-        self._terminal = terminal
-        self._pending: deque[str] = deque(maxlen=MAX_PENDING)
-
-    @property
-    def pending(self) -> list[str]:
-        """The notices that will be shown when the terminal is given back."""
-        return list(self._pending)
-
-    def clear(self) -> None:
-        self._pending.clear()
-
-    def show(self, text: str) -> None:
-        """Show one line: at once if that spoils no screen, or else when the terminal is given back."""
-        text = one_line(text, NOTICE_LENGTH)
-        screen = self._terminal.screen
-        lines = self._shim.state.watched and self._terminal.tty().canonical
-        if not lines or screen is None or screen.alternate:
-            self._pending.append(text)
-            self._shim.notice(text)
-            self._shim.aside(BELL)
-            return
-        start = "\r\n" if screen.cursor[0] else ""
-        self._shim.show(f"{start}relay: {text}\r\n".encode())
-
-    def forget(self, text: str) -> None:
-        """Forget a pending notice."""
-        past = one_line(text, NOTICE_LENGTH)
-        self._pending = deque((each for each in self._pending if each != past), maxlen=MAX_PENDING)
-        self._shim.forget(past)
+        return None if question.brief else {"notices": self._shim.notices()}

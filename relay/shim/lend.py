@@ -113,8 +113,9 @@ class Keyboard:
 class UserTerminal:
     """The lent terminal, if there is one.
 
-    queued: output that the terminal has not taken yet.
-    paused: its input is left alone.
+    queued:     output that the terminal has not taken yet.
+    paused:     its input is left alone.
+    line_ended: called between two lines of the output.
     """
 
     def __init__(self, loop: Loop, lost: Callable[[str], None]) -> None:
@@ -122,13 +123,14 @@ class UserTerminal:
         self.lent: Lent | None = None
         self.queued = bytearray()
         self.paused = False
+        self.line_ended: Callable[[], None] | None = None
         self.keyboard = Keyboard()
         self._loop = loop
         self._lost = lost
         self._report: bytes | None = None  # the status that the terminal should show
         self._asides: Asides | None = None  # loaded with the first
         self._undo = b""  # takes back an aside
-        self._said = b""  # the last piece of the agent's output
+        self._said = b"\n"  # the last piece of the agent's output, or a repaint
 
     @property
     def watched(self) -> bool:
@@ -136,9 +138,21 @@ class UserTerminal:
         lent = self.lent
         return lent is not None and lent.sink_is_terminal
 
+    @property
+    def at_line_start(self) -> bool:
+        """True if nothing stands on the line that the cursor is on."""
+        return self._said.endswith(b"\n")
+
     def output(self, data: bytes) -> None:
         """Show output of the agent."""
-        if self.lent is not None and self.lent.sink >= 0:
+        if self.line_ended is not None and (end := data.rfind(b"\n") + 1):
+            self._output(data[:end])
+            self.line_ended()
+            data = data[end:]
+        self._output(data)
+
+    def _output(self, data: bytes) -> None:
+        if data and self.lent is not None and self.lent.sink >= 0:
             self._said = data
             self.show(data)
             if self._asides is not None:
@@ -222,6 +236,7 @@ class UserTerminal:
         self.lent = terminal
         self.paused = False
         if greeting:
+            self._said = greeting
             self.show(greeting)
         if self._report is not None:
             self._ask()

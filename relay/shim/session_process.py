@@ -151,15 +151,14 @@ class SessionProcess:
         self.orders: dict[str, Callable[..., None]] = {
             "write": lambda data: terminals.forwarder.write(data.encode("latin-1")),
             "reply": lambda data: terminals.forwarder.reply(data.encode("latin-1")),
-            "show": self._show,
             "aside": self._aside,
             "report": lambda data: terminals.forwarder.user.report(data.encode("latin-1")),
             "reserve": terminals.reserve,
             "renew": terminals.prolong,
             "repaint": lambda id, data: terminals.repaint(id, data.encode("latin-1")),
             "parting": terminals.parting,
-            "notice": terminals.notice,
-            "forget": terminals.forget,
+            "notice": terminals.notices.add,
+            "forget": terminals.notices.forget,
             "dismiss": terminals.dismiss,
             "over": self._say_over,
         }
@@ -291,19 +290,15 @@ class SessionProcess:
         try:
             if (question := fields.pop("ask", None)) is not None:
                 id = fields.pop("id", 0)
-                if self._channel is not None and question == "look":
-                    self._channel.send(id=id, answer=_look(**fields))
+                if self._channel is not None:
+                    answer = _look(**fields) if question == "look" else self._terminals.notices.pending
+                    self._channel.send(id=id, answer=answer)
             elif (order := self.orders.get(str(fields.pop("do", "")))) is not None:
                 order(**fields)
         except (TypeError, ValueError):  # fields of another version: logged, and the agent lives on
             import traceback
 
             traceback.print_exc()
-
-    def _show(self, data: str) -> None:
-        # Redirected output stays the agent's alone: nothing is added to it.
-        if self._terminals.forwarder.user.watched:
-            self._terminals.forwarder.user.show(data.encode("latin-1"))
 
     def _aside(self, data: str, undo: str | None) -> None:
         taken_back = None if undo is None else undo.encode("latin-1")

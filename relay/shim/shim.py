@@ -245,7 +245,7 @@ class Shim:
         self._end.goodbye = True
         if self._end.next is None:
             if self._end.kept:
-                self.terminals.notice(f"{self._name} is not started again: its session did not say how.")
+                self.terminals.notices.add(f"{self._name} is not started again: its session did not say how.")
             self._let_go(f"{self._name} has ended.")
             self.terminals.goodbye(self._end.code, answered=answered)
         else:
@@ -294,7 +294,7 @@ class Shim:
                 self._end.code = error.exit_code
             elif error.strerror:
                 why = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-            self.terminals.notice(f"{self._name} is not started again: {why}")
+            self.terminals.notices.add(f"{self._name} is not started again: {why}")
             return False
         self._pty, self._end = pty, _End()
         self._ring.restart()
@@ -309,7 +309,7 @@ class Shim:
         text = f"relay's session failed, and {self._name} runs on without it: {why}. "
         text += f"session.log says why; `relay reload {self._name}` starts another one."
         self._let_go(text)
-        self.terminals.notice(text)
+        self.terminals.notices.add(text)
 
     def _kill(self) -> None:
         """Kill the agent, and start no other one."""

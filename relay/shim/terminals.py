@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import deque
 
 from relay.shim import ring
 from relay.shim.forward import Forwarder
 from relay.shim.modes import UNDO
+from relay.shim.notices import PendingNotices
 from relay.shim.pty import flags
 
 TYPE_CHECKING = False
@@ -44,9 +44,6 @@ END_LOOK, MAX_END_LOOK = 0.01, 0.5
 
 RAW_ENDS = 3
 """Times that a program that reads single keys gets a Ctrl-D, which may mean something else to it."""
-
-MAX_PENDING = 20
-"""Notices kept while they would spoil the screen."""
 
 REPLAYED = 1 << 16
 """Bytes of the last output that are shown where no session can repaint the screen."""
@@ -101,7 +98,7 @@ class TerminalServer:
         self._ended = ended
         self._client: TerminalClient | None = None
         self._parting = _Parting()
-        self._notices: deque[str] = deque(maxlen=MAX_PENDING)
+        self.notices = PendingNotices(self.forwarder)
         self._repaints = _Repaints()
         self._dismissing: Timer | None = None
         self._reserved: Timer | None = None
@@ -278,7 +275,9 @@ class TerminalServer:
     def goodbye(self, code: int, *, answered: bool) -> None:
         """Give the terminal back, with the agent's exit code. answered: `parting` has just been told."""
         parting = self._parting if answered else self._last_parting()
-        below = parting.below if self._notices else ""  # alone, the agent leaves the cursor where it likes
+        below = (
+            parting.below if self.notices.pending else ""
+        )  # alone, the agent leaves the cursor where it likes
         self._leave("exit", _Parting(parting.reset, below), code=code)
 
     def wait_for_another(self, *, answered: bool) -> None:
@@ -288,10 +287,11 @@ class TerminalServer:
         """
         parting = self._parting if answered else self._last_parting()
         if self.forwarder.user.watched:
-            lines = "".join(f"relay: {text}\r\n" for text in (*self._notices, f"restarting {self._name}."))
-            self._notices.clear()
+            lines = "".join(
+                f"relay: {text}\r\n" for text in (*self.notices.take(), f"restarting {self._name}.")
+            )
             self.forwarder.user.show(f"{parting.reset}{parting.below}{lines}".encode())
-        self.parting("", "", -1)
+        self.parting("", "", -1, False)
 
     def renew(self, pty: Pty) -> None:
         """Serve the terminal of another agent, to the same client."""
@@ -304,19 +304,15 @@ class TerminalServer:
 
     # Orders of the session.
 
-    def parting(self, reset: str, below: str, offset: int) -> None:
-        """Note what puts the user's terminal right for their shell: as in _Parting."""
+    def parting(self, reset: str, below: str, offset: int, lines: bool) -> None:
+        """Note what puts the user's terminal right for their shell: as in _Parting.
+
+        lines: the agent only prints lines, as far as its session has read.
+        """
+        self.notices.note(lines=lines)
         if reset != self._parting.reset:
             self._tell("modes", reset=reset)
         self._parting = _Parting(reset, below, offset)
-
-    def notice(self, text: str) -> None:
-        """Keep a notice until the terminal is given back."""
-        self._notices.append(text)
-
-    def forget(self, text: str) -> None:
-        """Forget a notice."""
-        self._notices = deque((each for each in self._notices if each != text), maxlen=MAX_PENDING)
 
     def dismiss(self) -> None:
         """Dismiss the client that asked for it: `parting` has just been told."""
@@ -407,8 +403,7 @@ class TerminalServer:
             self._dismissing = None
         self._withdraw()
         if client is not None:
-            notices = [*self._notices, text] if text else [*self._notices]
-            self._notices.clear()
+            notices = [*self.notices.take(), text] if text else self.notices.take()
             client.channel.finish(event=event, reset=parting.reset + parting.below, notices=notices, **fields)
 
     def _withdraw(self, restore: bool = False) -> None:

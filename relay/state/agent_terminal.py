@@ -148,6 +148,10 @@ class AgentTerminal:
         """Return True if the alternate screen is shown (modes 47, 1047, 1049)."""
         return self.screen is not None and self.screen.alternate
 
+    def prints_lines(self) -> bool:
+        """Return True if the program only prints lines, as far as it has been read."""
+        return self._reader.kind == "lines" and self.screen is not None and not self.screen.alternate
+
     def unfinished(self) -> str:
         """Return the text of the line that the cursor is on."""
         return self._reader.unfinished()

@@ -229,7 +229,8 @@ class Client:
 
     def _shim_died(self) -> int:
         """Restore the terminal and end the agent after its shim was killed. Return the exit code."""
-        self.reset += UNDO.decode()  # what it was told last need not be true any more
+        # What it was told last need not be true any more, nor where the drawing ends.
+        self.reset += UNDO.decode() + ("\x1b[999B\r\n" if self.reset else "\r\n")
         self._give_back()
         if self.group:
             for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):

@@ -94,11 +94,6 @@ class OutputEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TerminalLent(Event):
-    """A terminal was lent to the agent, or the one it had was taken back."""
-
-
-@dataclass(frozen=True, slots=True)
 class AgentSuspended(Event):
     """The agent stays stopped, and all that it wrote before has been shown."""
 
@@ -117,7 +112,7 @@ class AgentExited(Event):
 
 @dataclass(frozen=True, slots=True)
 class Notify(Event):
-    """Show the user one line: at once if the screen allows it, else when the terminal is given back.
+    """Show the user one line: where it spoils nothing, or when the terminal is given back.
 
     source: the handler or rule whose words these are; "" for relay's own.
     keep:   write it to the journal, too.

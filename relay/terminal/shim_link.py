@@ -145,10 +145,6 @@ class ShimLink:
         """Queue the answer to a query of the agent's, which is neither typing nor echoed."""
         self._order("reply", data=data.decode("latin-1"))
 
-    def show(self, data: bytes) -> None:
-        """Queue `data` for the lent terminal only, between two pieces of the agent's output."""
-        self._order("show", data=data.decode("latin-1"))
-
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
         """Queue what moves no cursor (a bell, a title) for the lent terminal, where it splits no sequence.
 
@@ -182,19 +178,20 @@ class ShimLink:
         """Show `data` on the terminal that waits for the repaint `id` (ring.HELD)."""
         self._order("repaint", id=id, data=data.decode("latin-1"))
 
-    def parting(self, reset: bytes, below: bytes, offset: int) -> None:
+    def parting(self, reset: bytes, below: bytes, offset: int, *, lines: bool) -> None:
         """Tell what puts the user's terminal right for their shell after `offset` bytes of output.
 
         reset: undoes the modes that the agent has set. below: moves the cursor below what it has drawn.
         """
-        self._order("parting", reset=reset.decode("ascii"), below=below.decode("ascii"), offset=offset)
+        told = {"reset": reset.decode("ascii"), "below": below.decode("ascii")}
+        self._order("parting", **told, offset=offset, lines=lines)
 
     def notice(self, text: str) -> None:
-        """Have a notice shown when the terminal is given back."""
+        """Have a notice shown: between two lines, or when the terminal is given back."""
         self._order("notice", text=text)
 
     def forget(self, text: str) -> None:
-        """Forget a notice."""
+        """Forget a notice that has not been shown."""
         self._order("forget", text=text)
 
     def dismiss(self) -> None:
@@ -253,6 +250,13 @@ class ShimLink:
         except (OSError, TypeError, ValueError):
             return process_wait.UNKNOWN
         return Waiting(Wait(kind), tuple(nap) if nap else None, alone)
+
+    def notices(self) -> list[str]:
+        """Return the notices that have not been shown."""
+        try:
+            return list(map(str, self._ask("notices") or ()))
+        except OSError:
+            return []
 
     def _ask(self, question: str, **fields: Any) -> Any:
         self._questions += 1

@@ -1,0 +1,209 @@
+"""Where relay's notices stand in the user's terminal: never over what the agent or the user has written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from emulator import Emulator
+
+from support import Relay, session_patch, wait_until
+
+Open = Callable[..., Emulator]
+
+BOX = r"stty raw -echo; printf 'top\r\n+------+\r\n| ask  |\r\n+------+\033[A\033[3D'; exec cat >/dev/null"
+"""Draws an input box on the primary screen, with the cursor in it."""
+
+SAYS = """
+import asyncio, pathlib
+from relay.session.features import FEATURES
+from relay.terminal.events import Notify
+
+class Says:
+    def __init__(self, bus):
+        self.bus = bus
+    async def run(self):
+        while True:
+            for path in pathlib.Path(FOLDER).glob("say-*"):
+                self.bus.publish(Notify(path.read_text()))
+                path.unlink()
+            await asyncio.sleep(0.01)
+
+FEATURES["says"] = lambda core: Says(core.bus)
+"""
+"""A feature of the session that shows what `say` asks for."""
+
+
+@pytest.fixture
+def talk(wrap: Open, relay: Relay) -> Open:
+    """`talk("cat")` wraps a program as Alice; `say` makes its session show a notice."""
+    patch = session_patch(f"FOLDER = {str(relay.home)!r}{SAYS}")
+
+    def open_(*argv: str, **options: Any) -> Emulator:
+        return wrap("-n", "Alice", *argv, env=patch, **options)
+
+    return open_
+
+
+def say(relay: Relay, text: str) -> None:
+    """Have the session show a notice, and wait until its shim knows of it."""
+    part, whole = relay.home / "part", relay.home / "say-it"
+    part.write_text(text)
+    part.rename(whole)
+    wait_until(lambda: not whole.exists())
+    _pending(relay)  # answered behind it
+
+
+def _session(relay: Relay) -> dict[str, Any]:
+    return wait_until(
+        lambda: next(
+            (row for row in json.loads(relay("ps", "--json").stdout) if row["state"] != "unresponsive"), None
+        )
+    )
+
+
+def _pending(relay: Relay) -> list[str]:
+    return list(json.loads(relay("explain", "--json", "Alice").stdout)["notices"])
+
+
+def test_a_notice_stands_between_two_lines(talk: Open, relay: Relay) -> None:
+    alice = talk("sh", "-c", "echo up; exec cat")
+    alice.wait_for("up")
+    _session(relay)
+    say(relay, "the news")
+    alice.wait_for("relay: the news")
+    alice.type("mine\r")
+    alice.wait(lambda: alice.lines() == ["up", "relay: the news", "mine", "mine"])
+    assert _pending(relay) == []
+
+
+def test_a_notice_waits_for_the_end_of_the_line_that_is_typed(talk: Open, relay: Relay) -> None:
+    """Neither a prompt nor a draft is torn apart; the bell says that there is something."""
+    alice = talk("sh", "-c", "while printf 'name? '; read name; do echo hello $name; done")
+    alice.wait_for("name?")
+    _session(relay)
+    say(relay, "the first news")
+    alice.type("Ann")
+    alice.wait_for("name? Ann")
+    bells = alice.output.count(b"\a")
+    assert bells
+    say(relay, "more news")
+    alice.wait(lambda: alice.output.count(b"\a") > bells)
+    assert _pending(relay) == ["the first news", "more news"]
+    assert alice.lines() == ["name? Ann"]
+    alice.type("ie\r")
+    alice.wait_for("hello Annie")
+    alice.wait(lambda: alice.lines()[-1] == "name?")
+    assert sorted(alice.lines()) == sorted(
+        ["name? Annie", "hello Annie", "name?", "relay: the first news", "relay: more news"]
+    )
+    assert _pending(relay) == []
+
+
+def test_a_notice_waits_while_a_shell_edits_its_line(talk: Open, relay: Relay) -> None:
+    """readline draws it: the notice comes with the next command's lines, or at the end."""
+    alice = talk("bash", "--norc", "--noprofile", "-i", cwd=relay.home)
+    alice.type("PS1='shell> '\r")
+    alice.wait(lambda: alice.lines()[-1:] == ["shell>"])
+    _session(relay)
+    alice.type("echo half")
+    alice.wait_for("shell> echo half")
+    say(relay, "the news")
+    assert _pending(relay) == ["the news"]
+    assert alice.lines()[-1] == "shell> echo half"
+    alice.type("\x01\x1b[C\x05way; read line\r")
+    alice.wait_for("relay: the news")
+    assert {"shell> echo halfway; read line", "halfway", "relay: the news"} <= {*alice.lines()}
+    alice.type("\r")
+    alice.wait(lambda: alice.lines()[-1:] == ["shell>"])
+    alice.type("one\x15exit\r")
+    assert alice.end() == 0
+
+
+def test_what_is_drawn_stays_as_it_is(talk: Open, relay: Relay) -> None:
+    """The notice stands below the box at the end, whoever ends it."""
+    alice = talk("sh", "-c", BOX)
+    alice.wait_for("+------+")
+    _session(relay)
+    drawn = alice.lines()
+    say(relay, "the news")
+    assert _pending(relay) == ["the news"]
+    alice.see("\a")
+    assert alice.lines() == drawn
+    alice.type("\x1dd")
+    assert alice.end() == 0
+    assert alice.lines()[: len(drawn) + 1] == [*drawn, "relay: the news"]
+
+
+def test_a_stopped_jobs_terminal_is_the_shells(shell: Open, relay: Relay) -> None:
+    patch = session_patch(f"FOLDER = {str(relay.home)!r}{SAYS}")
+    outer = shell()
+    for name, value in patch.items():
+        (relay.home / name).write_text(value)
+        outer.type(f'export {name}="$(cat {name})"\r')
+    outer.type("clear; relay wrap -n Alice sh -c 'echo up; cat'\r")
+    outer.wait(lambda: outer.lines()[-1:] == ["up"])
+    _session(relay)
+    outer.type("\x1a")
+    outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
+    outer.type("echo dra")
+    outer.wait_for("shell> echo dra")
+    wait_until(lambda: _session(relay)["state"] == "stopped")
+    say(relay, "the news")
+    assert _pending(relay) == ["the news"]
+    outer.drain()
+    assert outer.lines()[-1] == "shell> echo dra"
+    outer.type("\x15fg\r")
+    outer.wait(outer.raw)
+    outer.type("go on\r")
+    outer.wait_for("relay: the news")
+
+
+@pytest.mark.parametrize("way", ["takeover", "detach", "death"])
+def test_what_relay_says_at_the_end_stands_below_the_drawing(
+    way: str, talk: Open, terminal: Open, relay: Relay
+) -> None:
+    """Also if no session can say where the drawing ends (U18)."""
+    alice = talk("sh", "-c", BOX)
+    alice.wait_for("+------+")
+    session = _session(relay)
+    drawn = alice.lines()
+    alice.screen.collect()
+    if way == "detach":
+        os.kill(session["pid"], signal.SIGSTOP)
+        alice.type("\x1dd")
+    elif way == "takeover":
+        terminal(sys.executable, "-m", "relay", "attach", "--takeover", "Alice").wait_for("+------+")
+        alice.see("press Enter")
+        alice.type("\r")
+    else:
+        os.kill(session["terminal_pid"], signal.SIGKILL)
+    alice.end()
+    if way == "detach":
+        os.kill(session["pid"], signal.SIGCONT)
+    lines = [*alice.screen.history, *alice.lines()]
+    assert lines[: len(drawn)] == drawn
+    assert any(line.startswith("relay: ") for line in lines[len(drawn) :])
+
+
+def test_a_session_that_has_failed_for_good_is_told_between_two_lines(wrap: Open, relay: Relay) -> None:
+    broken = relay.home / "broken"
+    patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
+    alice = wrap("-n", "Alice", "sh", "-c", "printf 'name? '; read name; echo hello $name; cat", env=patch)
+    alice.wait_for("name?")
+    before = _session(relay)
+    alice.type("An")
+    alice.wait_for("name? An")
+    broken.touch()
+    os.kill(before["pid"], signal.SIGKILL)
+    alice.see("\a")
+    assert alice.lines() == ["name? An"]
+    alice.type("n\r")
+    alice.wait_for("hello Ann")
+    alice.wait_for("relay: relay's session failed")
+    assert "name? Ann" in alice.lines() and "hello Ann" in alice.lines()
