@@ -1,8 +1,8 @@
 """The guard rail: it limits the requests and commands of a wrapped agent's own processes.
 
 They may send as themselves, join and leave channels, list sessions, and read their own messages, memory and
-events.  They may not attach, stop, answer, trust or act as another: an agent must not approve itself.  It is
-a guard rail, not a boundary: agents under one account can read each other's files.
+events.  They may not attach, view, stop, answer, trust or act as another: an agent must not approve itself.
+It is a guard rail, not a boundary: agents under one account can read each other's files.
 """
 
 from __future__ import annotations

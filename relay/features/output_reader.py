@@ -266,8 +266,8 @@ class OutputReader:
         ]
         data, last = b"".join(each.data for each in records), records[-1]
         place = self._terminal.note_output(last.offset, last.time)
-        self._terminal.remember(data)
         reading = self._read(lambda: self._pipeline.output(data, last.time))
+        self._terminal.remember(data)
         self._bus.publish(OutputRead(data, place))  # the screen shows it by now
         self._publish(reading)
         return last

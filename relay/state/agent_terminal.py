@@ -7,6 +7,7 @@ import time
 
 from relay.place import TERMINAL, Place
 from relay.readers.auto import AutoReader
+from relay.readers.controls import leaves_line
 from relay.shim.process_wait import Wait, Waiting, waits_for_input
 from relay.shim.pty import get_size
 from relay.terminal.screen import VirtualScreen
@@ -43,7 +44,8 @@ class AgentTerminal:
         self._offset = 0
         self.replaying = shim.ring.joined.resumes > 0
         self.position = self.read_from = -1
-        self._printed = bytearray()  # the end of the output, while the program prints lines
+        self._printed = bytearray()  # the end of the output, while the program printed lines
+        self._draws = False  # it does so no more
         self._answer()
 
     def note_output(self, offset: int, now: float) -> Place:
@@ -53,13 +55,16 @@ class AgentTerminal:
         return self.place
 
     def remember(self, data: bytes) -> None:
-        """Keep output of a program that prints lines for `scrollback`."""
+        """Keep output, which has been read, of a program that prints lines, for the history of `drawn`."""
         if self._reader.kind == "lines":
             self._printed += data[-SCROLLBACK_BYTES:]
             if len(self._printed) > 2 * SCROLLBACK_BYTES:
                 del self._printed[:-SCROLLBACK_BYTES]
-        elif self._printed:
-            self._printed.clear()
+        elif not self._draws:
+            self._draws = True
+            self._printed += data[: max(leaves_line(data), 0)]
+            rows = self.size[1]  # these the screen keeps
+            self._printed = bytearray(b"\n".join(self._printed.split(b"\n")[:-rows]))
 
     def drawn(self, *, history: bool) -> bytes:
         """Return bytes that draw the screen as it is now; what the agent writes next fits to them.
@@ -73,13 +78,16 @@ class AgentTerminal:
     def _scrollback(self) -> bytes:
         """Return text and colours only: nothing in it asks, or sets a mode."""
         screen = self.screen
-        if screen is None or screen.alternate:
+        if screen is None:
             return b""
+        printed = bytes(self._printed[-SCROLLBACK_BYTES:]).split(b"\n") if self._printed else []
         if self._reader.kind == "lines":
-            lines = bytes(self._printed[-SCROLLBACK_BYTES:]).split(b"\n")[-SCROLLBACK_LINES - screen.height :]
-            return b"\n".join(map(_printable, lines))
-        rows = [row.encode() for row in screen.history]
-        return b"\r\n".join([*rows, *[b""] * screen.height]) if rows else b""
+            return b"\n".join(map(_printable, printed[-SCROLLBACK_LINES - screen.height :]))
+        lines = (_printable(line).rstrip(b"\r") for line in printed)
+        rows = [*lines, *(row.encode() for row in screen.history)][-SCROLLBACK_LINES:]
+        # Before the alternate screen they stay in sight: they are what it covers, as far as is known.
+        below = 1 if screen.alternate else screen.height
+        return b"\r\n".join([*rows, *[b""] * below]) if rows else b""
 
     def note_lent(self, *, lent: bool, watched: bool) -> None:
         """Note that a terminal was lent or taken back: it, or else the virtual screen, answers queries."""

@@ -107,7 +107,9 @@ class Picture:
             self._screen.resize(columns, rows)
             self._screen.drain()
         self._miss(missed)
-        self._feed(drawing)
+        history = max(drawing.find(b"\x1b[?1049h"), 0)  # of the primary screen, before the alternate one
+        self._feed(drawing[:history])
+        self._feed(drawing[history:])
 
     def _feed(self, data: bytes, most: int | None = None) -> None:
         """Draw `data`, and keep at most `most` of the rows that scroll off: the last ones of a flood."""
@@ -208,8 +210,11 @@ class Viewer:
         """Draw a frame. hint: with the line that says how to leave, where or while it has a place."""
         self._picture.changed = False
         self._drawn = columns, height = self._canvas.size
-        self._canvas.use_alternate(self._picture.alternate)
         above = self._picture.scrolled_off(columns)
+        if above and self._picture.alternate:  # they scrolled off the primary screen before
+            self._canvas.use_alternate(False)
+            self._canvas.show((), None, above)
+        self._canvas.use_alternate(self._picture.alternate)
         rows, cursor = self._picture.rows(columns, height)
         if hint and (self._hint_until or height > self._picture.size[1]):
             rows = [*rows[: height - 1], *[""] * (height - 1 - len(rows)), self._hint(columns, height)]

@@ -163,6 +163,21 @@ def test_the_program_of_the_agent_is_drawn_as_it_is(wrap: Open, view: Open, rela
     assert viewer.restored()
 
 
+@pytest.mark.parametrize("flag", ["--view", "--takeover"])
+def test_the_history_below_a_full_screen_program(flag: str, wrap: Open, terminal: Open, relay: Relay) -> None:
+    """What scrolled off before it came is in the terminal's own history."""
+    full = r"seq 1 300; printf '\033[?1049h\033[Hfull'; read a; printf '\033[?1049l'; cat"
+    owner = wrap("-n", "Alice", "sh", "-c", full)
+    owner.wait_for("full")
+    _session(relay)
+    other = terminal(sys.executable, "-m", "relay", "attach", flag, "Alice")
+    other.wait_for("full")
+    assert other.screen.alternate
+    text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b" ", bytes(other.output))
+    numbers = [int(word) for word in text.split() if word.isdigit()]
+    assert numbers[:240] == list(range(1, 241))
+
+
 def test_queries_and_modes_never_reach_a_viewers_terminal(wrap: Open, view: Open, relay: Relay) -> None:
     """So it has nothing to answer, and nothing spills into the user's shell."""
     program = (
