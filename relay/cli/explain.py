@@ -78,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
             f"`relay messages --from {name} --state held` says why. `relay release --from {name}` lets them "
             f"go on, `relay drop --held --from {name}` gives them up."
         )
+    if answer.get("viewers"):
+        print(f"Viewed by {count(answer['viewers'], 'terminal')}.")
     for notice in answer.get("notices", ()):
         print(f"Not shown to you yet: {visible(notice)}")
     return 0

@@ -140,16 +140,26 @@ def test_what_is_drawn_stays_as_it_is(talk: Open, relay: Relay) -> None:
     assert alice.lines()[: len(drawn) + 1] == [*drawn, "relay: the news"]
 
 
+def test_a_notice_waits_while_the_program_reads_single_keys(talk: Open, relay: Relay) -> None:
+    alice = talk("sh", "-c", r"stty raw -echo; printf 'up\r\n'; exec cat >/dev/null")
+    alice.wait_for("up")
+    _session(relay)
+    say(relay, "the news")
+    alice.see("\a")
+    assert _pending(relay) == ["the news"]
+    assert alice.lines() == ["up"]
+
+
 def test_a_stopped_jobs_terminal_is_the_shells(shell: Open, relay: Relay) -> None:
     patch = session_patch(f"FOLDER = {str(relay.home)!r}{SAYS}")
     outer = shell()
     for name, value in patch.items():
         (relay.home / name).write_text(value)
         outer.type(f'export {name}="$(cat {name})"\r')
-    outer.type("clear; relay wrap -n Alice sh -c 'echo up; cat'\r")
+    outer.type("clear; relay wrap -n Alice sh -c 'echo up; read a; kill -STOP $$; cat'\r")
     outer.wait(lambda: outer.lines()[-1:] == ["up"])
     _session(relay)
-    outer.type("\x1a")
+    outer.type("\r")
     outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
     outer.type("echo dra")
     outer.wait_for("shell> echo dra")
