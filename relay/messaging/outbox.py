@@ -22,7 +22,7 @@ from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging.envelope import Envelope, Receipt
 from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, insert, keys, message_of
 from relay.messaging.runaway import WEEK, Guard, Limits
-from relay.place import Place
+from relay.place import REQUEST, Place
 
 WINDOW = 256
 """Messages of a stream that are under way unconfirmed, at most. Brokers keep some 1,000 for one client and
@@ -115,7 +115,8 @@ class Outbox:
 
     def committed(self, session: str) -> set[str]:
         """Return the places of the directives that the session `session` has sent messages for."""
-        return {place for (place,) in self._db.rows("SELECT said FROM outbox WHERE session = ?", session)}
+        query = "SELECT said FROM outbox WHERE session = ? AND said NOT LIKE ?"
+        return {place for (place,) in self._db.rows(query, session, f"{REQUEST}/%")}
 
     def sent_for(self, session: str, place: Place) -> list[Message]:
         """Return what the session `session` has sent for the directive, or the request, at `place`."""
