@@ -2,6 +2,7 @@
 
 The agent is given its closing prompt and time to act on it (closing_seconds), then SIGTERM, SIGHUP and
 SIGKILL, each after stop_seconds.  `--now` skips the waiting, and ends a session that hangs, too.
+An agent whose sessions have failed gets the signals from its shim.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import time
 from contextlib import suppress
 
 from relay.cli.arguments import add_team
-from relay.control.sessions import PATIENCE, UNRESPONSIVE, SessionInfo, call, find, find_claim, live
+from relay.control.sessions import (
+    PATIENCE,
+    UNRESPONSIVE,
+    SessionInfo,
+    call,
+    failure,
+    find,
+    find_claim,
+    live,
+)
 from relay.errors import NoSuchSession, NotAllowed, RelayError, SessionUnresponsive, UsageError
 from relay.home import Home
 
@@ -50,8 +60,9 @@ def run(args: argparse.Namespace) -> int:
         except (OSError, AttributeError):  # the system has no such call
             watch = -1
         try:
-            if args.now and session.state == UNRESPONSIVE:
-                patience = float(call(session.shim, {"op": "stop", "session": True}, PATIENCE)["patience"])
+            if session.state == UNRESPONSIVE and (args.now or failure(session)):
+                order = {"op": "stop", "now": args.now}
+                patience = float(call(session.shim, order, PATIENCE)["patience"])
             else:
                 for _ in range(2 if args.now else 1):
                     patience = float(session.ask({"op": "stop"}, PATIENCE)["patience"])
@@ -75,12 +86,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find(home: Home, name: str, args: argparse.Namespace) -> SessionInfo:
-    if not args.now:
-        return find(home, name, args.team)
     try:
-        return find(home, name, args.team, HANGS)
+        return find(home, name, args.team, HANGS if args.now else PATIENCE)
     except SessionUnresponsive:
-        return find_claim(home, name, args.team)
+        claim = find_claim(home, name, args.team)
+        if args.now or failure(claim):
+            return claim
+        raise
 
 
 def _ended(pid: int, watch: int, patience: float) -> bool:

@@ -30,6 +30,12 @@ from relay.storage.locks import is_held, try_lock
 CONNECTING = "connecting"
 """The state of the bus until a session knows better."""
 
+SESSION, SHIM = ".sock", ".shim"
+"""The suffixes of the sockets of a session and of its shim."""
+
+SHIM_PATIENCE = 1.0
+"""Seconds for the answer of a shim, which is never busy."""
+
 UNRESPONSIVE = "unresponsive"
 """The state of a session that holds its name and does not answer."""
 
@@ -95,7 +101,7 @@ class SessionInfo:
     @property
     def shim(self) -> Path:
         """The path at which the agent's shim listens."""
-        return self.socket.with_suffix(".shim")
+        return self.socket.with_suffix(SHIM)
 
     def public(self) -> dict[str, Any]:
         """Return the JSON object of `relay ps --json`."""
@@ -106,6 +112,14 @@ class SessionInfo:
         if self.state == UNRESPONSIVE:
             raise _unresponsive(self)
         return call(self.socket, request, timeout)
+
+
+def failure(session: SessionInfo) -> str:
+    """Return why no session is started any more beside the agent; "" if one is, or its shim does not say."""
+    try:
+        return str(call(session.shim, {"op": "status"}, SHIM_PATIENCE)["failed"])
+    except (RelayError, KeyError):
+        return ""
 
 
 def live(home: Home, team: str | None = None, timeout: float = 1.0) -> list[SessionInfo]:
@@ -317,6 +331,11 @@ def _unresponsive(session: SessionInfo | None, operation: str = "") -> RelayErro
     if session is None:
         return NoSuchSession("that session has ended. `relay ps` lists those that run.")
     advice = _unknown(session.socket, operation)
+    if session.socket.suffix == SESSION and (why := failure(session)):
+        return SessionUnresponsive(
+            f"{session.name} runs on without a session: {why}. {advice} `relay reload {session.name}` starts "
+            f"another one; `relay stop {session.name}` ends the agent."
+        )
     if pid := session.pid:
         advice += (
             f" If it was stopped, `kill -CONT {pid}` lets it go on; `relay reload {session.name}` "

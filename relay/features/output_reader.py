@@ -313,6 +313,9 @@ class OutputReader:
     def _check(self) -> None:
         """Complete the line that the agent has written so far if the agent waits for input."""
         self._bus.publish(OutputQuiet())
+        if self._shim.ring.pending and not self._scheduled:
+            self._empty()  # the wake-up may have been lost: ARMED and HEAD are seen in any order
+            return
         if self._ended.is_set() or self._shim.ring.pending or not self._terminal.waits_for_input():
             return
         if sure := self._terminal.waits_for_input(sure=True):

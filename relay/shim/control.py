@@ -45,7 +45,7 @@ STOPPING = 40.0
 class ShimControl:
     """Listens beside `path`, the session's socket.
 
-    may: returns why a process may not do that, or None. kill: ends the agent for good.
+    may: returns why a process may not do that, or None. stop: ends the agent for good; True: at once.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class ShimControl:
         terminals: TerminalServer,
         path: str,
         may: May,
-        kill: Callable[[], None],
+        stop: Callable[[bool], None],
     ) -> None:
         self._loop = loop
         self._session = session
         self._terminals = terminals
         self._path = path
         self._may = may
-        self._kill = kill
+        self._end = stop
         self._name = ""
         self._open: dict[JsonChannel, None] = {}  # the oldest first
         self._listener = bind(path.removesuffix(".sock") + ".shim")
@@ -105,7 +105,7 @@ class ShimControl:
             elif operation == "attach":
                 self._attach(channel, fields, fds)
             elif operation == "stop":
-                self._stop(channel, with_session=fields.get("session") is True)
+                self._stop(channel, now=fields.get("now") is not False)
             elif operation == "reload":
                 self._reload(channel)
             else:
@@ -153,11 +153,11 @@ class ShimControl:
                 )
             self._answer(channel, error=text, type="RelayError")
 
-    def _stop(self, channel: JsonChannel, *, with_session: bool) -> None:
-        """Kill the agent, and its session if that hangs."""
-        if with_session:
+    def _stop(self, channel: JsonChannel, *, now: bool) -> None:
+        """Stop the agent; or kill it, and its session, which may hang."""
+        if now:
             self._session.finish()
-        self._kill()
+        self._end(now)
         self._answer(channel, ok=True, patience=STOPPING)
 
     def _reload(self, channel: JsonChannel) -> None:

@@ -37,6 +37,9 @@ FAREWELL = 2.0
 DECISION = 5.0
 """Seconds that a session gets to have another agent started, where it has said that it will."""
 
+FIRST_SESSION = 30.0
+"""Seconds that whoever starts a detached agent waits for its session."""
+
 LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
 """Seconds until processes that the agent left behind are killed, and the number of checks in that time."""
 
@@ -152,7 +155,9 @@ class Shim:
             "start": self._follow_with,
         }
         self.terminals.answers = lambda: self._session is not None and self._session.ready
-        ShimControl(self.loop, self._session, self.terminals, path, may, self._kill).listen(self._name)
+        text = f"{self._name} runs detached, and its session is not ready yet: `relay ps` shows when it is."
+        self.loop.later(FIRST_SESSION, lambda: self._let_go(text))
+        ShimControl(self.loop, self._session, self.terminals, path, may, self._stop).listen(self._name)
         self._session.start()
 
     @property
@@ -311,8 +316,11 @@ class Shim:
         self._let_go(text)
         self.terminals.notices.add(text)
 
-    def _kill(self) -> None:
-        """Kill the agent, and start no other one."""
+    def _stop(self, now: bool) -> None:
+        """Stop the agent, and start no other one. now: kill it."""
+        if not now:
+            self._stop_gently()
+            return
         self._keep(False)
         self._pty.hang_up(signal.SIGKILL)
 

@@ -80,3 +80,31 @@ def test_no_process_can_be_started(relay: Relay) -> None:
     full.unlink()
     assert "Alice has a new session" in relay("reload", "Alice").stdout
     wait_until(lambda: alice.events("directive"))
+
+
+def test_an_agent_whose_sessions_failed_is_stopped_politely(relay: Relay) -> None:
+    patch = session_patch("raise SystemExit('broken')")
+    said = relay.home / "said"
+    program = f"trap 'echo bye > {said}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", program, env=relay.environment | patch)
+    wait_until(lambda: shim_says(relay, "Alice")["failed"])
+    assert "runs on without a session" in relay("explain", "Alice", check=False).stderr
+    assert relay("stop", "Alice").stdout == "Alice has ended.\n"
+    assert said.read_text() == "bye\n"
+
+
+def test_who_starts_a_detached_agent_is_let_go_though_its_session_hangs(relay: Relay) -> None:
+    patch = session_patch("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
+    main = (
+        "import sys\n"
+        "from relay.shim import shim\n"
+        "shim.FIRST_SESSION = 0.1\n"
+        "from relay.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    wrapped = subprocess.run(
+        [sys.executable, "-c", main, "wrap", "-d", "-n", "Alice", "sh", "-c", "while :; do sleep 0.01; done"],
+        env=relay.environment | patch, cwd=relay.home, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (wrapped.returncode, "its session is not ready yet" in wrapped.stderr) == (0, True)
+    assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
