@@ -92,7 +92,10 @@ def make_directories(path: str | os.PathLike[str]) -> None:
         if not os.path.isdir(path):
             raise
     except FileNotFoundError:
-        make_directories(os.path.dirname(os.path.abspath(path)))
+        above = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(above):
+            raise  # as in /proc
+        make_directories(above)
         make_directories(path)
 
 

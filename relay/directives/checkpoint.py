@@ -87,7 +87,8 @@ class Checkpoints:
         saved = Checkpoint.load(self._path)
         if saved is None or saved.position < oldest:
             return None
-        self._progress.forget(Place(*saved.state["reader"]["place"]))
+        open_form = saved.state["grammar"]["block"] is not None
+        self._progress.forget(Place(*saved.state["reader"]["place"]), but_last=open_form)
         self._waits = [wait for wait in self._waits if wait[0] >= saved.position]
         return saved
 

@@ -228,6 +228,8 @@ class OutputReader:
             case ring.OUTPUT:
                 record = self._output(record)
             case ring.TYPED | ring.WRITTEN:
+                # What has settled by now is no echo of these keys.
+                self._publish(self._read(lambda: self._pipeline.tick(now)))
                 self._pipeline.typed(record.data, now)
                 publish(KeysTyped(record.data) if record.kind == ring.TYPED else KeysWritten(record.data))
             case ring.ECHOES:

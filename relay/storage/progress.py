@@ -91,12 +91,17 @@ class Progress:
         """Count what later sessions do not see again."""
         self._write({"count": what, "number": number})
 
-    def forget(self, last: Place) -> None:
-        """Forget what was begun in the source of `last` at places up to that: it is not read again."""
+    def forget(self, last: Place, *, but_last: bool = False) -> None:
+        """Forget what was begun in the source of `last` at places up to that: it is not read again.
+
+        but_last: except at `last`, where a form was open that may be read again.
+        """
         for place in list(self.earlier):
             source, _, at = place.rpartition(":")
             offset, _, ordinal = at.partition(".")
-            if source == last.source and (int(offset), int(ordinal or 0)) <= (last.offset, last.ordinal):
+            if source != last.source or (but_last and place == str(last)):
+                continue
+            if (int(offset), int(ordinal or 0)) <= (last.offset, last.ordinal):
                 del self.earlier[place]
 
     def note(self, kind: str, **fields: Any) -> None:

@@ -138,6 +138,7 @@ class Session:
                 self._take(self.pipeline.output(data, now))
             case Keys(data, echo):
                 self.pipeline.echoes = echo
+                self._take(self.pipeline.tick(now))
                 self.pipeline.typed(data, now)
             case Resize(columns, rows):
                 self._take(self.pipeline.resized(columns, rows, now))

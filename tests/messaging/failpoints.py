@@ -170,7 +170,7 @@ POINTS = [*STARTING, *SENDING, *RECEIVING, *ALONE]
 
 READING = {
     *(_REGISTRY + name for name in ("known",)),
-    *(_OUTBOX + name for name in ("next_due", "senders_with_mail", "committed")),
+    *(_OUTBOX + name for name in ("next_due", "senders_with_mail", "committed", "sent_for")),
     *(_INBOX + name for name in ("waiting", "stored", "receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
     *(_LEDGER + name for name in ("messages", "lookup", "find", "held")),

@@ -72,7 +72,7 @@ def test_no_process_can_be_started(relay: Relay) -> None:
     full.touch()
     wrapped = subprocess.run(
         [sys.executable, "-c", main, "wrap", "-d", "-n", "Alice", *map(str, alice.command())],
-        env=relay.environment, cwd=relay.home, capture_output=True, text=True, timeout=60, check=False,
+        env=relay.environment, cwd=relay.home, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "cannot start a process" in wrapped.stdout + wrapped.stderr
     wait_until(lambda: (alice.folder / "strings").exists())
@@ -104,7 +104,7 @@ def test_who_starts_a_detached_agent_is_let_go_though_its_session_hangs(relay: R
     )
     wrapped = subprocess.run(
         [sys.executable, "-c", main, "wrap", "-d", "-n", "Alice", "sh", "-c", "while :; do sleep 0.01; done"],
-        env=relay.environment | patch, cwd=relay.home, capture_output=True, text=True, timeout=60, check=False,
+        env=relay.environment | patch, cwd=relay.home, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (wrapped.returncode, "its session is not ready yet" in wrapped.stderr) == (0, True)
     assert "Alice has ended" in relay("stop", "--now", "Alice").stdout

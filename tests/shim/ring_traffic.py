@@ -10,6 +10,7 @@ reader exits with 3 if it is not woken, and with 4 for a byte that nobody wrote 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import select
@@ -65,7 +66,10 @@ def read(fd: int, wake: int) -> None:
         reader.arm()
         while (record := reader.read()) is not None:
             lost += reader.lost
-            for each in [record, *reader.read_output(1 << 16)] if record.kind == ring.OUTPUT else [record]:
+            found = [record]
+            if record.kind == ring.OUTPUT:
+                found += reader.read_output(record, 1 << 16, pause=math.inf, until=math.inf)
+            for each in found:
                 records += 1
                 if each.kind == ring.EXITED:
                     print(json.dumps({"got": got, "lost": lost, "records": records, "naps": naps}))
