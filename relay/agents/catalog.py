@@ -9,7 +9,7 @@ from typing import Any
 from relay import data
 from relay.agents.launchers import without_launchers
 from relay.agents.pattern_file import PatternFile
-from relay.agents.profile import Native, Profile, RowStyle, StateRule, Submit
+from relay.agents.profile import InputStyle, Native, Profile, RowStyle, StateRule, Submit
 from relay.errors import ConfigError
 from relay.home import Home
 
@@ -62,15 +62,21 @@ def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
     merged: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {name: {} for name in _TABLES}
     rules: dict[str, StateRule] = {}
+    inputs: dict[str, Any] = {}
     for path in paths:
         fields = PatternFile.read(path).fields()
         rules |= {rule.name: rule for rule in fields.pop("states", ())}
+        inputs |= fields.pop("input", {})
         for name, table in tables.items():
             table |= fields.pop(name, {})
         merged |= fields
     merged["states"] = tuple(sorted(rules.values(), key=lambda rule: -rule.priority))
     merged |= {name: kind(**tables[name]) for name, kind in _TABLES.items()}
     base = generic or Profile(GENERIC, paths[-1])
+    if inputs:
+        merged["input"] = InputStyle(**inputs)
+    elif not any(rule.state == "ready" for rule in rules.values()):
+        merged["input"] = base.input
     for key in ("reader", "decoration", "prefix", "inject", "fullscreen"):
         merged.setdefault(key, getattr(base, key))
     for key in ("prompts", "decisions", "questions", "dialogs"):

@@ -30,6 +30,12 @@ Every key of a file, all but `name` optional:
     while_working = "queues"      queues | interrupts | unknown: what becomes of a text typed meanwhile
     avoid         = "!/@"         characters that a typed text must not begin with
 
+    [input]                       how its input is drawn: it is ready when that is empty, and nothing asks or works
+    glyphs       = "❯>"           marks before what is typed; "": none, but a frame
+    bullets      = "●"            marks that begin what it says, and never point at an option
+    placeholders = ["..."]        regexes of what an empty input shows, if the cursor does not tell
+    idle         = ["..."]        regexes of titles that say that it does not work
+
     [native]                      what it has beside its terminal
     hooks       = "claude"        whose hook protocol it speaks: claude | codex | qwen | gemini
     transcript  = "claude"        whose transcripts it writes: claude | codex | qwen
@@ -143,6 +149,7 @@ class PatternFile:
                 "code": lambda key: self._table(key)._style(),
                 "submit": lambda key: self._table(key)._submit(),
                 "states": self._states,
+                "input": lambda key: self._table(key)._input(),
                 "native": lambda key: self._table(key)._native(),
             }
         )
@@ -167,6 +174,10 @@ class PatternFile:
 
     def _submit(self) -> dict[str, Any]:
         return self._read({"delay": self._delay, "while_working": self._choice, "avoid": self._string})
+
+    def _input(self) -> dict[str, Any]:
+        marks = dict.fromkeys(("glyphs", "bullets"), self._string)
+        return self._read({**marks, **dict.fromkeys(("placeholders", "idle"), self._regexes)})
 
     def _native(self) -> dict[str, Any]:
         return self._read({"hooks": self._choice, "transcript": self._choice})

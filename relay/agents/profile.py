@@ -79,6 +79,22 @@ class StateRule:
 
 
 @dataclass(frozen=True, slots=True)
+class InputStyle:
+    """The input of an agent, for relay.state.input_box.
+
+    glyphs:       the marks before what is typed; "" if it has none, but a frame.
+    bullets:      marks that begin what the agent says, and never point at an option.
+    placeholders: regexes of what it shows while it is empty, if that is not known by the cursor.
+    idle:         regexes of titles that say that the agent does not work.
+    """
+
+    glyphs: str = ""
+    bullets: str = ""
+    placeholders: tuple[re.Pattern[str], ...] = ()
+    idle: tuple[re.Pattern[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Native:
     """The sources beside the terminal: the agent's hook dialect and the format of its transcripts."""
 
@@ -128,6 +144,7 @@ class Profile:
     echo:   how it draws what was typed into it, and other rows that are never its own words.
     code:   how it draws a line of a code fence.
     states: by priority, the highest first.
+    input:  None if the rules of `states` alone say when the agent is ready.
     """
 
     name: str
@@ -148,7 +165,14 @@ class Profile:
     code: RowStyle = RowStyle()
     submit: Submit = Submit()
     states: tuple[StateRule, ...] = ()
+    input: InputStyle | None = None
     native: Native = Native()
+
+    @property
+    def says_ready(self) -> bool:
+        """True if it says itself what the agent's screen shows while it is ready."""
+        ruled = any(rule.state == "ready" for rule in self.states)
+        return ruled or (bool(self.states) and self.input is not None)
 
     def recognises(self, argv: Sequence[str]) -> bool:
         """Return True if `argv`, without prefixes such as `env` and `sudo`, starts this program."""

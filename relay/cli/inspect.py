@@ -6,7 +6,8 @@ times. Known namespaces are the built-in ones. Input in the recording counts as 
 told from what the agent said. The profile is that of the recorded command, or --agent's; see `relay agents`.
 
 --screen FILE is text as a terminal shows it ("-": standard input), a row a line, and counts as quiet. A
-first line `# title: TITLE` gives the terminal's title.
+first line `# title: TITLE` gives the terminal's title; then `# cursor: X,Y` may give the place of its cursor, zero-based,
+and `# record: over` say that by the agent's own record its turn is over.
 
 With --json, of a recording: {"directives": [{"namespace", "target", "body", "time", "unclosed"}], "states":
 [{"time", "state", "prompt", "rule", "lines"}]}, each state from its time on; of a screen: {"state",
@@ -18,9 +19,10 @@ that decided, or "", and lines the rows that made it hold.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.agents import catalog
@@ -35,7 +37,9 @@ from relay.hooks.registry import Registry
 from relay.readers.auto import AutoReader
 from relay.recording.asciicast import Cast
 from relay.shim.process_wait import Wait
+from relay.state.evidence import Evidence
 from relay.state.readiness import TerminalSnapshot, Verdict, judge
+from relay.terminal.screen import VirtualScreen
 from relay.terminal.tty_state import TtyState
 from relay.text import count, one_line, printable_json, visible
 
@@ -138,6 +142,7 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
             pipeline.now - pipeline.last_output,
             lines=reader.kind == "lines",
             unfinished=reader.unfinished(),
+            screen=reader.screen,
         )
         verdict = judge(sight, profile)
         last = states[-1].verdict if states else None
@@ -147,16 +152,28 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
 
 
 def inspect_screen(text: str, profile: Profile) -> Verdict:
-    """Return the state that a rendered screen shows: rows, perhaps after a line `# title: TITLE`."""
+    """Return the state that a rendered screen shows: rows, perhaps after lines `# KEY: VALUE` (see above)."""
     rows = text.splitlines()
-    title = ""
-    if rows and rows[0].startswith("# title:"):
-        title = rows.pop(0).removeprefix("# title:").strip()
-    return judge(_sight([row.rstrip() for row in rows], title, _STILL), profile)
+    keys = {"title": "", "cursor": "", "record": ""}
+    while rows and (found := re.match(rf"# ({'|'.join(keys)}):(.*)", rows[0])):
+        keys[found[1]] = found[2].strip()
+        rows.pop(0)
+    sight = _sight([row.rstrip() for row in rows], keys["title"], _STILL)
+    if cursor := re.fullmatch(r"(\d+),(\d+)", keys["cursor"]):
+        sight = replace(sight, cursor=(int(cursor[1]), int(cursor[2])))
+    if keys["record"] == "over":
+        sight = replace(sight, evidence=(Evidence("hooks", "ready"),))
+    return judge(sight, profile)
 
 
 def _sight(
-    rows: list[str], title: str, quiet: float, *, lines: bool = False, unfinished: str | None = None
+    rows: list[str],
+    title: str,
+    quiet: float,
+    *,
+    lines: bool = False,
+    unfinished: str | None = None,
+    screen: VirtualScreen | None = None,
 ) -> TerminalSnapshot:
     """Return a live session's view of the screen; the facts that only the kernel knows are set to be fine."""
     drawn = tuple(rows)
@@ -173,6 +190,7 @@ def _sight(
         rows=drawn,
         drawn=drawn,
         title=title,
+        cursor=None if screen is None else screen.cursor,
     )
 
 

@@ -72,6 +72,7 @@ class Typist:
         self._clock = clock
         self._delay = view.profile.submit.delay
         self._began = clock()
+        self._before: tuple[str, ...] = ()  # the rows of the screen when it began
         self._end = ""  # how the text ends that is being typed
         self.arrived = False
         self._output = asyncio.Event()
@@ -116,6 +117,7 @@ class Typist:
     async def _attempt(self, mark: str, steps: Coroutine[Any, Any, str | None], shown: Proof) -> Outcome:
         """Take `steps`, which return the doubt that is left. shown: the proof if there is none."""
         self._seen.clear()
+        self._before = tuple(self._terminal.screen_text())
         self.arrived = False
         self._began = self._clock()
         self._end = closing_mark(mark)
@@ -176,7 +178,7 @@ class Typist:
         # What was said before was weighed against an input that was empty then.
         since = self._clock() - self._began
         news = tuple(evidence for evidence in sight.evidence if evidence.age <= since)
-        found = danger(replace(sight, evidence=news), self._view.profile)
+        found = danger(replace(sight, evidence=news), self._view.profile, self._before)
         return found.reason if found else None
 
     def _drawn(self, offset: int) -> bool:

@@ -168,6 +168,10 @@ class AgentTerminal:
         """Return the visible rows from the top; [] without a virtual screen."""
         return [] if self.screen is None else [row.text for row in self.screen.rows()]
 
+    def cursor(self) -> tuple[int, int] | None:
+        """Return the place (x, y) of the cursor, zero-based; None without a virtual screen."""
+        return None if self.screen is None else self.screen.cursor
+
     def title(self) -> str:
         """Return the title that the program has set; "" without a virtual screen."""
         return "" if self.screen is None else self.screen.title

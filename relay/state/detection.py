@@ -1,4 +1,4 @@
-"""Detection: the state that an agent's screen and title show, by the ordered rules of its profile."""
+"""Detection: the state that an agent's screen and title show, by the ordered rules of its profile and its input."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from relay.agents.profile import Profile, PromptKind, StateName, StateRule
+from relay.state.input_box import find_input
 
 SHOWN = 8
 """Deciding lines that are kept to show to the user: the longest list of options seen in a dialog has five."""
 
 
+_INPUT: tuple[tuple[StateName, str], ...] = (("draft", "text in the input"), ("ready", "empty input"))
+
+
 @dataclass(frozen=True, slots=True)
 class ScreenSnapshot:
-    """The screen at one moment: the visible rows from the top, without trailing blanks, and the title."""
+    """The screen at one moment: the visible rows from the top, without trailing blanks, and the title.
+
+    cursor: (x, y), zero-based; None if it is not known.
+    """
 
     rows: tuple[str, ...]
     title: str = ""
+    cursor: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,10 @@ class Detection:
 def detect(
     screen: ScreenSnapshot, profile: Profile, states: Container[str] | None = None
 ) -> Detection | None:
-    """Return the verdict of the first rule that holds, if one does. states: the only ones to look for."""
+    """Return the verdict of the first rule that holds, or else of the input; None without both.
+
+    states: the only ones to look for.
+    """
     drawn = [row for row in screen.rows if row.strip()]
     title = [screen.title] if screen.title.strip() else []
     for rule in profile.states:
@@ -44,7 +55,10 @@ def detect(
         region = {"title": title, "bottom": drawn[-rule.rows :], "screen": drawn}[rule.region]
         if (lines := _holds(rule, region)) is not None:
             return Detection(rule.state, rule.kind, rule.name, lines)
-    return None
+    if profile.input is None or (box := find_input(screen.rows, profile.input, screen.cursor)) is None:
+        return None
+    state, name = _INPUT[not box.text]
+    return Detection(state, None, name, box.lines[:SHOWN]) if states is None or state in states else None
 
 
 def _holds(rule: StateRule, region: Sequence[str]) -> tuple[str, ...] | None:

@@ -22,22 +22,22 @@ has to hold, whatever the other sources say.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from relay.agents.profile import Profile, PromptKind
+from relay.agents.profile import InputStyle, Profile, PromptKind
 from relay.shim.process_wait import SCREEN_QUIET, Wait
 from relay.state.detection import Detection, ScreenSnapshot, detect
 from relay.state.evidence import Evidence
+from relay.state.input_box import find_input
+from relay.state.signs import Sign, find_sign, is_menu
 from relay.terminal.tty_state import TtyState
 from relay.text import one_line
 
 QUIET = 0.25
 """Seconds without output after which a line program counts as waiting if the kernel does not say."""
-
-DIALOG_ROWS = 12
-"""Rows at the bottom of the screen that may hold a dialog; a dialog of agents has at most ten."""
 
 PROMPT_LEASE = 2.0
 """Seconds for which *prompting* from hooks holds without a dialog on the screen: the agent draws one within
@@ -53,9 +53,14 @@ REPORT_LEASE = 30.0
 FAILURE = 60.0
 """Seconds for which nothing is typed into an agent that failed."""
 
-NEAR_ROWS = 4
-"""DIALOG_ROWS for an agent with state rules of which none holds: its text may quote a dialog just above its
-input, which takes three rows or more; the last rows of a real dialog are at the bottom."""
+CHOICE_ROWS = 3
+"""Rows at the bottom that may hold a choice of a line program: what is above has been answered."""
+
+
+QUOTED = "dialog above the input"
+"""The rule that holds typing back: a dialog, or its quotation, stands above what the agent has said last."""
+
+_SIGNS = {"prompting": "it shows a dialog", "working": "it shows that it works"}
 
 
 class Readiness(StrEnum):
@@ -100,6 +105,7 @@ class TerminalSnapshot:
     nap:        the sleep in which the program reads its terminal (process_wait.Waiting); None if it does not.
     drawn:      every visible row.
     title:      the title that the program has set (OSC 0, OSC 2).
+    cursor:     (x, y), zero-based; None if it is not known.
     evidence:   the latest evidence from its hooks and its status reports.
     """
 
@@ -116,6 +122,7 @@ class TerminalSnapshot:
     nap: tuple[int, int] | None = None
     drawn: tuple[str, ...] = ()
     title: str = ""
+    cursor: tuple[int, int] | None = None
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -130,16 +137,81 @@ def judge(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
         return _working("it is printing")
     if found := _reported(terminal, shown) or _rules(terminal, profile, shown):
         return found
-    return _line_program(terminal) if terminal.tty.canonical else _screen_program(terminal, profile)
+    return _line_program(terminal) if terminal.tty.canonical else _screen_program(terminal, profile, shown)
 
 
-def danger(terminal: TerminalSnapshot, profile: Profile) -> Verdict | None:
-    """Return the verdict that forbids typing however quiet the program is; None if nothing does."""
-    return _danger(terminal, profile, _shown(terminal, profile))
+def danger(terminal: TerminalSnapshot, profile: Profile, before: Iterable[str] = ()) -> Verdict | None:
+    """Return the verdict that forbids typing however quiet the program is; None if nothing does.
+
+    before: the rows that were drawn when the typing began: they are no signs of a dialog.
+    """
+    shown = _shown(terminal, profile)
+    if shown is not None and shown.state == "draft":
+        sign = _sign(terminal, profile, shown, before)
+        shown = sign if sign is not None and sign.state == "prompting" else shown
+    return _danger(terminal, profile, shown)
 
 
 def _shown(terminal: TerminalSnapshot, profile: Profile) -> Detection | None:
-    return detect(ScreenSnapshot(terminal.drawn, terminal.title), profile) if profile.states else None
+    """Return what the screen shows; an empty input does not count below a sign of a dialog or of work."""
+    if terminal.tty.canonical and not profile.states:
+        return None  # a line program: what it printed is a conversation
+    shown = detect(_screen(terminal), profile)
+    if shown is not None and shown.state != "ready":
+        return shown
+    return _sign(terminal, profile, shown) or shown
+
+
+def _screen(terminal: TerminalSnapshot) -> ScreenSnapshot:
+    return ScreenSnapshot(terminal.drawn or terminal.rows, terminal.title, terminal.cursor)
+
+
+def _sign(
+    terminal: TerminalSnapshot, profile: Profile, shown: Detection | None, before: Iterable[str] = ()
+) -> Detection | None:
+    """Return the sign of a dialog or of work beside the input, or on a screen that shows none."""
+    screen, style = _screen(terminal), profile.input or InputStyle()
+    box = None if profile.input is None or shown is None else find_input(screen.rows, style, screen.cursor)
+    others = set(terminal.rows)
+    top, bottom = (len(screen.rows), len(screen.rows)) if box is None else (box.top, box.bottom + 1)
+    above, below = (
+        [row for row in part if row in others] for part in (screen.rows[:top], screen.rows[bottom:])
+    )
+    above = [row for row in _since(above, before) if not _echo(row, profile)]
+    found = find_sign(below, bullets=style.bullets)
+    if found is None and (shown is None or not _turn_over(terminal)):
+        idle = any(title.search(terminal.title) for title in style.idle)
+        found = find_sign(above, bullets=style.bullets, loose=not profile.states, idle=idle)
+        if found is None and (row := next((row for row in above if _match(profile.dialogs, row)), None)):
+            found = Sign("prompting", "dialogs", (row.strip(),))
+    if found is None and not profile.states and is_menu(screen.rows[:bottom]):
+        found = Sign("prompting", "list of options", (screen.rows[bottom - 1].strip(),))
+    if found is None:
+        return None
+    if found.state == "prompting" and (found.last or shown is None):
+        return Detection("prompting", PromptKind.OTHER, found.name, found.lines)
+    return Detection("working", None, found.name if found.state == "working" else QUOTED, found.lines)
+
+
+def _since(rows: Iterable[str], before: Iterable[str]) -> list[str]:
+    """Return `rows` without those of `before`, each as often as it was there, from the top."""
+    old, found = Counter(before), list[str]()
+    for row in rows:
+        if old[row] > 0:
+            old[row] -= 1
+        else:
+            found.append(row)
+    return found
+
+
+def _echo(row: str, profile: Profile) -> bool:
+    """Return True if `row` shows what was typed, or what a tool printed."""
+    return any(rule.search(row) for rule in profile.echo.lines)
+
+
+def _turn_over(terminal: TerminalSnapshot) -> bool:
+    """Return True if the agent's own record says that its turn is over: it may have quoted a dialog."""
+    return any(evidence.state == "ready" for evidence in terminal.evidence)
 
 
 def _danger(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict | None:
@@ -154,9 +226,9 @@ def _danger(terminal: TerminalSnapshot, profile: Profile, shown: Detection | Non
     if tty.foreground != tty.agent_group:
         return _unsafe("another program has the terminal's foreground")
     if shown is not None and shown.state == "prompting":
-        return _by(shown, Readiness.PROMPTING, "it shows a dialog")
+        return _by(shown, Readiness.PROMPTING, _SIGNS["prompting"])
     if terminal.alternate and not profile.fullscreen and shown is None:
-        return _unsafe("it shows a full-screen interface that relay does not know")
+        return _drew(terminal) or _unsafe("it shows a full-screen interface that relay does not know")
     if tty.canonical and not tty.echo:
         return Verdict(Readiness.PROMPTING, "its terminal does not echo: it asks for a password")
     if found := _prompting(terminal, shown):
@@ -215,15 +287,20 @@ def _reported(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | 
 def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict | None:
     """Return what the profile's state rules say; None if the rules for any program decide."""
     if shown is not None and shown.state == "working":
-        return _by(shown, Readiness.WORKING, "it shows that it works")
+        what = (
+            "what looks like a dialog stands above its input" if shown.rule == QUOTED else _SIGNS["working"]
+        )
+        return _by(shown, Readiness.WORKING, what)
     if shown is not None and shown.state == "draft":
         return replace(_by(shown, Readiness.WORKING, "a text stands in its input"), draft=True)
     if shown is not None and shown.state == "failed":
         went_well = any(one.source == "hooks" and one.state == "ready" for one in terminal.evidence)
         if terminal.quiet < FAILURE and not went_well:  # else the error is of an earlier turn
             return replace(_by(shown, Readiness.FAILED, "it shows an error"), wait=FAILURE - terminal.quiet)
-        shown = detect(ScreenSnapshot(terminal.drawn, terminal.title), profile, ("ready",))
-    if not any(rule.state == "ready" for rule in profile.states):
+        shown = detect(_screen(terminal), profile, ("ready",))
+        if shown is not None and (sign := _sign(terminal, profile, shown)):
+            return _by(sign, Readiness(sign.state), _SIGNS[sign.state])
+    if not profile.says_ready:
         return None
     if shown is None:
         return _working(f"nothing on its screen says what it does (no rule of {profile.name!r} holds)")
@@ -247,33 +324,30 @@ def _drew(terminal: TerminalSnapshot) -> Verdict | None:
     return _working(f"it drew within the last {SCREEN_QUIET} s", left) if left > 0 else None
 
 
-def _screen_program(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
+def _screen_program(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict:
     if found := _drew(terminal):
         return found
     if terminal.wait is Wait.BUSY:
         return _working("it waits for something else than its terminal")
     reports = any(evidence.state == "ready" for evidence in terminal.evidence)
-    if not reports and not terminal.bracketed_paste and not _match(profile.prompts, terminal.unfinished):
-        return _unsafe("it reads single keys, and shows no input that relay knows")
+    if not reports and shown is None and not _match(profile.prompts, terminal.unfinished):
+        return _unsafe("it shows no input that relay knows")
     return Verdict(Readiness.READY, f"it has been quiet for {SCREEN_QUIET} s and shows an input")
 
 
 def _asking(terminal: TerminalSnapshot, profile: Profile, ordinary: bool) -> Verdict | None:
     """Return *prompting* if the program asks something that ordinary text must not answer."""
     line = terminal.unfinished
+    if is_menu(terminal.rows):
+        return Verdict(Readiness.PROMPTING, "it shows a list to choose from")
     if not ordinary and (rule := _match((*profile.decisions, *profile.questions), line)):
         return Verdict(Readiness.PROMPTING, f"{_show(line)} reads as a question (rule {rule})")
-    drawn = [row for row in terminal.rows if row.strip()]
     if terminal.tty.canonical:
-        # The choice may be just above a bare prompt mark. Older lines have been answered, and other
-        # questions are part of the conversation.
-        rules, rows = profile.decisions, drawn[-2 if line.strip() else -1 :]
-    else:
-        rules = (*profile.decisions, *profile.dialogs)
-        rows = drawn[-(NEAR_ROWS if profile.states else DIALOG_ROWS) :]
-    for row in rows:
-        if rule := _match(rules, row):
-            return Verdict(Readiness.PROMPTING, f"{_show(row)} reads as a dialog (rule {rule})")
+        # Older lines have been answered, and other questions are part of the conversation.
+        drawn = [row for row in terminal.rows if row.strip()]
+        for row in drawn[-CHOICE_ROWS if line.strip() else -1 :]:
+            if rule := _match(profile.decisions, row):
+                return Verdict(Readiness.PROMPTING, f"{_show(row)} reads as a dialog (rule {rule})")
     return None
 
 

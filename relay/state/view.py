@@ -116,17 +116,19 @@ class AgentView:
             nap=looked.nap if looked.wait is Wait.READ else None,
             drawn=tuple(drawn),
             title=port.title(),
+            cursor=port.cursor(),
             evidence=self._evidence.current(),
         )
 
     @property
     def ruled(self) -> bool:
         """True if the profile has a rule for an agent that is ready."""
-        return any(rule.state == "ready" for rule in self.profile.states)
+        return self.profile.says_ready
 
     def state(self) -> str | None:
         """Return the state that the profile's rules detect on the screen now; None if no rule holds."""
-        screen = ScreenSnapshot(tuple(self._terminal.screen_text()), self._terminal.title())
+        port = self._terminal
+        screen = ScreenSnapshot(tuple(port.screen_text()), port.title(), port.cursor())
         return found.state if (found := detect(screen, self.profile)) else None
 
     def _others(self, rows: list[str]) -> list[str]:

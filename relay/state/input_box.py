@@ -1,0 +1,146 @@
+"""The input of an agent on its screen, found by its structure: a frame, a prompt mark, and what stands in it.
+
+╭───────────╮     ─────────────     > text
+│ > text    │     ❯ text              footer
+╰───────────╯     ─────────────
+  footer            footer
+   boxed              ruled           bare
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relay.agents.profile import InputStyle
+from relay.state.signs import is_listed
+
+FOOTER = 10
+"""Rows below an input, blank ones not counted: a list of keys has up to eight."""
+
+BARE_FOOTER = 4
+"""FOOTER for an input without a frame, which is otherwise hard to tell from what was typed earlier."""
+
+HEIGHT = 80
+"""Rows that an input may have: those of the largest text that agents show whole."""
+
+_RULE = re.compile(r"\s{0,4}([─━═╌┄▁▔▄▀_=-])\1+(?: \S.{0,80}? \1+|\1{6,})\s*\Z")  # with a label, perhaps
+_TOP = re.compile(r"\s{0,8}[╭┌╔┏+][─━═-]{6}")
+_BOTTOM = re.compile(r"\s{0,8}[╰└╚┗+][─━═-]{6}")
+_SIDES = re.compile(r"\s{0,8}[│┃║|](?P<inner>.*?)[│┃║|]?\s*\Z")
+_OPTION = re.compile(r"\W{0,8}\d{1,2}[.)] ")
+_PLACEHOLDER = re.compile(
+    r'Type your message\b|(?:Type|Enter|Write) (?:a|your) (?:message|prompt|question)\b|Try ".*"\Z'
+    r"|Ask (?:anything|me|a question)\b|Send a message\b|(?:Type|Ask|Send|Write|Message|Describe|Plan)\b.*(?:…|\.\.\.)\Z"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InputBox:
+    """An input in the rows `top` to `bottom`, frame included. text: what it holds; "" if it holds nothing.
+
+    lines: the rows that show it, stripped.
+    """
+
+    top: int
+    bottom: int
+    text: str
+    lines: tuple[str, ...]
+
+
+def find_input(
+    rows: Sequence[str], style: InputStyle, cursor: tuple[int, int] | None = None
+) -> InputBox | None:
+    """Return the lowest input on the screen, if there is one.
+
+    cursor: (x, y), zero-based, if it is known. Before a text it shows that the text is a placeholder: behind
+    what was typed it stands at the end. Without it, a placeholder is known by its words.
+    """
+    below = 0
+    for y in range(len(rows) - 1, max(len(rows) - 1 - HEIGHT, -1), -1):
+        if not rows[y].strip():
+            continue
+        if found := (_framed(rows, y, style) if below <= FOOTER else None) or _bare(rows, y, style):
+            top, texts, column = found
+            text = "\n".join(texts).strip()
+            first = y if top == y else top + 1
+            if text and _is_placeholder(text, (column, first), cursor, range(first, y + 1), style):
+                text = ""
+            return InputBox(top, y, text, tuple(each.strip() for each in rows[top : y + 1] if each.strip()))
+        below += 1
+    return None
+
+
+def _framed(rows: Sequence[str], y: int, style: InputStyle) -> tuple[int, list[str], int] | None:
+    """Return the top row, the texts and their column of the input whose frame ends in row `y`."""
+    if _RULE.match(rows[y]):
+        edge, sides = _RULE, False
+    elif _BOTTOM.match(rows[y]):
+        edge, sides = _TOP, True
+    else:
+        return None
+    texts: list[str] = []
+    offset = 0
+    for at in range(y - 1, max(y - HEIGHT, -1), -1):
+        row = rows[at]
+        if edge.match(row):
+            return _entry(at, texts[::-1], offset, style) if texts else None
+        if sides:
+            side = _SIDES.match(row)
+            if side is None:
+                return None
+            offset, row = side.start("inner"), side["inner"]
+        texts.append(row.rstrip())
+    return None
+
+
+def _entry(top: int, texts: list[str], offset: int, style: InputStyle) -> tuple[int, list[str], int] | None:
+    """Return the input with these rows inside its frame; None if they are something else."""
+    head = _glyph(texts[0], style)
+    if head is None:
+        return None
+    if style.glyphs and any(text.strip() and not text.startswith(" ") for text in texts[1:]):
+        return None  # further rows stand below the text, not below the mark
+    return top, [texts[0][head:], *texts[1:]], offset + head
+
+
+def _bare(rows: Sequence[str], y: int, style: InputStyle) -> tuple[int, list[str], int] | None:
+    """Return the input without a frame whose first row is `y`; only that row's text counts."""
+    head = _glyph(rows[y], style, 1) if style.glyphs else None
+    if head is None:
+        return None
+    text = rows[y][head:]
+    rest = rows[y + 1 :]
+    more = next((number for number, row in enumerate(rest) if not row.strip()), len(rest)) if text else 0
+    below = [row for row in rest if row.strip()]
+    if len(below) - more > BARE_FOOTER or any(not row.startswith(" ") or _OPTION.match(row) for row in below):
+        return None
+    start = next((at + 1 for at in range(y - 1, -1, -1) if not rows[at].strip()), 0)
+    return None if is_listed(rows[start : y + 1 + more], y - start) else (y, [text], head)
+
+
+def _glyph(row: str, style: InputStyle, most: int = 2) -> int | None:
+    """Return the column of the text behind the prompt mark; None without one, or before an option.
+
+    most: blanks that may stand before the mark.
+    """
+    if not style.glyphs:
+        return len(row) - len(row.lstrip())
+    stripped = row.lstrip()
+    indent = len(row) - len(stripped)
+    if indent > most or not stripped or stripped[0] not in style.glyphs or stripped[1:2].strip():
+        return None
+    text = stripped[1:].lstrip()
+    if _OPTION.match(text):
+        return None
+    return indent + 2 if not text else len(row.rstrip()) - len(text.rstrip())
+
+
+def _is_placeholder(
+    text: str, start: tuple[int, int], cursor: tuple[int, int] | None, rows: range, style: InputStyle
+) -> bool:
+    if cursor is not None and cursor[1] in rows:
+        return cursor[1] == start[1] and cursor[0] <= start[0] and text.count("\n") < 2
+    words = " ".join(text.split())
+    return bool(_PLACEHOLDER.match(words)) or any(each.search(words) for each in style.placeholders)
