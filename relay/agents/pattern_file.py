@@ -30,7 +30,7 @@ Every key of a file, all but `name` optional:
     while_working = "queues"      queues | interrupts | unknown: what becomes of a text typed meanwhile
     avoid         = "!/@"         characters that a typed text must not begin with
 
-    [input]                       how its input is drawn: it is ready when that is empty, and nothing asks or works
+    [input]                       how its input is drawn: empty, with nothing that asks or works, it is ready
     glyphs       = "❯>"           marks before what is typed; "": none, but a frame
     bullets      = "●"            marks that begin what it says, and never point at an option
     placeholders = ["..."]        regexes of what an empty input shows, if the cursor does not tell

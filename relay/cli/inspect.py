@@ -6,8 +6,8 @@ times. Known namespaces are the built-in ones. Input in the recording counts as 
 told from what the agent said. The profile is that of the recorded command, or --agent's; see `relay agents`.
 
 --screen FILE is text as a terminal shows it ("-": standard input), a row a line, and counts as quiet. A
-first line `# title: TITLE` gives the terminal's title; then `# cursor: X,Y` may give the place of its cursor, zero-based,
-and `# record: over` say that by the agent's own record its turn is over.
+first line `# title: TITLE` gives the terminal's title; then `# cursor: X,Y` may give the place of its
+cursor, zero-based, and `# record: over` say that by the agent's own record its turn is over.
 
 With --json, of a recording: {"directives": [{"namespace", "target", "body", "time", "unclosed"}], "states":
 [{"time", "state", "prompt", "rule", "lines"}]}, each state from its time on; of a screen: {"state",

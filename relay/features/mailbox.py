@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from relay import names
@@ -34,7 +35,7 @@ from relay.messaging.events import (
     handler_fields,
     journal_fields,
 )
-from relay.state.readiness import Readiness
+from relay.state.readiness import QUOTED, Readiness
 from relay.state.view import AgentView
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
@@ -61,6 +62,9 @@ LOOK = 5.0
 
 A_WAIT = 0.1
 """Seconds after which a message counts as waiting: an agent that is ready is given it sooner."""
+
+HELD = 20.0
+"""Seconds after which the user is told of a dialog on the screen that may be no more than a quotation."""
 
 SWEEP = 30.0
 """Seconds after which the ledger is read even if nothing in it has changed."""
@@ -269,11 +273,12 @@ class Mailbox:
     def _watch(self, message: Message) -> None:
         """Tell the user why `message` waits, if it still does after a moment."""
 
-        def look() -> None:
+        def look(*, held: bool) -> None:
             if self._collecting and message.id in self._given:
-                self._shown.waits(message, self._view)
+                self._shown.waits(message, self._view, held=held)
 
-        self._bus.loop.call_later(A_WAIT, look)
+        self._bus.loop.call_later(A_WAIT, partial(look, held=False))
+        self._bus.loop.call_later(HELD, partial(look, held=True))
 
     async def _begin(self, id: str, *, begins: bool) -> None:
         """Record that giving the message begins: if this session dies from here on, nobody gives it again.
@@ -353,10 +358,11 @@ class _Shown:
         """Record that the ledger works."""
         self._trouble = False
 
-    def waits(self, message: Message, view: AgentView) -> None:
-        """Report why `message` waits, if only the user can change that."""
+    def waits(self, message: Message, view: AgentView, *, held: bool) -> None:
+        """Report why `message` waits, if only the user can change that. held: it has waited for long."""
         verdict = view.verdict
-        if verdict.state is Readiness.UNSAFE and verdict.reason != self._why:
+        stuck = verdict.state is Readiness.UNSAFE or (held and verdict.rule == QUOTED)
+        if stuck and verdict.reason != self._why:
             self._why = verdict.reason
             text = f"a message from {message.sender} waits, and so do those after it: {verdict.reason}."
             self._bus.publish(Notify(text))

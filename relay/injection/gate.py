@@ -74,7 +74,7 @@ class TypingGate:
             return True
         return (
             verdict.state is Readiness.WORKING
-            and bool(verdict.rule)
+            and any(rule.name == verdict.rule for rule in profile.states)
             and not verdict.draft
             and profile.submit.while_working == "queues"
             and not any(rule.state == "prompting" and rule.kind != "other" for rule in profile.states)

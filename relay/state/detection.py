@@ -1,4 +1,4 @@
-"""Detection: the state that an agent's screen and title show, by the ordered rules of its profile and its input."""
+"""Detection: the state that an agent's screen and title show, by its profile's ordered rules and its input."""
 
 from __future__ import annotations
 

@@ -31,8 +31,9 @@ _BOTTOM = re.compile(r"\s{0,8}[╰└╚┗+][─━═-]{6}")
 _SIDES = re.compile(r"\s{0,8}[│┃║|](?P<inner>.*?)[│┃║|]?\s*\Z")
 _OPTION = re.compile(r"\W{0,8}\d{1,2}[.)] ")
 _PLACEHOLDER = re.compile(
-    r'Type your message\b|(?:Type|Enter|Write) (?:a|your) (?:message|prompt|question)\b|Try ".*"\Z'
-    r"|Ask (?:anything|me|a question)\b|Send a message\b|(?:Type|Ask|Send|Write|Message|Describe|Plan)\b.*(?:…|\.\.\.)\Z"
+    r"(?:Type|Enter|Write|Send|Ask)(?: a| your| me)? (?:message|prompt|question|anything|something)"
+    r"(?: \(.*\)| here| below| or @?\S+| to (?:begin|start|continue|get started))?(?:(?:…|\.\.\.).*)?\Z"
+    r'|Try ".*"\Z'
 )
 
 

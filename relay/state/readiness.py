@@ -227,10 +227,12 @@ def _danger(terminal: TerminalSnapshot, profile: Profile, shown: Detection | Non
         return _unsafe("another program has the terminal's foreground")
     if shown is not None and shown.state == "prompting":
         return _by(shown, Readiness.PROMPTING, _SIGNS["prompting"])
-    if terminal.alternate and not profile.fullscreen and shown is None:
-        return _drew(terminal) or _unsafe("it shows a full-screen interface that relay does not know")
+    if terminal.alternate and not profile.fullscreen and not (profile.states and shown):
+        return (_drew(terminal) if profile.states else None) or _unsafe(
+            "it shows a full-screen interface that relay does not know"
+        )
     if tty.canonical and not tty.echo:
-        return Verdict(Readiness.PROMPTING, "its terminal does not echo: it asks for a password")
+        return _question("its terminal does not echo: it asks for a password")
     if found := _prompting(terminal, shown):
         return found
     if shown is not None:
@@ -339,15 +341,15 @@ def _asking(terminal: TerminalSnapshot, profile: Profile, ordinary: bool) -> Ver
     """Return *prompting* if the program asks something that ordinary text must not answer."""
     line = terminal.unfinished
     if is_menu(terminal.rows):
-        return Verdict(Readiness.PROMPTING, "it shows a list to choose from")
+        return _question("it shows a list to choose from")
     if not ordinary and (rule := _match((*profile.decisions, *profile.questions), line)):
-        return Verdict(Readiness.PROMPTING, f"{_show(line)} reads as a question (rule {rule})")
+        return _question(f"{_show(line)} reads as a question (rule {rule})")
     if terminal.tty.canonical:
         # Older lines have been answered, and other questions are part of the conversation.
         drawn = [row for row in terminal.rows if row.strip()]
         for row in drawn[-CHOICE_ROWS if line.strip() else -1 :]:
             if rule := _match(profile.decisions, row):
-                return Verdict(Readiness.PROMPTING, f"{_show(row)} reads as a dialog (rule {rule})")
+                return _question(f"{_show(row)} reads as a dialog (rule {rule})")
     return None
 
 
@@ -369,6 +371,10 @@ def _match(rules: Iterable[re.Pattern[str]], text: str) -> str | None:
 
 def _show(text: str) -> str:
     return f"{one_line(text, 60)!r}"
+
+
+def _question(reason: str) -> Verdict:
+    return Verdict(Readiness.PROMPTING, reason, kind=PromptKind.OTHER)
 
 
 def _unsafe(reason: str) -> Verdict:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 ROWS = 25
 """Rows above the input, or at the bottom, that count; blank ones are not counted."""
@@ -17,8 +18,8 @@ ROWS = 25
 NEAR = 2
 """Rows of words below a sign of a dialog that may belong to it: descriptions, a footer."""
 
-BULLETS = "●⏺•✦◆■"
-"""Marks that begin what an agent says, in agents that relay knows."""
+WIDTH = 400
+"""Characters of a row that are read."""
 
 _SCROLLBAR = re.compile(r"\s{2,}[█│┃▐▕░▒]\Z")
 _FRAME = re.compile(r"\A\s*[│┃║|]\s?|\s*[│┃║|]\Z")
@@ -34,6 +35,7 @@ _SPINNER = re.compile(
     r"|\s{0,2}[·✢✳✶✻✽*+] \S[^(]*(?:…|\.\.\.)(?:\s*\(.*)?\Z"
     r"|\s{0,4}[•●] (?:Working|Thinking)\b.*\(\d+[hms]"
 )
+_SPOKEN = re.compile(r"\s{0,3}[●⏺•✦◆■]")  # what begins an answer in the agents that relay knows
 _FINISHED = re.compile(r"\s{0,2}[✢✳✶✻✽] \S+ for \d")
 
 _KEYS = re.compile(
@@ -47,7 +49,8 @@ _KEYS = re.compile(
     r"|\barrow[- ]keys\b|\btab to amend\b|<space> to select"
 )
 _WORDS = re.compile(
-    r"(?i)\bpermission required\b|\bwaiting for (?:user |your )?(?:confirmation|approval)\b|\A\W*action required\b"
+    r"(?i)\bpermission required\b|\bwaiting for (?:user |your )?(?:confirmation|approval)\b"
+    r"|\A\W*action required\b"
 )
 _YES_NO = re.compile(
     r"(?i)[\[(]\s*(?:y(?:es)?\s*[/|,]\s*n(?:o)?|n(?:o)?\s*[/|,]\s*y(?:es)?)\b[^\])]*[\])][\s:?>.\"'`]*\Z"
@@ -56,7 +59,8 @@ _YES_NO = re.compile(
     r"|\b(?:yes\s*/\s*no|no\s*/\s*yes)\b\s*[:?›>]*\s*\Z"
 )
 _BUTTONS = re.compile(
-    r"(?i)\A\W*(?:allow|approve|accept|yes|ok)(?: \w+)?(?:\W{2,}\w+(?: \w+)?)*\W{2,}(?:reject|deny|decline|cancel|no)\W*\Z"
+    r"(?i)\A\W*(?:allow|approve|accept|yes|ok)(?: \w+)?(?:\W{2,}\w+(?: \w+)?)*"
+    r"\W{2,}(?:reject|deny|decline|cancel|no)\W*\Z"
 )
 _SECRET = re.compile(r"(?i)\b(?:pass(?:word|phrase|code)|pin|otp|token)\b.{0,80}[:>]\s*\Z")
 _OPTION = re.compile(
@@ -69,6 +73,16 @@ _PROMPT = re.compile(r"\? \S|◆  \S")  # of inquirer and those like it, of clac
 _MENU = re.compile(r"(?i)\W*(?:please )?(?:select|choose|pick|which|enter|what would you|menu)\b.*[:?]\s*\Z")
 _MARK = re.compile(r"\s*[>❯›»→]\s*\Z")
 _ASKS = re.compile(r"\s*[?◆◇] |.*[?:…›]\s*\Z")
+
+
+_MARKS = " │❯›▶►➤→▸»◯◉○●◻◼☐☑⊙✔[]x*"
+_SIGNS = (
+    ("keys of a dialog", _KEYS),
+    ("yes or no", _YES_NO),
+    ("words of a dialog", _WORDS),
+    ("words of a dialog", _BUTTONS),
+    ("secret", _SECRET),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +98,17 @@ class Sign:
     last: bool = True
 
 
+class _Row(NamedTuple):
+    """What one row shows by itself. plain: its text, without a scroll bar and the sides of boxes."""
+
+    plain: str
+    sign: str  # the name of a sign of a dialog, "" if it is none
+    option: re.Match[str] | None
+    choice: re.Match[str] | None
+    work: str  # the name of a sign of work
+    spoken: bool  # the agent has said something, or has finished, where its work was shown above
+
+
 def find_sign(
     rows: Sequence[str], *, bullets: str = "", loose: bool = False, idle: bool = False
 ) -> Sign | None:
@@ -93,51 +118,53 @@ def find_sign(
     loose:   nothing is known of the program: a list without numbers counts, too.
     idle:    its title says that it is idle: what looks like work is old.
     """
-    last = [row for row in rows if row.strip()][-ROWS:]
-    plain = [_bare(row) for row in last]
-    for y in range(len(plain) - 1, -1, -1):
-        if name := _dialog(plain, y, bullets, loose):
-            below = sum(_said(row) for row in plain[y + 1 :])
-            return Sign("prompting", name, (plain[y].strip(),), below <= NEAR)
-    if idle:
-        return None
+    last = [_read(row) for row in rows if row][-ROWS:]
     for y in range(len(last) - 1, -1, -1):
-        if _SPINNER.match(last[y]):
-            if not _spoken(last[y + 1 :]):
-                return Sign("working", "spinner", (last[y].strip(),))
-        elif _WORK.search(last[y]) and not _spoken(last[y + 1 :]):
-            return Sign("working", "key that interrupts", (last[y].strip(),))
+        if name := _dialog(last, y, bullets, loose):
+            words = sum(_is_said(row, bullets) for row in last[y + 1 :])
+            return Sign("prompting", name, (last[y].plain.strip(),), words <= NEAR)
+    for row in () if idle else reversed(last):
+        if row.work:
+            return Sign("working", row.work, (row.plain.strip(),))
+        if row.spoken:
+            return None  # what is above it has ended
     return None
 
 
-def _dialog(plain: Sequence[str], y: int, bullets: str, loose: bool) -> str:
+@lru_cache(maxsize=4096)
+def _read(row: str) -> _Row:
+    """Return what `row` shows; most rows of a screen are those of the look before."""
+    plain = _SCROLLBAR.sub("", row[:WIDTH])
+    working = "spinner" if _SPINNER.match(plain) else "key that interrupts" if _WORK.search(plain) else ""
+    spoken = bool(_FINISHED.match(plain) or (_SPOKEN.match(plain) and not working))
+    if _ORNAMENT.match(plain):
+        return _Row("", "", None, None, working, spoken)
+    plain = _FRAME.sub(lambda found: " " * len(found[0]), plain).rstrip()
+    signs = () if _WORK.search(plain) else _SIGNS
+    sign = next((name for name, pattern in signs if pattern.search(plain)), "")
+    return _Row(plain, sign, _OPTION.match(plain), _CHOICE.match(plain), working, spoken)
+
+
+def _is_said(row: _Row, bullets: str) -> bool:
+    """Return True if `row` is no option of a dialog, and no part of a frame."""
+    said = row.plain.lstrip()[:1]
+    return bool(said) and (said in bullets or not (row.option or row.choice))
+
+
+def _dialog(rows: Sequence[_Row], y: int, bullets: str, loose: bool) -> str:
     """Return the name of the sign of a dialog in row `y`; "" if there is none."""
-    row = plain[y]
-    if _WORK.search(row):
-        return ""
-    if _KEYS.search(row):
-        return "keys of a dialog"
-    if _YES_NO.search(row):
-        return "yes or no"
-    if _WORDS.search(row) or _BUTTONS.match(row):
-        return "words of a dialog"
-    if _SECRET.search(row):
-        return "secret"
-    if _numbered(plain, y, bullets):
+    if rows[y].sign:
+        return rows[y].sign
+    if _numbered(rows, y, bullets):
         return "numbered options"
-    if loose and (is_listed(plain, y) or _PROMPT.match(row)):
+    if loose and (_listed(rows, y) or _PROMPT.match(rows[y].plain)):
         return "list of options"
     return ""
 
 
-def _said(row: str) -> bool:
-    """Return True if `row` is no option, and no part of a frame."""
-    return bool(row.strip()) and not _OPTION.match(row) and not _CHOICE.match(row)
-
-
-def _numbered(plain: Sequence[str], y: int, bullets: str) -> bool:
+def _numbered(rows: Sequence[_Row], y: int, bullets: str) -> bool:
     """Return True if a mark points at the numbered option in row `y`, or if it is one of yes and no."""
-    option = _OPTION.match(plain[y])
+    option = rows[y].option
     if option is None:
         return False
     mark = option["mark"]
@@ -145,8 +172,8 @@ def _numbered(plain: Sequence[str], y: int, bullets: str) -> bool:
         return True
     beside = [
         other
-        for near in (*plain[max(y - 4, 0) : y], *plain[y + 1 : y + 5])
-        if (other := _OPTION.match(near)) is not None
+        for near in (*rows[max(y - 4, 0) : y], *rows[y + 1 : y + 5])
+        if (other := near.option) is not None
         and abs(int(other["number"]) - int(option["number"])) == 1
         and len(other["lead"]) == len(option["lead"])
     ]
@@ -155,42 +182,28 @@ def _numbered(plain: Sequence[str], y: int, bullets: str) -> bool:
     return bool(_ANSWER.match(option["text"])) and any(_ANSWER.match(other["text"]) for other in beside)
 
 
-def is_listed(plain: Sequence[str], y: int) -> bool:
+def _listed(rows: Sequence[_Row], y: int) -> bool:
     """Return True if row `y` is the selected one of a list below a question."""
-    choice = _CHOICE.match(plain[y])
+    choice = rows[y].choice
     if choice is None:
         return False
     column = len(choice["lead"])
-    beside = [*plain[max(y - 1, 0) : y], *plain[y + 1 : y + 2]]
-    aligned = any(
-        near[:column].strip(" │❯›▶►➤→▸»◯◉○●◻◼☐☑⊙✔[]x*") == "" and near[column:].strip() for near in beside
-    )
-    return aligned and any(_ASKS.match(above) for above in plain[max(y - 8, 0) : y])
+    near = [row.plain for row in (*rows[max(y - 1, 0) : y], *rows[y + 1 : y + 2])]
+    aligned = any(not row[:column].strip(_MARKS) and row[column:].strip() for row in near)
+    return aligned and any(_ASKS.match(row.plain) for row in rows[max(y - 8, 0) : y])
+
+
+def is_listed(rows: Sequence[str], y: int) -> bool:
+    """Return True if row `y` is the selected one of a list below a question."""
+    return _listed([_read(row) for row in rows], y)
 
 
 def is_menu(rows: Sequence[str]) -> bool:
-    """Return True if the last of `rows` is a bare prompt mark right below a numbered list that asks to choose."""
+    """Return True if the last of `rows` is a bare prompt mark right below a numbered list to choose from."""
     last = [row for row in rows if row.strip()][-ROWS:]
     if not last or not _MARK.match(last[-1]):
         return False
     y = len(last) - 2
-    while y >= 0 and _OPTION.match(last[y]):
+    while y >= 0 and _read(last[y]).option:
         y -= 1
     return 0 <= y < len(last) - 3 and bool(_MENU.match(last[y]))
-
-
-def _spoken(below: Sequence[str]) -> bool:
-    """Return True if the agent has said something, or has finished, below a row that showed its work."""
-    return any(
-        _FINISHED.match(row)
-        or (row.lstrip()[:1] in BULLETS and not _WORK.search(row) and len(row) - len(row.lstrip()) < 4)
-        for row in below
-    )
-
-
-def _bare(row: str) -> str:
-    """Return `row` without a scroll bar and the sides of boxes, each replaced by a blank."""
-    row = _SCROLLBAR.sub("", row)
-    if _ORNAMENT.match(row):
-        return ""
-    return _FRAME.sub(lambda found: " " * len(found[0]), row).rstrip()

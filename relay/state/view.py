@@ -134,17 +134,21 @@ class AgentView:
     def _others(self, rows: list[str]) -> list[str]:
         """Return `rows` without those that show what relay typed, which may read like a question.
 
-        While a text is being typed, that is every row of it; later, only rows that end with its mark: the
-        text of a peer must not hide a dialog that reads the same.
+        While a text is being typed, that is every row of it; later, the rows from its first mark to its last,
+        or that row alone: the text of a peer must not hide a dialog that reads the same.
         """
         text, ends = self._text, tuple(self._ends)
         if not text and not ends:
             return rows
-        return [
-            row
-            for row in rows
-            if not row or not (row.rstrip(INPUT_BORDER).endswith(ends) or _is_part(row, text))
-        ]
+        found: list[str] = []
+        for row in rows:
+            if row and (end := next((end for end in ends if row.rstrip(INPUT_BORDER).endswith(end)), None)):
+                begin = end.replace("/", "")[:-1] + " "
+                first = next((y for y in range(len(found) - 1, -1, -1) if begin in found[y]), len(found))
+                del found[first:]
+            elif not row or not _is_part(row, text):
+                found.append(row)
+        return found
 
 
 def _is_part(row: str, text: str) -> bool:

@@ -373,7 +373,7 @@ def test_a_key_that_answered_a_question_is_no_draft(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(["bash", "-c", ONE_KEY], tmp_path) as agent:
             agent.submit("hello")
-            await agent.verdict("prompting", "reads as a question")
+            await agent.verdict("prompting", "Continue? [y/N]")
             agent.press(b"y")
             agent.rest()
             assert await agent.ended() == ["injected"]

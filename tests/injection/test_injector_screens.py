@@ -144,7 +144,7 @@ def test_a_dialog_is_never_answered(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
             agent.submit("hello")
-            await agent.verdict("prompting", "reads as a dialog")
+            await agent.verdict("prompting", "it shows a dialog")
             assert not agent.typing and not agent.received()
 
     asyncio.run(main())
@@ -165,7 +165,7 @@ def test_a_digit_that_answered_a_dialog_is_no_draft(tmp_path: Path) -> None:
     async def main() -> None:
         async with running([sys.executable, "-c", DIGIT], tmp_path) as agent:
             agent.submit("hello")
-            await agent.verdict("prompting", "reads as a dialog")
+            await agent.verdict("prompting", "it shows a dialog")
             agent.press(b"1")
             agent.rest()
             assert await agent.ended() == ["injected"]
@@ -182,7 +182,7 @@ def test_a_draft_in_an_input_box_stays_one_whatever_the_program_draws(tmp_path: 
                 agent.press(keys)
                 agent.rest()
                 await agent.shows(keys.decode())
-                await agent.verdict("ready")  # quiet for long enough to look again
+                await agent.verdict("working", "a text stands in its input")
                 agent.submit("hello")
                 assert agent.injector.obstacle == "you have a half-typed line in it"
             agent.press(b"\x03")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 import pytest
 from ptyagent import shipped
@@ -21,6 +23,9 @@ from relay.state.readiness import (
     Verdict,
     danger,
     judge,
+)
+from relay.state.readiness import (
+    QUOTED as QUOTED_RULE,
 )
 from relay.terminal.tty_state import TtyState
 
@@ -85,7 +90,26 @@ def test_a_line_program(changes: dict[str, object], state: str) -> None:
         ({"rows": ("Allow?", "❯ 1. Yes", "  2. No")}, "prompting"),
         ({"rows": ("Would you like to run it", "Press enter to confirm or esc to cancel")}, "prompting"),
         ({"rows": ("Overwrite the file (y/n)",)}, "prompting"),
-        ({"rows": ("❯ 1. Yes", *["said later"] * 12)}, "ready"),
+        ({"rows": ("❯ 1. Yes", *["said later"] * 12, "> ")}, "working"),  # a quotation, or not
+        ({"rows": ("❯ 1. Yes", *["said later"] * 25, "> ")}, "ready"),
+        ({"rows": ("Thinking… (esc to interrupt)", *["said later"] * 8, "> ")}, "working"),
+        (
+            {
+                "rows": ("said", "╭──────────╮", "│ >        │", "╰──────────╯", "  ? for help"),
+                "unfinished": "x",
+            },
+            "ready",
+        ),
+        (
+            {
+                "rows": ("said", "╭──────────╮", "│ > dear   │", "╰──────────╯", "  ? for help"),
+                "unfinished": "x",
+            },
+            "working",
+        ),
+        ({"rows": ("said", "Which one?", "❯ red", "  blue"), "unfinished": "  blue"}, "prompting"),
+        ({"rows": ("said", "Select one:", "1. red", "2. blue", "> ")}, "prompting"),
+        ({"rows": ("something", "else"), "unfinished": "else"}, "unsafe"),
     ],
 )
 def test_a_program_that_draws_its_input(changes: dict[str, object], state: str) -> None:
@@ -159,6 +183,7 @@ def test_the_users_opt_in_is_obeyed() -> None:
     assert judge(replace(LINES, unfinished="$ "), replace(shell, inject="auto")).state == "ready"
 
 
+SCREENS = Path(__file__).parent.parent / "state" / "screens"
 RULE = "─" * 60
 BOX = (RULE, "❯", RULE)
 AT_INPUT = ("● Done.", *BOX, "  ? for shortcuts")
@@ -168,7 +193,27 @@ PLAN = (RULE, " Ready to code?", " Would you like to proceed?", " ❯ 1. Yes", "
 FAILED = ("● API Error: 401 nobody is logged in", *BOX, "  ? for shortcuts")
 UNKNOWN = ("something that no rule knows",)
 QUOTED = ("● It asked:", "  Do you want to proceed?", "  ❯ 1. Yes", "    2. No", "  Esc to cancel", *AT_INPUT)
+QUOTED_EARLIER = (*QUOTED[:-5], "● Three more rows:", "  one,", "  two.", *AT_INPUT)
+DEEP_PLAN = (
+    RULE,
+    "   Exit plan mode?",
+    "    Claude wants to exit plan mode",
+    "    ❯ 1. Yes, and switch",
+    "      2. No",
+)
+TODO = ("  ⎿  ☒ Look at it", *(f"     ☐ Board {number}" for number in range(8)))
+LONG_TEXT = (
+    "❯ [relay ab12 from Zed] steady rain",
+    *["  falls on quiet hills"] * 7,
+    "  and walls [/relay ab12]",
+)
 LONG_QUIET = WORK_LEASE
+
+
+def screen(agent: str, name: str) -> tuple[str, ...]:
+    """Return the rows of a rendered screen of a real agent."""
+    rows = (SCREENS / agent / f"{name}.txt").read_text("utf-8").splitlines()
+    return tuple(row for row in rows if not row.startswith("# "))
 
 
 def _claude(drawn: tuple[str, ...], quiet: float = SCREEN_QUIET, **changes: object) -> Verdict:
@@ -182,18 +227,95 @@ def _claude(drawn: tuple[str, ...], quiet: float = SCREEN_QUIET, **changes: obje
         (AT_INPUT, "ready", "empty input"),
         (AT_WORK, "working", "footer of a turn"),
         (DIALOG, "prompting", "permission dialog"),
-        (QUOTED, "ready", "empty input"),
+        (QUOTED, "prompting", "keys of a dialog"),  # only the agent's own record could tell
+        (QUOTED_EARLIER, "working", QUOTED_RULE),
         (UNKNOWN, "working", ""),
         ((*AT_INPUT, *DIALOG), "prompting", "permission dialog"),
-        ((*DIALOG, *AT_INPUT), "ready", "empty input"),  # an answered one that was not erased
+        (
+            (*DIALOG, *AT_INPUT),
+            "prompting",
+            "keys of a dialog",
+        ),  # above its input, or answered and not erased
         (PLAN, "prompting", "plan approval"),
-        ((*PLAN, *AT_INPUT), "ready", "empty input"),
+        (DEEP_PLAN, "prompting", "plan approval"),
+        ((*PLAN, *AT_INPUT), "prompting", "numbered options"),
+        (
+            ("● Bash(touch x)", "  Do you want to proceed?", "  ❯ 1. Yes", *BOX),
+            "prompting",
+            "numbered options",
+        ),
+        (("  esc to interrupt", *BOX), "working", "key that interrupts"),
+        (("✽ Mending… (31s · ↓ 2k tokens)", *TODO, *BOX), "working", "spinner"),
+        (("✽ Mending… (31s · ↓ 2k tokens)", "● Done.", "✻ Baked for 31s", *BOX), "ready", "empty input"),
+        (("● Done.", RULE, *LONG_TEXT, RULE, "  ? for shortcuts"), "working", "text in the input"),
+        (
+            ("● Done.", "╭─────────╮", "│ >       │", "╰─────────╯", "  ? for shortcuts"),
+            "ready",
+            "empty input",
+        ),
+        (("● Done.", "❯", "  ? for shortcuts"), "ready", "empty input"),
     ],
 )
 def test_an_agent_with_state_rules(drawn: tuple[str, ...], state: str, rule: str) -> None:
     """R96: quiet alone never makes such an agent ready."""
     verdict = _claude(drawn, quiet=LONG_QUIET)
     assert (verdict.state, verdict.rule) == (state, rule)
+
+
+@pytest.mark.parametrize("drawn", [QUOTED, QUOTED_EARLIER, (*DIALOG, *AT_INPUT)])
+@pytest.mark.parametrize("source", ["hooks", "status"])
+def test_what_stands_above_its_input_is_a_quotation_once_its_turn_is_over(
+    drawn: tuple[str, ...], source: Literal["hooks", "status"]
+) -> None:
+    """Its own record tells; work or a dialog below the input counts all the same."""
+    over = (Evidence(source, "ready"),)
+    assert _claude(drawn, quiet=LONG_QUIET, evidence=over).state == "ready"
+    below = (*drawn[:-1], "  esc to interrupt · ? for shortcuts")
+    assert _claude(below, quiet=LONG_QUIET, evidence=over).state == "working"
+
+
+def test_the_cursor_tells_a_placeholder_from_a_draft() -> None:
+    drawn = ("● Done.", RULE, "❯ Mend the fence, too.", RULE, "  ? for shortcuts")
+    assert _claude(drawn, cursor=(2, 2)).state == "ready"
+    assert _claude(drawn, cursor=(22, 2)).draft
+    assert _claude(drawn).draft
+    suggested = tuple(row.replace("Mend the fence, too.", 'Try "mend the fence"') for row in drawn)
+    assert _claude(suggested).state == "ready"
+    assert _claude(suggested, cursor=(22, 2)).draft
+
+
+def test_a_title_that_says_ready_outweighs_an_old_spinner() -> None:
+    """After a resize Gemini's last spinner may stand above its input for ever."""
+    bar = "▄" * 60, " >   Type your message or @path/to/file", "▀" * 60
+    drawn = (" ⠙ Thinking... (esc to cancel, 3s)", *bar, " ~/project   no sandbox")
+    sight = replace(SCREEN, drawn=drawn, rows=drawn, unfinished="", quiet=LONG_QUIET)
+    gemini = shipped("gemini")
+    assert judge(sight, gemini).state == "working"
+    assert judge(replace(sight, title="◇  Ready (project)"), gemini).state == "ready"
+    asks = (" Allow execution of: 'touch'?", " ● 1. Allow once", "   2. No", *drawn[1:])
+    asking = replace(sight, title="◇  Ready (project)", drawn=asks, rows=asks)
+    assert judge(asking, gemini).state == "prompting"
+
+
+def test_a_tool_that_was_interrupted_is_no_error() -> None:
+    drawn = (
+        " Command aborted",
+        " Error: This operation was aborted",
+        RULE,
+        RULE,
+        "~/work (main)",
+        "↑400 1.5%/100k",
+    )
+    sight = replace(SCREEN, drawn=drawn, rows=drawn, unfinished="", quiet=LONG_QUIET)
+    assert judge(sight, shipped("pi")).state == "ready"
+    failed = tuple(row.replace("This operation was aborted", "400: no such model") for row in drawn)
+    assert judge(replace(sight, drawn=failed, rows=failed), shipped("pi")).state == "failed"
+
+
+def test_a_screen_that_is_being_drawn_is_not_an_unknown_one() -> None:
+    """An agent on the alternate screen draws a dialog piece by piece."""
+    assert _claude(UNKNOWN, quiet=0.1, alternate=True).state == "working"
+    assert _claude(UNKNOWN, alternate=True).state == "unsafe"
 
 
 def test_a_rule_is_named_with_its_lines_and_kind() -> None:
@@ -317,7 +439,20 @@ def test_a_quoted_dialog_above_a_text_in_the_input_keeps_no_enter_back() -> None
     for draft in (("❯ hello",), ("❯ hello", "  and more")):
         drawn = (*QUOTED[:-4], RULE, *draft, RULE, "  ? for shortcuts")
         rows = tuple(row for row in drawn if row not in draft)
-        assert danger(replace(SCREEN, drawn=drawn, rows=rows, unfinished=""), CLAUDE) is None
+        sight = replace(SCREEN, drawn=drawn, rows=rows, unfinished="")
+        assert danger(sight, CLAUDE, before=(*QUOTED[:-4], *BOX)) is None
+        fresh = danger(sight, CLAUDE, before=BOX)
+        assert fresh is not None and fresh.state == "prompting"
+
+
+@pytest.mark.parametrize("agent", ["claude", "qwen"])
+@pytest.mark.parametrize("what", ["long-8-rows", "long", "lines"])
+def test_enter_is_pressed_below_a_text_of_any_size(agent: str, what: str) -> None:
+    """Newer versions draw on the alternate screen, and the whole text in the input."""
+    drawn = screen(agent, f"working-draft-pasted-{what}-newer")
+    before = tuple(row for row in drawn if "rain" not in row and "line " not in row)
+    sight = replace(SCREEN, drawn=drawn, rows=before, unfinished="", alternate=True)
+    assert danger(sight, shipped(agent), before) is None
 
 
 def test_a_text_in_the_input_is_not_typed_after() -> None:

@@ -1,9 +1,9 @@
-"""Screens drawn in many forms: agents' inputs boxed, ruled and bare, dialogs and work above, below and in place of them.
+"""Screens drawn in many forms: inputs boxed, ruled and bare, with dialogs and work above or in place of them.
 
     python tests/state/drawn.py [--apart] [-v]      scores the shipped profiles; -v names each miss
 
-The rules were written with two thirds of these screens; the others (`Drawn.apart`, by a digest of the name) were
-looked at only when the rules were done.
+The rules were written with two thirds of these screens; the others (`Drawn.apart`, by a digest of the name)
+were looked at only when the rules were done.
 """
 
 from __future__ import annotations
@@ -82,25 +82,39 @@ def entry(form: str, glyph: str, text: str, width: int) -> list[str]:
 
 # -- what is above ------------------------------------------------------------------------------------------
 
-ANSWER = {
-    "claude": "❯ mend the fence\n\n● I have mended the fence.\n\n  It stands again.",
-    "codex": "› mend the fence\n\n• I have mended the fence.\n\n  It stands again.",
-    "gemini": " > mend the fence\n\n✦ I have mended the fence.\n\n  It stands again.",
-    "qwen": "  > mend the fence\n\n  ✦ I have mended the fence.\n\n    It stands again.",
-    "generic": "You said: mend the fence\n\nI have mended the fence. It stands again.",
+SAID = {
+    "claude": ("● ", "  "),
+    "codex": ("• ", "  "),
+    "gemini": ("✦ ", "  "),
+    "qwen": ("  ✦ ", "    "),
+    "generic": ("", ""),
 }
-LISTED = {
-    "claude": "● There are three ways:\n\n  1. Paint it\n  2. Nail it\n  3. Leave it\n\n  Do you want me to paint it?",
-    "codex": "• There are three ways:\n\n  1. Paint it\n  2. Nail it\n  3. Leave it\n\n  Do you want me to paint it?",
-    "gemini": "✦ There are three ways:\n\n  1. Paint it\n  2. Nail it\n  3. Leave it\n\n  Do you want me to paint it?",
-    "qwen": "  ✦ There are three ways:\n\n    1. Paint it\n    2. Nail it\n\n    Do you want me to paint it?",
-    "generic": "There are three ways:\n\n1. Paint it\n2. Nail it\n3. Leave it\n\nShall I paint it, or do you prefer nails?",
-}
+"""What stands before the first row of an answer, and before the others."""
+
+TYPED = {"claude": "❯ ", "codex": "› ", "gemini": " > ", "qwen": "  > ", "generic": "You said: "}
+
+
+def said(profile: str, text: str) -> str:
+    """What the agent says, as it draws it."""
+    first, other = SAID[profile]
+    return first + text.replace("\n", f"\n{other}")
+
+
+def answer(profile: str) -> str:
+    last = "\n\n  Worked for 3s • 06:24" if profile == "codex" else ""
+    words = said(profile, "I have mended the fence.\nIt stands.")
+    return f"{TYPED[profile]}mend it\n\n{words}{last}"
+
+
+LISTED = (
+    "There are three ways:\n\n1. Paint it\n2. Nail it\n3. Leave it\n\nDo you want me to paint it, or nails?"
+)
 DIALOGS = {
     "numbered": " Do you want to proceed?\n ❯ 1. Yes\n   2. Yes, and do not ask again\n   3. No",
-    "numbered-keys": " Apply this change?\n\n › 1. Yes (y)\n   2. No (esc)\n\n Press enter to confirm or esc to cancel",
+    "numbered-keys": " Apply this change?\n\n › 1. Yes (y)\n   2. No (esc)\n\n"
+    " Press enter to confirm or esc to cancel",
     "dots": " Allow execution of: 'touch'?\n\n ● 1. Allow once\n   2. Allow always\n   3. No (esc)",
-    "deep": "    Claude wants to exit plan mode\n\n    ❯ 1. Yes, and switch to default\n      2. No, keep planning",
+    "deep": "    Claude wants to exit plan mode\n\n    ❯ 1. Yes, and switch\n      2. No, keep planning",
     "yes-no": " Overwrite fence.py? [y/N]",
     "words": " Run shell command? (Y)es/(N)o/(D)on't ask again [Yes]:",
     "unmarked": " Do you want to run this command?\n   1. Yes\n   2. No",
@@ -184,31 +198,31 @@ def drawn() -> Iterator[Drawn]:
                 whole = f"{name}-{form}-{ord(glyph):x}-{width}"
                 return Drawn(profile, whole, states, "\n".join(["# title: ", *rows]) + "\n")
 
-            answer = ANSWER[profile]
-            yield screen(answer, "", name="empty", states=("ready",))
-            yield screen(LISTED[profile], "", name="list", states=("ready",))
+            above = answer(profile)
+            yield screen(above, "", name="empty", states=("ready",))
+            yield screen(said(profile, LISTED), "", name="list", states=("ready",))
             for number, placeholder in enumerate(PLACEHOLDERS[profile]):
-                yield screen(answer, placeholder, name=f"placeholder-{number}", states=("ready",))
+                yield screen(above, placeholder, name=f"placeholder-{number}", states=("ready",))
             for what, draft in DRAFTS.items():
                 if not (form == "bare" and what in ("long", "lines")):
-                    yield screen(answer, draft, name=f"draft-{what}", states=("working",))
+                    yield screen(above, draft, name=f"draft-{what}", states=("working",))
             for what, dialog in DIALOGS.items():
                 told = ("prompting", "working")
-                yield screen(f"{answer}\n\n{dialog}", "", name=f"above-{what}", states=told)
+                yield screen(f"{above}\n\n{dialog}", "", name=f"above-{what}", states=told)
             for what, work in WORK.items():
-                yield screen(f"{answer}\n\n{work}", "", name=f"work-{what}", states=("working",))
-            stale = f"✻ Mending… (12s · ↓ 1.2k tokens)\n\n{answer.partition(chr(10) * 2)[2]}"
+                yield screen(f"{above}\n\n{work}", "", name=f"work-{what}", states=("working",))
+            stale = f"✻ Mending… (12s · ↓ 1.2k tokens)\n\n{above.partition(chr(10) * 2)[2]}"
             if profile == "claude":
                 yield screen(stale, "", name="stale-spinner", states=("ready",))
         for what, form in product(DIALOGS, ("boxed", "dashed", "between", "bare")):
             turn += 1
             width = WIDTHS[turn % len(WIDTHS)]
-            rows = [*_above(ANSWER[profile], width), "", *_dialog(form, DIALOGS[what], width)]
+            rows = [*_above(answer(profile), width), "", *_dialog(form, DIALOGS[what], width)]
             name = f"dialog-{what}-{form}-{width}"
             yield Drawn(profile, name, ("prompting",), "\n".join(["# title: ", *rows]) + "\n")
 
 
-def said(one: Drawn) -> str:
+def judged(one: Drawn) -> str:
     return str(inspect_screen(one.text, load(one.profile, _NOWHERE)).state)
 
 
@@ -218,7 +232,7 @@ def main() -> None:
     for one in drawn():
         if one.apart != ("--apart" in sys.argv):
             continue
-        state = said(one)
+        state = judged(one)
         kind = "right" if state in one.states else "DANGEROUS" if state == "ready" else "other"
         found[one.profile, kind] += 1
         if verbose and kind != "right":

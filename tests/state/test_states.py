@@ -33,7 +33,7 @@ def test_every_dialog_is_of_its_kind() -> None:
 
 def test_the_rule_and_its_lines_are_named() -> None:
     for case in found():
-        if case.hit and case.state in ("prompting", "failed"):
+        if case.hit and case.state in ("prompting", "failed") and case.agent != "generic":
             assert case.verdict.rule, (case.agent, case.name)
             assert case.verdict.lines, (case.agent, case.name)
 
