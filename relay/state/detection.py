@@ -1,4 +1,4 @@
-"""Detection: the state that an agent's screen and title show, by its profile's ordered rules and its input."""
+"""Detection: the state that an agent's screen and title show, by the profile's rules and the input."""
 
 from __future__ import annotations
 

@@ -142,6 +142,6 @@ def _is_placeholder(
     text: str, start: tuple[int, int], cursor: tuple[int, int] | None, rows: range, style: InputStyle
 ) -> bool:
     if cursor is not None and cursor[1] in rows:
-        return cursor[1] == start[1] and cursor[0] <= start[0] and text.count("\n") < 2
+        return cursor[1] == start[1] and start[0] - 2 <= cursor[0] <= start[0] and text.count("\n") < 2
     words = " ".join(text.split())
     return bool(_PLACEHOLDER.match(words)) or any(each.search(words) for each in style.placeholders)

@@ -87,7 +87,7 @@ _SIGNS = (
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a row is a sign of.
+    """One row that speaks of a dialog or of work.
 
     name: of the rule, for `relay explain`; lines: the rows, stripped; last: no words stand below it.
     """

@@ -257,6 +257,30 @@ def test_a_message_to_a_shell_waits_and_the_person_is_told_why(relay: Relay) -> 
     ]
 
 
+QUOTES = """
+import os, tty
+tty.setraw(0)
+said = "It asks:\\r\\n  Install? [Y/n]\\r\\none\\r\\ntwo\\r\\nthree\\r\\n\\r\\n> "
+os.write(1, said.encode())
+while True:
+    os.read(0, 1)
+"""
+
+
+def test_a_dialog_above_the_input_holds_messages_and_the_person_is_told_why(relay: Relay) -> None:
+    """It may be a quotation; no record of the program's own could tell."""
+    settings(relay, "stop_seconds = 0.1\n")
+    soon = session_patch("import relay.features.mailbox\nrelay.features.mailbox.HELD = 1.0")
+    relay("wrap", "-d", "-n", "Bob", sys.executable, "-c", QUOTES, env=soon)
+    relay("send", "Bob", "hello")
+    told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
+    assert told == [
+        "a message from you waits, and so do those after it: what looks like a dialog stands above "
+        "its input: 'Install? [Y/n]' (rule 'dialog above the input')."
+    ]
+    assert states(relay) == ["stored"]
+
+
 def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
     """`relay send` there is the agent's word, though `relay` is in no directory of its person's PATH."""
     bob = Puppet(relay, "Bob").wrap()

@@ -5,7 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from drawn import Drawn, drawn, judged
+from drawn import FOOTERS, FORMS, GLYPHS, Drawn, drawn, entry, judged
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from relay.state.signs import ROWS
 
 MISSES = 0.02
 
@@ -25,3 +29,31 @@ def test_nearly_all_are_what_they_are(apart: bool) -> None:
     found = [(one, said) for one, said in verdicts() if one.apart is apart]
     wrong = [f"{one.profile} {one.name}: {said}" for one, said in found if said not in one.states]
     assert len(wrong) <= MISSES * len(found), wrong
+
+
+SIGNS = [
+    "❯ 1. Yes",
+    "  Install? [Y/n]",
+    " Esc to cancel · Tab to amend",
+    " Press enter to confirm",
+    "△ Permission required",
+    "  esc to interrupt",
+    " ⠙ Thinking... (esc to cancel, 3s)",
+]
+PROSE = st.text(st.sampled_from("abc de,. "), max_size=50).map("  ".__add__)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    form=st.sampled_from([(profile, form) for profile, forms in FORMS.items() for form in forms]),
+    width=st.integers(60, 200),
+    above=st.lists(PROSE, max_size=20),
+    sign=st.sampled_from(SIGNS),
+    below=st.lists(PROSE, max_size=ROWS - 1),
+)
+def test_a_sign_above_an_empty_input_keeps_it_from_being_ready(
+    form: tuple[str, str], width: int, above: list[str], sign: str, below: list[str]
+) -> None:
+    profile, shape = form
+    rows = [*above, sign, *below, "", *entry(shape, GLYPHS[profile][0], "", width), FOOTERS[profile]]
+    assert judged(Drawn(profile, "", (), "\n".join(["# title: ", *rows]))) != "ready"
