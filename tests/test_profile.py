@@ -159,7 +159,7 @@ AGENTS = ["claude", "codex", "gemini", "qwen", "opencode", "pi", "aider"]
 def test_every_agent_has_a_profile_with_rules(user: Home, agent: str) -> None:
     profile = for_command([f"/usr/local/bin/{agent}", "--continue"], user)
     assert (profile.name, profile.reader, profile.inject) == (agent, "screen", "auto")
-    assert {"working", "ready"} <= {rule.state for rule in profile.states}
+    assert "working" in {rule.state for rule in profile.states} and profile.says_ready
     assert "!" in profile.submit.avoid and "/" in profile.submit.avoid
     assert 0 < profile.submit.delay < 1
 
@@ -175,15 +175,32 @@ def test_rules_come_by_priority_and_the_users_replace_those_of_their_name(user: 
     _write(
         user,
         "claude",
-        "[[states]]\nname = 'empty input'\nstate = 'ready'\npriority = 500\nregion = 'bottom 3'\n"
+        "[[states]]\nname = 'dialog'\nstate = 'ready'\npriority = 500\nregion = 'bottom 3'\n"
         "last = ['^>>']\n"
         "[[states]]\nname = 'mine'\nstate = 'prompting'\nkind = 'other'\npriority = 1\nany = ['z']\n",
     )
     states = load("claude", user).states
     assert len(states) == len(shipped) + 1
-    assert (states[0].name, states[0].region, states[0].rows) == ("empty input", "bottom", 3)
+    assert (states[0].name, states[0].region, states[0].rows) == ("dialog", "bottom", 3)
     assert [pattern.pattern for pattern in states[0].last] == ["^>>"] and states[0].all == ()
     assert states[-1].name == "mine"
+
+
+def test_how_the_input_is_drawn(user: Home) -> None:
+    """A profile whose rules say when the agent is ready has no other input than its own."""
+    _write(user, "mine", "[input]\nglyphs = '%'\nbullets = '-'\nplaceholders = ['^Say']\nidle = ['^z']\n")
+    mine = load("mine", user).input
+    assert mine is not None and (mine.glyphs, mine.bullets) == ("%", "-")
+    assert [pattern.pattern for pattern in (*mine.placeholders, *mine.idle)] == ["^Say", "^z"]
+    asks = "[[states]]\nname = 'asks'\nstate = 'prompting'\nkind = 'other'\nany = ['z']\n"
+    _write(user, "asks", asks)
+    asking = load("asks", user)
+    assert asking.input == load("generic", user).input and asking.says_ready
+    _write(user, "rules", asks + "[[states]]\nname = 'waits'\nstate = 'ready'\nlast = ['^z']\n")
+    assert load("rules", user).input is None
+    _write(user, "claude", "[input]\nglyphs = '$'\n")
+    claude = load("claude", user).input
+    assert claude is not None and (claude.glyphs, claude.bullets) == ("$", "●⏺")
 
 
 def test_styles_and_habits(user: Home) -> None:
@@ -238,4 +255,4 @@ def test_the_command_lists_them(relay: Relay) -> None:
     listed = {entry["name"]: entry for entry in json.loads(relay("agents", "--json").stdout)}
     assert listed["shell"]["inject"] == "never" and "bash" in listed["shell"]["commands"]
     assert (listed["claude"]["hooks"], listed["pi"]["hooks"]) == ("claude", None)
-    assert "empty input" in listed["claude"]["rules"]
+    assert "permission dialog" in listed["claude"]["rules"]
