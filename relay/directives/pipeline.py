@@ -52,8 +52,8 @@ class OutputPipeline:
     last_output: seconds, of the last byte.
     muted:       it reads on without finding anything: another source has the agent's words.
     echoes:      what is typed will be drawn.
-    decisive:    the last `waiting` has ended a form or a fence, or taught a prompt sign: whoever reads the
-                 same output later needs to know of it.
+    decisive:    the last `waiting` has ended a line, a form or a fence, or taught a prompt sign: who reads
+                 the same output later needs to know of it.
     """
 
     def __init__(self, reader: AutoReader, grammar: Grammar, *, quiet: float | None = None) -> None:
@@ -118,7 +118,7 @@ class OutputPipeline:
         self._in_turn = False
         within, prompts = self._grammar.within, self.reader.prompts
         reading = self._found(self.reader.waiting(now, sure=sure), now, ends_turn=True)
-        self.decisive = within or self.reader.prompts != prompts
+        self.decisive = within or bool(reading.lines) or self.reader.prompts != prompts
         return reading
 
     def close(self, now: float) -> Reading:

@@ -31,7 +31,7 @@ def render(screen: VirtualScreen, columns: int, rows: int) -> tuple[list[str], t
     The rows are the left of the last used ones, or of those from the cursor on: text with SGR sequences,
     without attributes at both ends.
     """
-    whole = _rows(screen.repaint().decode("utf-8", "replace"))
+    whole = _rows(screen.repaint(joined=False).decode("utf-8", "replace"))
     x, y = screen.cursor
     used = max([y, *(number for number, row in enumerate(whole) if row)])
     top = min(max(0, used - rows + 1), y if screen.cursor_visible else used)

@@ -234,15 +234,19 @@ class VirtualScreen:
         """Return the colours of one cell of the active screen, zero-based."""
         return self._attempt(lambda: self._colours(vt.ACTIVE, x, y), Colours())
 
-    def repaint(self) -> bytes:
-        """Return bytes that draw the active screen with colours, cursor and modes on a fresh terminal."""
+    def repaint(self, *, joined: bool = True) -> bytes:
+        """Return bytes that draw the active screen with colours, cursor and modes on a fresh terminal.
+
+        joined: a row that wraps runs on into the next, so that it still wraps there; else each has its end.
+        """
         if self._terminal is None or self.failed is not None:
             return b""
         enter = b"\x1b[?1049h" if self.alternate else b""
         # Begin from a known state: no attributes, whole-screen region, absolute origin, cleared.
         clear = b"\x1b[0m\x1b[r\x1b[?6l\x1b[H\x1b[2J"
         try:
-            body = self._joined(self._format_screen())
+            body = self._format_screen()
+            body = self._joined(body) if joined else body
         except _CallFailed:
             return enter + clear
         x, y = self.cursor
