@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
     if inputs:
         merged["input"] = InputStyle(**inputs)
     elif not any(rule.state == "ready" for rule in rules.values()):
-        merged["input"] = base.input
+        merged["input"] = None if base.input is None else replace(base.input, assumed=True)
     for key in ("reader", "decoration", "prefix", "inject", "fullscreen"):
         merged.setdefault(key, getattr(base, key))
     for key in ("prompts", "decisions", "questions", "dialogs"):

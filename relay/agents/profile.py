@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
@@ -86,12 +86,14 @@ class InputStyle:
     bullets:      marks that begin what the agent says, and never point at an option.
     placeholders: regexes of what it shows while it is empty, if that is not known by the cursor.
     idle:         regexes of titles that say that the agent does not work.
+    assumed:      it is that of any program: no file says how this agent draws it, or if it does.
     """
 
     glyphs: str = ""
     bullets: str = ""
     placeholders: tuple[re.Pattern[str], ...] = ()
     idle: tuple[re.Pattern[str], ...] = ()
+    assumed: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from relay.message import Priority
 from relay.shim.process_wait import SCREEN_QUIET
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.detection import ScreenSnapshot, detect
+from relay.state.input_box import find_input
 from relay.state.readiness import TerminalSnapshot, danger
 from relay.state.view import INPUT_BORDER, AgentView
 from relay.storage.progress import Progress
@@ -251,6 +252,9 @@ def alone(screen: ScreenSnapshot, found: Found, profile: Profile) -> bool:
     now = detect(screen, profile)
     if now is not None and now.state != "draft":
         return False
+    box = None if profile.input is None else find_input(screen.rows, profile.input)
+    if box is not None and box.top == box.bottom and "".join(screen.rows[found.last + 1 :][:1]).strip():
+        return False  # without a frame, what stands in the next row may belong to the input
     if any(rule.state == "draft" for rule in profile.states):
         return state("word") == "draft" and state("") in {"ready", None}
     return state("") == "ready"

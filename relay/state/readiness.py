@@ -302,7 +302,8 @@ def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None
         shown = detect(_screen(terminal), profile, ("ready",))
         if shown is not None and (sign := _sign(terminal, profile, shown)):
             return _by(sign, Readiness(sign.state), _SIGNS[sign.state])
-    if not profile.says_ready:
+    assumed = profile.input is not None and profile.input.assumed
+    if not profile.says_ready or (shown is None and assumed and terminal.tty.canonical):
         return None
     if shown is None:
         return _working(f"nothing on its screen says what it does (no rule of {profile.name!r} holds)")
