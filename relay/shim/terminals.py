@@ -197,6 +197,8 @@ class TerminalServer:
         from relay.shim.replayed import harmless
 
         self._repaints.count += 1  # shown once
+        if self._ring.offset - self._repaints.offset > REPLAYED:
+            return  # a flood has drawn over it, and the ring may not hold all of that
         self.forwarder.user.show(drawn + harmless(self._ring.output_since(self._repaints.offset)))
 
     # What happens at the terminals (forward.Listener).
