@@ -87,8 +87,11 @@ class Checkpoints:
         saved = Checkpoint.load(self._path)
         if saved is None or saved.position < oldest:
             return None
-        open_form = saved.state["grammar"]["block"] is not None
-        self._progress.forget(Place(*saved.state["reader"]["place"]), but_last=open_form)
+        if (form := saved.state["grammar"]["block"]) is None:
+            self._progress.forget(Place(*saved.state["reader"]["place"]))
+        else:  # it ends anew, with directives at places of its own lines
+            begins = form["lines"][0][2] if form["lines"] else form["place"]
+            self._progress.forget(Place(*begins), but_last=True)
         self._waits = [wait for wait in self._waits if wait[0] >= saved.position]
         return saved
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relay.directives.checkpoint import Checkpoint, Checkpoints
@@ -240,6 +240,11 @@ DRAWN = [
 ]
 
 
+SAME = [Output(b"@relay:Bob 0\r\n")] * 3
+EMPTY = [*SAME[:1], Output(b"@relay:Bob <<<\r\n")]
+FENCED = [Output(b"@relay:Bob <<<\r\n"), Output(b"```\r\n>>>\r\n"), *SAME[:1]]
+
+
 @st.composite
 def histories(draw: st.DrawFn, words: list[bytes]) -> list[Step]:
     """What a program does; its output comes in pieces of any size."""
@@ -275,8 +280,11 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
 @pytest.mark.parametrize("kind", ["lines"])
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(replacements(WORDS))
+@example(([*FENCED, Wait()], 3, 4, 4))
+@example(([*EMPTY, Wait(False), Output(b"@relay:Bob 0\r\n")], 2, 3, 3))
+@example(([Output(b"Name? "), Wait(False), *SAME[:1], Wait(False), *SAME[1:]], None, 4, 4))
 def test_lines(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
-    """Always the same histories: of some thousand others, one with a fence in an open form still differs."""
+    """Always the same histories, with those that were once played differently."""
     steps, saved, died, back = replacement
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)
 
