@@ -87,16 +87,18 @@ class Home:
 def make_directories(path: str | os.PathLike[str]) -> None:
     """Create `path`, and the directories above it that are missing, all of them 0700. Raise OSError."""
     try:
+        _make_directory(path)
+    except FileNotFoundError:  # also where another process creates those above at this moment
+        make_directories(os.path.dirname(os.path.abspath(path)))
+        _make_directory(path)
+
+
+def _make_directory(path: str | os.PathLike[str]) -> None:
+    try:
         os.mkdir(path, 0o700)
     except FileExistsError:
         if not os.path.isdir(path):
             raise
-    except FileNotFoundError:
-        above = os.path.dirname(os.path.abspath(path))
-        if os.path.isdir(above):
-            raise  # as in /proc
-        make_directories(above)
-        make_directories(path)
 
 
 def private_directory(path: str | os.PathLike[str]) -> None:

@@ -96,6 +96,27 @@ def test_a_file_is_its_owners_alone_and_whole(tmp_path: Path, monkeypatch: pytes
     assert list(path.parent.iterdir()) == [path]  # and nothing is left beside it
 
 
+def test_a_folder_is_made_though_another_process_makes_those_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one comes between the look for them and what follows."""
+    mkdir = os.mkdir
+
+    def raced(path: str, mode: int = 0o777) -> None:
+        try:
+            mkdir(path, mode)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path))
+            raise
+
+    monkeypatch.setattr(os, "mkdir", raced)
+    private_directory(tmp_path / "a" / "b" / "c")
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+    with pytest.raises(HomeError, match=r"cannot use the directory /proc/none/b: No such"):
+        monkeypatch.undo()
+        private_directory("/proc/none/b")
+
+
 def test_processes_that_rewrite_a_file_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     adders = [subprocess.Popen([sys.executable, "-c", ADDER, str(path)]) for _ in range(4)]
