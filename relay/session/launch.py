@@ -11,27 +11,26 @@ first byte: it imports little.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from _socket import socketpair  # `socket`, which wraps it, costs 2 ms
-from functools import partial
 
 from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import DEFAULT_TEAM, key
 from relay.session.options import Options
+from relay.shim import ring
+from relay.shim import signals as signal
 from relay.shim.adoption import adopt_orphans
 from relay.shim.lend import Lent
 from relay.shim.pty import COLUMNS, ROWS, Pty, get_size, resolve
-from relay.shim.ring import make as make_ring
 from relay.shim.shim import Shim
 from relay.terminal.client import FORWARDED, HANDLED, Client, TerminalMode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from relay.shim.shim import AgentOrder
@@ -118,28 +117,31 @@ def _be_shim(
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         piped = bool(pipes) or not (options.detached or mode.interactive)
         ours = (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN)
-        spawn = partial(
-            Pty.spawn,
+        like: dict[str, Any] = {
             # The modes of a background job's terminal belong to another program, mostly a shell.
-            attributes=None if options.detached or not foreground else mode.saved,
+            "attributes": None if options.detached or not foreground else mode.saved,
             # Nobody typed what comes from a pipe; and a terminal that does not show the agent's
             # output echoes by itself.
-            echo=not piped,
-            defaults=[number for number in ours if signal.getsignal(number) != signal.SIG_IGN],
-        )
+            "echo": not piped,
+            "defaults": [number for number in ours if signal.getsignal(number) != signal.SIG_IGN],
+        }
         try:
             # A file or a pipe gets the agent's output byte for byte.
             shown = options.detached or os.isatty(1)
             size = size or (COLUMNS, ROWS, 0, 0)
-            pty = spawn(path, command, env, size=size, line_feeds_return=shown, pipes=pipes)
+            pty = Pty.spawn(path, command, env, size=size, line_feeds_return=shown, pipes=pipes, **like)
+            adopt_orphans()  # this and the next take as long as the kernel needs to load the agent
+            memory = ring.make()
+            pty.await_start(command[0])
         except RelayError as error:
+            if pty is not None:
+                pty.hang_up(signal.SIGKILL)
             if bridge:
                 from relay.agents.hook_setup import remove
 
                 remove(directory)
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
-        adopt_orphans()
         claimed.note(pty.pid)
         # Ignore signals only now: the agent would have inherited that. This also discards what the caller's
         # process group was sent before this process left it; the client passes it on.
@@ -147,14 +149,7 @@ def _be_shim(
             signal.signal(number, signal.SIG_IGN)
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
             signal.signal(number, signal.SIG_DFL)
-        _close_others({*own, pty.master, pty.slave, *pty.pipes.values()})
-        try:
-            memory = make_ring()
-        except OSError as error:
-            pty.hang_up(signal.SIGKILL)
-            text = f"cannot reserve 8 MB of memory: {error.strerror}. Make room, or raise `ulimit -f`."
-            _tell_end(channel, text, 1)
-            os._exit(1)
+        _close_others({*own, memory, pty.master, pty.slave, *pty.pipes.values()})
         shim = Shim(
             pty,
             memory,
@@ -162,7 +157,7 @@ def _be_shim(
             channel=channel.detach(),
             detached=options.detached,
             started=lambda session: claimed.note(shim.agent_pid, session),
-            spawn=partial(_spawn_again, spawn, claimed),
+            spawn=lambda order, last: _spawn_again(like, claimed, order, last),
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         if not options.detached:
@@ -189,9 +184,23 @@ def _be_shim(
             "restarts": 0,
             "kept": False,
         }
-        launch = partial(_start_session, options, home, session_env)
-        may = partial(_may, home, shim, claimed.name, hello)
-        shim.loop.later(FIRST_WORDS, lambda: shim.keep_session(launch, hello, claimed.socket, may))
+
+        def launch(fds: dict[str, int]) -> int:
+            return _start_session(options, home, session_env, fds)
+
+        def may(pid: int, operation: str) -> str | None:
+            return _may(home, shim, claimed.name, hello, pid, operation)
+
+        def keep_session() -> None:
+            try:
+                ring.reserve(memory)
+            except RelayError as error:
+                shim.terminals.notices.add(str(error))
+                pty.hang_up(signal.SIGKILL)
+            else:
+                shim.keep_session(launch, hello, claimed.socket, may)
+
+        shim.loop.later(FIRST_WORDS, keep_session)
         shim.run()
         claimed.release()
     except BaseException:  # noqa: BLE001 - a fault of ours; a forked process must not return
@@ -251,14 +260,14 @@ def _terminal(pipes: list[int]) -> tuple[int, int]:
     return -1 if 0 in pipes else 0, shown
 
 
-def _spawn_again(spawn: Callable[..., Pty], claimed: Claim, order: AgentOrder, last: Pty) -> Pty:
+def _spawn_again(like: dict[str, Any], claimed: Claim, order: AgentOrder, last: Pty) -> Pty:
     """Start an agent in the place of the `last` one. Raise RelayError or OSError."""
     path = resolve(order.argv[0], order.env)
     os.chdir(order.cwd)
     lines = last.line_feeds_return
-    pty = spawn(
-        path, order.argv, order.env, size=last.size, line_feeds_return=lines, pipes=tuple(order.pipes)
-    )
+    pipes = tuple(order.pipes)
+    pty = Pty.spawn(path, order.argv, order.env, size=last.size, line_feeds_return=lines, pipes=pipes, **like)
+    pty.await_start(order.argv[0])
     claimed.note(pty.pid)
     return pty
 

@@ -8,8 +8,9 @@ it.  It is waited for, and left alone.  Where there is no such call, as on macOS
 from __future__ import annotations
 
 import os
-import signal
 import sys
+
+from relay.shim import signals as signal
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 

@@ -52,7 +52,7 @@ class JsonChannel:
 
     def send(self, **fields: Any) -> None:
         """Send one line, as soon as the other side takes it."""
-        import json  # 5 ms: after the agent has been started
+        import json  # 5 ms: after the agent's first words
 
         if self.fd < 0:
             return

@@ -7,8 +7,6 @@ a screen that the program draws.
 
 from __future__ import annotations
 
-from collections import deque
-
 from relay.shim.pty import flags
 
 TYPE_CHECKING = False
@@ -23,22 +21,18 @@ BELL = b"\a"
 
 
 class PendingNotices:
-    """The notices of one agent that have not been shown."""
+    """The notices of one agent. pending: those that have not been shown, the newest MAX_PENDING of them."""
 
     def __init__(self, forwarder: Forwarder) -> None:
         self._lines = False
         self._forwarder = forwarder
-        self._pending: deque[str] = deque(maxlen=MAX_PENDING)
-
-    @property
-    def pending(self) -> list[str]:
-        return list(self._pending)
+        self.pending: list[str] = []
 
     def add(self, text: str) -> None:
         """Show one line: at once, at the end of a line, or when the terminal is given back (`take`)."""
-        self._pending.append(text)
+        self.pending = [*self.pending, text][-MAX_PENDING:]
         self._show()
-        if self._pending:
+        if self.pending:
             self._forwarder.user.aside(BELL)
 
     def note(self, *, lines: bool) -> None:
@@ -48,24 +42,23 @@ class PendingNotices:
 
     def forget(self, text: str) -> None:
         """Forget a notice that has not been shown."""
-        self._pending = deque((each for each in self._pending if each != text), maxlen=MAX_PENDING)
+        self.pending = [each for each in self.pending if each != text]
         self._watch()
 
     def take(self) -> list[str]:
         """Return what is pending, which is shown now."""
-        taken = self.pending
-        self._pending.clear()
+        taken, self.pending = self.pending, []
         self._watch()
         return taken
 
     def _show(self) -> None:
-        if self._pending and self._spoils_nothing():
+        if self.pending and self._spoils_nothing():
             self._forwarder.user.show("".join(f"relay: {text}\r\n" for text in self.take()).encode())
         self._watch()
 
     def _watch(self) -> None:
         """Have `_show` called at the ends of lines, while that may help."""
-        self._forwarder.user.line_ended = self._show if self._pending and self._lines else None
+        self._forwarder.user.line_ended = self._show if self.pending and self._lines else None
 
     def _spoils_nothing(self) -> bool:
         forwarder, user = self._forwarder, self._forwarder.user

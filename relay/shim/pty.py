@@ -15,11 +15,11 @@ import errno
 import fcntl
 import os
 import select
-import signal
 import sys
 import termios
 
 from relay.errors import CommandNotExecutable, CommandNotFound, RelayError
+from relay.shim import signals as signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class Pty:
         self.master = master
         self.line_feeds_return = line_feeds_return
         self.leader = os.getpid() if leader is None else leader
+        self._report = -1  # says whether the program could be executed
 
     @classmethod
     def spawn(
@@ -103,7 +104,7 @@ class Pty:
         echo, line_feeds_return: False switches off ECHO and OPOST.
         defaults: signals that we ignore, and that the agent shall not.
         pipes: the agent's descriptors (0, 1, 2) that are pipes, not its terminal.
-        Raise CommandNotExecutable or another RelayError if the kernel refuses to execute it.
+        The kernel may still refuse to execute it, as `await_start` says.
         """
         master, slave = os.openpty()
         if attributes is not None:
@@ -132,19 +133,29 @@ class Pty:
         if not pipes:
             os.close(slave)
             slave = -1
-        with open(failed, "rb") as stream:
+        pty = cls(pid, master, line_feeds_return=line_feeds_return, size=size, slave=slave, pipes=ours)
+        pty._report = failed
+        return pty
+
+    def await_start(self, command: str) -> None:
+        """Wait until the kernel executes `command`, the program of `spawn`.
+
+        If it refuses, close the terminal, and raise CommandNotExecutable or another RelayError.
+        """
+        with open(self._report, "rb") as stream:
             trouble = stream.read()
+        self._report = -1
         if trouble:
-            os.waitpid(pid, 0)
-            for fd in {master, slave, *ours.values()} - {-1}:
+            os.waitpid(self.pid, 0)
+            self.close()
+            for fd in self.pipes.values():
                 os.close(fd)
             code = int(trouble)
             if code in {errno.ENOENT, errno.ENOEXEC, errno.EACCES}:
                 raise CommandNotExecutable(
-                    f"{argv[0]!a} cannot be executed: {os.strerror(code)}. Check its first line and format."
+                    f"{command!a} cannot be executed: {os.strerror(code)}. Check its first line and format."
                 )
-            raise RelayError(f"cannot start {argv[0]!a}: {os.strerror(code)}.")
-        return cls(pid, master, line_feeds_return=line_feeds_return, size=size, slave=slave, pipes=ours)
+            raise RelayError(f"cannot start {command!a}: {os.strerror(code)}.")
 
     def close(self) -> None:
         """Close our end, which hangs up the agent's terminal; its number may be reused at once."""

@@ -17,6 +17,8 @@ import struct
 import time
 import zlib
 
+from relay.errors import RelayError
+
 MAGIC = 0x72656C6179_01
 """`relay` and the version of the layout."""
 
@@ -29,6 +31,9 @@ SUMMED = struct.Struct("=QQQII")
 
 SIZE = 8 << 20
 """Bytes of records. A filled mapping counts as memory of the session: 8 MB are some seconds of a flood."""
+
+FIRST_SIZE = 1 << 18
+"""Bytes of records that are reserved at first; to reserve all takes 2.5 ms."""
 
 # Indices of the words (64 bits, native order) in the page. The reader writes those from READ on, and ARMED.
 (
@@ -99,35 +104,47 @@ if TYPE_CHECKING:
 
 
 def make() -> int:
-    """Return a descriptor of unnamed memory for a ring. Raise OSError if there is none to be had."""
-    import resource
+    """Return a descriptor of unnamed memory for a ring, reserved for the first records. Raise RelayError."""
+    with _Unlimited():
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("relay-ring", os.MFD_CLOEXEC)
+        else:
+            import tempfile  # 10 ms
 
-    # A limit of the size of files (ulimit -f) counts for memory without a name, too.
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    try:
-        return _make()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def _make() -> int:
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("relay-ring", os.MFD_CLOEXEC)
-    else:
-        import tempfile  # 10 ms
-
-        fd, path = tempfile.mkstemp(prefix="relay-ring-")
-        os.unlink(path)
-    os.ftruncate(fd, PAGE + SIZE)
-    if hasattr(os, "posix_fallocate"):
-        try:
-            # Without the space, a write into the mapping would end the shim with SIGBUS.
-            os.posix_fallocate(fd, 0, PAGE + SIZE)
-        except OSError:
-            os.close(fd)
-            raise
+            fd, path = tempfile.mkstemp(prefix="relay-ring-")
+            os.unlink(path)
+        os.ftruncate(fd, PAGE + SIZE)
+    reserve(fd, FIRST_SIZE)
     return fd
+
+
+def reserve(fd: int, size: int = SIZE) -> None:
+    """Reserve the memory for `size` bytes of records. Raise RelayError if there is none.
+
+    Without it, a write into the mapping would end the shim with SIGBUS.
+    """
+    with _Unlimited():
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, PAGE + size)
+
+
+class _Unlimited:
+    """A block in which memory without a name has any size: `ulimit -f` counts for it, too."""
+
+    def __enter__(self) -> None:
+        from resource import RLIMIT_FSIZE, getrlimit, setrlimit
+
+        self._limits = getrlimit(RLIMIT_FSIZE)
+        setrlimit(RLIMIT_FSIZE, (self._limits[1], self._limits[1]))
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        from resource import RLIMIT_FSIZE, setrlimit
+
+        setrlimit(RLIMIT_FSIZE, self._limits)
+        if isinstance(error, OSError):
+            raise RelayError(
+                f"cannot reserve 8 MB of memory: {error.strerror}. Make room, or raise `ulimit -f`."
+            ) from None
 
 
 class RingWriter:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import _socket
 import os
-import signal
 
 from relay.shim import ring
+from relay.shim import signals as signal
 from relay.shim.channel import JsonChannel
 
 TYPE_CHECKING = False

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
-from functools import partial
 
 from relay.errors import RelayError
 from relay.shim import ring
+from relay.shim import signals as signal
 from relay.shim.adoption import release_stopped
 from relay.shim.channel import JsonChannel
 from relay.shim.loop import Loop
@@ -137,13 +136,14 @@ class Shim:
         self._end.pipes = Pipes(self.loop, self._ring, self._pty.pipes, users, self._drained)
 
     def keep_session(self, launch: Launch, hello: dict[str, Any], path: str, may: May) -> None:
-        """Start a session beside the agent, and keep one there.
+        """Start a session beside the agent, and keep one there. The first client was not disturbed until now.
 
         path: of its control socket. may: as in ShimControl.
         """
         from relay.shim.control import ShimControl, bind
         from relay.shim.session_process import Launcher, SessionProcess
 
+        self.terminals.introduce()
         fds = {"ring": self._ring_fd, "wake": self._wake.read, "listener": bind(path).detach()}
         launcher = Launcher(launch, hello, self._started, self._session_failed)
         self._session = SessionProcess(self.loop, self._ring, self.terminals, fds, launcher)
@@ -172,7 +172,8 @@ class Shim:
 
     def run(self) -> None:
         """Run until the agent, its session and what they left behind have ended."""
-        self._reap()  # the agent may have ended before there was a handler for SIGCHLD
+        # The agent may have ended before there was a handler for SIGCHLD; its last words come first.
+        self.loop.later(0, self._reap)
         while not self._end.over:
             if self.terminals.forwarder.over:
                 self.loop.turn()
@@ -232,7 +233,8 @@ class Shim:
         given_up = self._session is not None and self._session.ended is not None
         # One that is still starting knows best which modes to undo, and what to tell.
         patience = 0.0 if given_up else DECISION if self._end.kept else FAREWELL
-        self._end.timer = self.loop.later(patience, partial(self._goodbye, end=self._end))
+        end = self._end
+        end.timer = self.loop.later(patience, lambda: self._goodbye(end=end))
 
     def _close_terminal(self) -> None:
         """Kill a session that hangs with the agent's terminal open: the agent would never read its end."""
@@ -256,7 +258,8 @@ class Shim:
         else:
             self.terminals.wait_for_another(answered=answered)
         self._sweep()
-        self.loop.later(LAST_STEPS, partial(self._end_session, self._end))
+        over = self._end
+        self.loop.later(LAST_STEPS, lambda: self._end_session(over))
 
     def _sweep(self) -> None:
         """Kill the processes in the agent's terminal that a hang-up did not end within LEFTOVER."""

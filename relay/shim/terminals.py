@@ -10,10 +10,10 @@ moment for it.  Without an answer it goes on with what it has: the last output, 
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from relay.shim import ring
+from relay.shim import signals as signal
 from relay.shim.forward import Forwarder
 from relay.shim.modes import UNDO
 from relay.shim.notices import PendingNotices
@@ -121,9 +121,12 @@ class TerminalServer:
         self.forwarder.background = False
         client.channel.on_line = lambda fields, fds: self._asked(client, fields, fds)
         client.channel.on_gone = lambda: self._gone(client)
-        client.channel.send(event="agent", group=self.forwarder.pty.pid)
-        client.channel.send(event="modes", reset=self._parting.reset)
         self._fit()  # the size may have changed unnoticed
+
+    def introduce(self) -> None:
+        """Tell the client what it needs if we die: the agent's group, and how to undo the agent's modes."""
+        self._tell("agent", group=self.forwarder.pty.pid)
+        self._tell("modes", reset=self._parting.reset)
 
     def begin(self, lent: Lent, *, foreground: bool) -> None:
         """Serve the terminal of the client that started the agent."""
@@ -147,7 +150,8 @@ class TerminalServer:
             self._repaints.waiting.cancel()
         self._repaints.waiting = None
         self._hold(lent)
-        self.adopt(client)  # the agent gets the new terminal's size before the screen is held for the repaint
+        self.adopt(client)
+        self.introduce()  # the agent gets the new terminal's size before the screen is held for the repaint
         self._ask_repaint()
         return True
 

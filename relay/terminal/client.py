@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import termios
 
+from relay.shim import signals as signal
 from relay.shim.modes import UNDO
 from relay.shim.pty import raw
 

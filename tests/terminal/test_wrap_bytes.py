@@ -36,14 +36,18 @@ def _random(size: int) -> bytes:
     return random.Random(5).randbytes(size)
 
 
+MISSED = re.compile(rb"relay: some of cat's output was missed[^\r\n]*\r\n")
+"""The notice of a session that was too slow: between two lines, or at the end and a bell before."""
+
+
 def _assert_exact(outer: Emulator, data: bytes) -> None:
-    """It wrote `data`; after it comes at most what restores the terminal, and that some was missed."""
-    assert hashlib.sha256(outer.output[: len(data)]).digest() == hashlib.sha256(data).digest()
-    rest = bytes(outer.output[len(data) :])
-    rest = re.sub(
-        rb"\x07?(.*)relay: some of cat's output was missed[^\r\n]*\r\n", rb"\1", rest, flags=re.DOTALL
-    )
-    assert len(rest) < 300 and rest[:1] in {b"", b"\x1b"}
+    """It wrote `data`; beside that come at most what restores the terminal, and that some was missed."""
+    shown = MISSED.sub(b"", bytes(outer.output))
+    if b"\a" not in data:
+        shown = shown.replace(b"\a", b"")
+    assert hashlib.sha256(shown[: len(data)]).digest() == hashlib.sha256(data).digest()
+    rest = shown[len(data) :]
+    assert len(rest) < 300 and rest[:1] in {b"", b"\a", b"\x1b"}
 
 
 @pytest.mark.parametrize("size", [1 << 16, 2_000_000])
