@@ -52,9 +52,23 @@ _BEHIND_HIDDEN = rb"(?:[ \t]|\x1b\[[0-9;:]*m|" + _JOINER + rb"|" + _HIDDEN + rb"
 _HIDDEN_END = re.compile(_HIDDEN + _BEHIND_HIDDEN + rb"\Z")
 
 
-def only_colours(data: bytes) -> bool:
-    """Return True if every escape sequence in `data` is a change of colour (SGR)."""
-    return b"\x1b" not in data or _NO_COLOUR.search(data) is None
+class _OnlyColours:
+    """True if every escape sequence in some bytes is a change of colour (SGR).
+
+    The last answer is kept: a flood's readers and screens ask for the same bytes, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self._last = b""
+        self._answer = True
+
+    def __call__(self, data: bytes) -> bool:
+        if data is not self._last:
+            self._last, self._answer = data, b"\x1b" not in data or _NO_COLOUR.search(data) is None
+        return self._answer
+
+
+only_colours = _OnlyColours()
 
 
 def leaves_line(data: bytes) -> int:

@@ -106,7 +106,7 @@ def test_a_folder_is_made_though_another_process_makes_those_above(
         try:
             mkdir(path, mode)
         except FileNotFoundError:
-            os.makedirs(os.path.dirname(path))
+            Path(path).parent.mkdir(parents=True)
             raise
 
     monkeypatch.setattr(os, "mkdir", raced)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import socket
 import termios
 import threading
 from collections import deque
@@ -14,7 +15,7 @@ from contextlib import suppress
 import pytest
 
 from relay.shim import ring
-from relay.shim.forward import CHILD_LIMIT, SINK_LIMIT, Forwarder
+from relay.shim.forward import CHILD_LIMIT, PTY_PIECE, READ_SIZE, SINK_LIMIT, Forwarder
 from relay.shim.lend import Lent
 from relay.shim.loop import Loop
 from relay.shim.pty import Pty, raw
@@ -122,6 +123,43 @@ def line() -> Iterator[Line]:
     each = Line()
     yield each
     each.end()
+
+
+def test_what_is_there_at_once_is_one_record(line: Line) -> None:
+    """Each packet stands for a piece of 4 KB, as a read of a PTY gives them; a short one is the last."""
+    ours, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pieces = [bytes([65 + number]) * PTY_PIECE for number in range(20)]
+    for piece in (*pieces[:3], b"short", *pieces):
+        agents.send(piece)
+    fd = ring.make()
+    forwarder = Forwarder(Loop(), Pty(0, ours.detach()), RingWriter(fd, lambda: None), line)
+    reader = RingReader(fd)
+    forwarder.turn()
+    forwarder.turn()
+    agents.close()
+    forwarder.turn()
+    records = [record for record in iter(reader.read, None) if record.kind == OUTPUT]
+    whole = READ_SIZE // PTY_PIECE + 1
+    assert [record.data for record in records] == [
+        b"".join([*pieces[:3], b"short"]),
+        b"".join(pieces[:whole]),
+        b"".join(pieces[whole:]),
+    ]
+    forwarder.finish()
+    while not forwarder.over:
+        forwarder.turn()
+    reader.close()
+    os.close(fd)
+
+
+def test_no_more_is_read_than_a_slow_terminal_may_queue(line: Line) -> None:
+    os.set_blocking(line.agent, False)
+    with suppress(BlockingIOError):
+        for _ in range(3 * SINK_LIMIT // 4096):
+            select.select([], [line.agent], [], 0.5)
+            os.write(line.agent, bytes(4096))
+    assert sum(len(record.data) for record in line.records if record.kind == OUTPUT) <= 3 * SINK_LIMIT // 2
+    assert len(line.forwarder.user.queued) < SINK_LIMIT + PTY_PIECE + 1
 
 
 def test_piped_input_is_typed_by_nobody(line: Line) -> None:
