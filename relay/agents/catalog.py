@@ -26,8 +26,8 @@ def for_command(argv: Sequence[str], home: Home) -> Profile:
 
     Raise ConfigError for a pattern file that is wrong.
     """
-    words = without_launchers(argv)
-    return next((profile for profile in profiles(home) if profile.recognises(words)), load(GENERIC, home))
+    words, known = without_launchers(argv), profiles(home)
+    return next((profile for profile in known if profile.recognises(words)), known[-1])
 
 
 def load(name: str, home: Home) -> Profile:
@@ -46,7 +46,7 @@ def fallback() -> Profile:
 
 
 def profiles(home: Home) -> list[Profile]:
-    """Return every profile, the user's own first, each group by name. Raise ConfigError."""
+    """Return every profile: the user's own, the shipped ones, the generic one last. Raise ConfigError."""
     shipped = _files(data.directory("patterns"))
     own = _files(home.config / "patterns")
     paths = {name: [files[name] for files in (shipped, own) if name in files] for name in own | shipped}

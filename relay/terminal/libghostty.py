@@ -8,7 +8,7 @@ library 5 ms.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
+import importlib.util
 from collections.abc import Sequence
 from ctypes import (
     CFUNCTYPE,
@@ -24,6 +24,7 @@ from ctypes import (
     c_void_p,
 )
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from relay.errors import RelayError
@@ -171,14 +172,13 @@ SIGNATURES: dict[str, tuple[list[object], object]] = {
 @cache
 def load() -> ctypes.CDLL:
     """Return the library with its functions declared; raise ScreenUnavailable if it cannot be loaded."""
-    try:
-        files = importlib.metadata.files("pyghostty") or []
-    except importlib.metadata.PackageNotFoundError:
+    spec = importlib.util.find_spec("pyghostty")  # the package itself loads cffi
+    if spec is None or spec.origin is None:
         raise ScreenUnavailable(
             "the package pyghostty is not installed, so relay cannot follow full-screen programs. "
             "Install it with: pip install pyghostty==0.1.3"
-        ) from None
-    path = next((str(file.locate()) for file in files if file.name.startswith("libghostty-vt.")), None)
+        )
+    path = next((str(file) for file in Path(spec.origin).parent.rglob("libghostty-vt.*")), None)
     if path is None:
         raise ScreenUnavailable(
             "the installed pyghostty has no shared library. "

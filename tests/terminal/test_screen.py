@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib.util
 
 import pytest
 
@@ -239,10 +239,7 @@ def test_a_failure_stops_the_analysis_and_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_the_package_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "files", missing)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     libghostty.load.cache_clear()
     with pytest.raises(ScreenUnavailable, match="pip install pyghostty"):
         VirtualScreen(80, 24)
