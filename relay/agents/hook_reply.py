@@ -134,7 +134,10 @@ def render(event: NativeEvent, reply: Reply) -> str:
         tool = event.name is NativeName.TOOL_PRE
         specific |= {"permissionDecision": "allow"} if tool else {"decision": {"behavior": "allow"}}
     elif reply.go_on is not None and "go_on" in carried:
-        answer |= {"decision": "block", "reason": reply.go_on or "Go on."}
+        if event.agent == "claude":  # draws a block as an error, and 2.1.330 tells it to its model twice
+            specific["additionalContext"] = reply.go_on or "Go on."
+        else:
+            answer |= {"decision": "block", "reason": reply.go_on or "Go on."}
     if reply.input is not None and "input" in carried and deny is None and not answer:
         specific["updatedInput"] = dict(reply.input)
         if event.agent == "codex":  # takes it with this word only, and asks its user all the same

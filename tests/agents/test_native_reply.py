@@ -81,14 +81,20 @@ def test_context_says_whose_event_it_answers(agent: str, name: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("agent", "name"), [("claude", "Stop"), ("codex", "Stop"), ("qwen", "Stop"), ("gemini", "AfterAgent")]
-)
+@pytest.mark.parametrize(("agent", "name"), [("codex", "Stop"), ("qwen", "Stop"), ("gemini", "AfterAgent")])
 def test_a_turn_goes_on(agent: str, name: str) -> None:
     assert rendered(agent, name, go_on="and the tests?", context="x") == {
         "decision": "block",
         "reason": "and the tests?",
     }
+
+
+@pytest.mark.parametrize("name", ["Stop", "SubagentStop"])
+def test_claudes_turn_goes_on_without_an_error(name: str) -> None:
+    """F9, U12: a block is drawn as an error, and reaches the model twice."""
+    specific = {"hookEventName": name, "additionalContext": "and the tests?"}
+    assert rendered("claude", name, go_on="and the tests?") == {"hookSpecificOutput": specific}
+    assert rendered("claude", name, go_on="")["hookSpecificOutput"]["additionalContext"]
 
 
 def test_a_block_has_a_reason_always() -> None:

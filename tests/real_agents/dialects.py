@@ -94,6 +94,9 @@ def dialect_of(path: str) -> Dialect | None:
 
 
 _REMINDER = re.compile(r"<system-reminder>(.*?)</system-reminder>\s*", re.DOTALL)  # claude's own notes
+_GOES_ON = "Stop hook additional context:"
+"""What a hook has claude's turn go on with, in a note: it is what the model has to answer."""
+
 _PREAMBLE = re.compile(
     r"\s*(<environment_context>|<user_instructions>|<permissions instructions>|# AGENTS\.md instructions"
     r"|<session_context>|<hook_context>|<INSTRUCTIONS>)"
@@ -109,7 +112,7 @@ def _id(prefix: str) -> str:
 def _user(text: str) -> Iterator[Said]:
     """What a text in the user's role holds: the agent's own notes, and the user's words."""
     for note in _REMINDER.findall(text):
-        yield Said("note", note)
+        yield Said("user" if note.lstrip().startswith(_GOES_ON) else "note", note)
     text = _RULES.sub("", _REMINDER.sub("", text))
     if text.strip():
         yield Said("note" if _PREAMBLE.match(text) else "user", text)
