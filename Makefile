@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-agents check format bench bench-fleet clean
+.PHONY: help demo test test-long test-agents test-agents-newest check format bench bench-fleet clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -37,6 +37,11 @@ test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="cl
 	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" $(ARGS) || { \
 		echo "What failed is tried once more, alone: real agents wait for real time, and a busy machine is late."; \
 		$(BIN)/pytest tests/real_agents --agents "$(AGENTS)" --last-failed --last-failed-no-failures none; }
+
+test-agents-newest: export AGENTS_NEWEST := 1
+test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/NATIVE.md says what passed
+	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
+	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" --agents-table docs/NATIVE.md $(ARGS)
 
 test-long: $(VENV)/.stamp  ## what the tests leave out for its length: kills at every step, two at once, ...
 	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/messaging/test_chaos.py tests/messaging/test_guarantee.py tests/messaging/test_faults.py \

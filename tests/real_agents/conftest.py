@@ -7,12 +7,14 @@ marker `agents("claude", ...)` names those that a test is for, where it is not f
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from real_agents.house import House
 from real_agents.install import PACKAGES
 from real_agents.recipes import AGENTS, Agent
+from real_agents.versions_table import VersionsTable
 from support import Relay
 
 DEFAULT = "claude codex qwen pi aider"
@@ -23,10 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--agents", default=DEFAULT, help=f"agents to test, of {', '.join(PACKAGES)} (default: %(default)s)"
     )
+    parser.addoption("--agents-table", type=Path, help="write what each version passed into this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "agents(*names): the agents that a test is for")
+    table = config.getoption("--agents-table")
+    if table is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(VersionsTable(table))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

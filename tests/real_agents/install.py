@@ -2,6 +2,9 @@
 
     python tests/real_agents/install.py claude qwen       what `make test-agents` runs
 
+With AGENTS_NEWEST=1 in the environment (`make test-agents-newest`) they are the newest versions that the
+registries had when this ran last, as .cache/agents/newest.json notes them.
+
 .cache/agents/NAME-VERSION/ holds one agent, complete once `.complete` is in it; NAME-VERSION.log tells of its
 installation. Where npm is missing, or a Python that aider runs on, an agent is left out, and its tests
 are skipped.
@@ -9,15 +12,18 @@ are skipped.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
+NEWEST = os.environ.get("AGENTS_NEWEST") == "1"
+NEWEST_FILE = CACHE / "agents" / "newest.json"
 MINUTES = 20
 """Until an installation is given up; aider's 666 MB are the largest."""
 
@@ -55,6 +61,15 @@ class Package:
     def command(self) -> Path:
         return self.folder / self.program
 
+    def newest(self) -> str:
+        """The newest version in the registry. Raise OSError or SubprocessError."""
+        if self.npm:
+            command = ["npm", "view", self.package, "version"]
+        else:
+            command = [python() or "python3.12", "-m", "pip", "index", "versions", self.package]
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=MINUTES * 60, check=True)
+        return asked.stdout.strip() if self.npm else asked.stdout.partition("(")[2].partition(")")[0]
+
     def blocked(self) -> str:
         """What this machine lacks to install it, or ""."""
         if self.npm and not (shutil.which("npm") and shutil.which("node")):
@@ -71,7 +86,8 @@ class Package:
             return blocked
         if self.log.exists():
             return f"{self.name} {self.version} could not be installed: {self.log} says why"
-        return f"{self.name} {self.version} is not installed: `make test-agents AGENTS={self.name}` does that"
+        target = "test-agents-newest" if NEWEST else "test-agents"
+        return f"{self.name} {self.version} is not installed: `make {target} AGENTS={self.name}` does that"
 
     def install(self) -> None:
         """Install it; CalledProcessError or TimeoutExpired where that fails, with the details in `log`."""
@@ -104,7 +120,7 @@ class Package:
         (self.folder / ".complete").touch()
 
 
-PACKAGES = {
+PINNED = {
     package.name: package
     for package in (
         Package(
@@ -118,6 +134,21 @@ PACKAGES = {
         Package("aider", "aider-chat", "0.86.2", "bin/aider"),
     )
 }
+"""The versions that relay was made with."""
+
+
+def _newest() -> dict[str, str]:
+    """The newest versions, by agent, as far as they were asked for."""
+    try:
+        return dict(json.loads(NEWEST_FILE.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+
+
+PACKAGES = dict(PINNED)
+if NEWEST:
+    PACKAGES |= {name: replace(PINNED[name], version=version) for name, version in _newest().items()}
+"""What is tested."""
 
 
 def python() -> str | None:
@@ -154,6 +185,8 @@ def main(names: list[str]) -> int:
     if unknown := sorted(set(names) - set(PACKAGES)):
         print(f"No such agent: {', '.join(unknown)}. There are {', '.join(PACKAGES)}.", file=sys.stderr)
         return 2
+    if NEWEST:
+        _look_for_newest(names)
     for package in (PACKAGES[name] for name in names):
         if package.installed:
             continue
@@ -166,6 +199,18 @@ def main(names: list[str]) -> int:
         except (OSError, subprocess.SubprocessError) as error:
             print(f"That failed: {error}. See {package.log}.", file=sys.stderr)
     return 0
+
+
+def _look_for_newest(names: list[str]) -> None:
+    """Note the newest versions; where a registry does not answer, the version stays, and that is said."""
+    for name in names:
+        try:
+            PACKAGES[name] = replace(PACKAGES[name], version=PINNED[name].newest())
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"NOT TESTED: the newest {name}: {error}", file=sys.stderr)
+    NEWEST_FILE.parent.mkdir(parents=True, exist_ok=True)
+    versions = _newest() | {name: PACKAGES[name].version for name in names}
+    NEWEST_FILE.write_text(json.dumps(versions, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

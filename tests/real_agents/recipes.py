@@ -113,7 +113,8 @@ def _claude(place: Place) -> Start:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
-    return Start((), environment)
+    # 2.1.330 asks for no permission otherwise.
+    return Start(("--permission-mode=default",), environment)
 
 
 def _codex(place: Place) -> Start:

@@ -1,0 +1,24 @@
+"""The table of tested versions of agents, as `make test-agents-newest` writes it into the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from real_agents.versions_table import BEGIN, END, HEAD, written
+
+NATIVE = Path(__file__).parent.parent / "docs" / "NATIVE.md"
+OLD = "| claude | 1.0 | 9 of 9 |  | 2026-01-01 |\n"
+
+
+def test_a_run_replaces_its_row_and_keeps_those_of_other_versions() -> None:
+    text = f"before\n{BEGIN}\n{HEAD}{OLD}{END}\nafter\n"
+    again = "| claude | 1.0 | 8 of 9 | `one` | 2026-01-02 |\n"
+    newer = "| claude | 1.1 | 9 of 9 |  | 2026-01-02 |\n"
+    both = written(text, {("claude", "1.1"): newer})
+    assert both == f"before\n{BEGIN}\n{HEAD}{OLD}{newer}{END}\nafter\n"
+    assert written(both, {("claude", "1.0"): again}) == f"before\n{BEGIN}\n{HEAD}{again}{newer}{END}\nafter\n"
+
+
+def test_the_docs_have_the_table() -> None:
+    text = NATIVE.read_text(encoding="utf-8")
+    assert written(text, {}) == text
