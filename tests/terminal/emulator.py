@@ -125,6 +125,15 @@ class Emulator:
     def shows(self, text: str) -> bool:
         return any(text in line for line in self.lines())
 
+    def prompted(self, prompt: str = "shell>") -> bool:
+        """Return True if the last line ends with `prompt`; there may be no line, while it is drawn again."""
+        return any(line.endswith(prompt) for line in self.lines()[-1:])
+
+    def picture(self) -> tuple[list[str], tuple[int, int], bool, bytes]:
+        """Return what is to be seen by now: text, cursor, alternate screen; and all of it with colours."""
+        self.drain()
+        return self.lines(), self.screen.cursor, self.screen.alternate, self.screen.repaint()
+
     def wait_for(self, text: str) -> None:
         """Wait until `text` is on the screen."""
         self.wait(lambda: self.shows(text), f"{text!r} on the screen")

@@ -156,7 +156,7 @@ def test_a_stopped_jobs_terminal_is_the_shells(shell: Open, relay: Relay) -> Non
     outer.wait(lambda: outer.lines()[-1:] == ["up"])
     _session(relay)
     outer.type("\r")
-    outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
+    outer.wait(outer.prompted)
     outer.type("echo dra")
     outer.wait_for("shell> echo dra")
     wait_until(lambda: _session(relay)["state"] == "stopped")

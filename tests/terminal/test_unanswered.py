@@ -33,8 +33,16 @@ while True:
 @contextmanager
 def _stopped(relay: Relay, name: str) -> Iterator[Callable[[], None]]:
     """Stop the session of `name`, once it answers, until the call."""
-    wait_until(lambda: name in relay("ps").stdout)
-    (row,) = (row for row in json.loads(relay("ps", "--json").stdout) if row["name"] == name)
+    row = wait_until(
+        lambda: next(
+            (
+                row
+                for row in json.loads(relay("ps", "--json").stdout)
+                if row["name"] == name and row["state"] != "unresponsive"
+            ),
+            None,
+        )
+    )
     os.kill(row["pid"], signal.SIGSTOP)
     try:
         yield lambda: os.kill(row["pid"], signal.SIGCONT)

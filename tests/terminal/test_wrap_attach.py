@@ -45,11 +45,6 @@ def _attach(terminal: Open, name: str, *flags: str, **options: int) -> Emulator:
     return terminal(sys.executable, "-m", "relay", "attach", *flags, name, **options)
 
 
-def _picture(terminal: Emulator) -> tuple[list[str], tuple[int, int], bool, bytes]:
-    screen = terminal.screen
-    return terminal.lines(), screen.cursor, screen.alternate, screen.repaint()
-
-
 def test_a_detached_session_is_in_ps_when_wrap_returns(relay: Relay, tmp_path: Path) -> None:
     run = relay("wrap", "-d", "-n", "Alice", "cat", cwd=tmp_path)
     rows = json.loads(relay("ps", "--json").stdout)
@@ -112,7 +107,7 @@ def test_attaching_shows_the_screen_as_it_stands(wrap: Open, terminal: Open, rel
     alone = terminal(sys.executable, "-c", DRAW)
     alone.wait_for("typed:")
     again = _attach(terminal, "Draw")
-    again.wait(lambda: _picture(again) == _picture(alone))
+    again.wait(lambda: again.picture() == alone.picture())
     assert again.screen.bracketed_paste
     again.type("x")
     again.wait_for("<78>")
@@ -127,7 +122,7 @@ def test_a_program_attached_later_looks_as_it_does_alone(terminal: Open, relay: 
     alone.resize(90, 24)
     alone.wait(lambda: not alone.shows("100 lines"))
     attached = _attach(terminal, "Vim", columns=90, rows=24)
-    attached.wait(lambda: _picture(attached) == _picture(alone))
+    attached.wait(lambda: attached.picture() == alone.picture())
     attached.type(":q!\r")
     assert attached.end() == 0
     assert attached.restored()
@@ -226,7 +221,7 @@ def test_what_is_typed_after_detaching_is_the_shells(shell: Open, relay: Relay) 
     outer.wait(outer.raw)
     wait_until(lambda: "Cat" in relay("ps").stdout)
     outer.type("\x1dd")
-    outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
+    outer.wait(outer.prompted)
     outer.type("echo back''again\r")
     outer.see("backagain\r\n")
     outer.type("relay attach Cat\r")
@@ -234,7 +229,7 @@ def test_what_is_typed_after_detaching_is_the_shells(shell: Open, relay: Relay) 
     outer.type("hello\r")
     outer.see("hello\r\nhello\r\n")
     outer.type("\x04")
-    outer.wait(lambda: outer.lines()[-1].endswith("shell>"))
+    outer.wait(outer.prompted)
 
 
 def test_an_attached_terminal_gets_the_exit_code(terminal: Open, relay: Relay) -> None:

@@ -18,10 +18,6 @@ from support import Relay, wait_until
 Open = Callable[..., Emulator]
 
 
-def _prompt(outer: Emulator) -> bool:
-    return outer.lines()[-1:] != [] and outer.lines()[-1].endswith("shell>")
-
-
 def _states(relay: Relay) -> list[str]:
     return [each["state"] for each in json.loads(relay("ps", "--json").stdout)]
 
@@ -33,7 +29,7 @@ def test_a_key_that_sends_a_signal_ends_the_agent(key: str, code: int, shell: Op
     outer.type("relay wrap sh -c 'echo up; exec sleep 1000'\r")
     outer.see("up\r\n")
     outer.type(key)
-    outer.wait(lambda: _prompt(outer))
+    outer.wait(outer.prompted)
     outer.type("echo code $?; stty -a | diff before - && echo same\r")
     outer.see(f"code {code}\r\n")
     outer.see("same\r\n")
@@ -56,16 +52,16 @@ def test_ctrl_z_stops_the_job_and_fg_brings_it_back(shell: Open, home: Path) -> 
     outer.wait_for("line 10")
     for _ in range(2):
         outer.type("\x1a")
-        outer.wait(lambda: outer.shows("Stopped") and _prompt(outer) and not outer.screen.alternate)
+        outer.wait(lambda: outer.shows("Stopped") and outer.prompted() and not outer.screen.alternate)
         assert not outer.shows("line 10")
         outer.type("stty -a | grep -o '[-]*icanon'; clear\r")
         outer.see("\ricanon\r\n")
-        outer.wait(lambda: _prompt(outer))
+        outer.wait(outer.prompted)
         outer.type("fg\r")
         outer.wait(lambda: outer.screen.alternate and outer.shows("line 10"))
         assert outer.raw()
     outer.type("Goend\x1b:wq\r")
-    outer.wait(lambda: _prompt(outer))
+    outer.wait(outer.prompted)
     assert (home / "text").read_text().endswith("line 99\nend\n")
 
 
@@ -75,7 +71,7 @@ def test_a_stopped_agent_gets_the_size_of_its_return(shell: Open, relay: Relay) 
     outer.type("relay wrap sh -c 'echo up; read line; stty size'\r")
     outer.see("up\r\n")
     outer.type("\x1a")
-    outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.wait(lambda: outer.shows("Stopped") and outer.prompted())
     outer.wait(lambda: _states(relay) == ["stopped"])
     outer.resize(77, 22)
     outer.type("fg\r")
@@ -92,7 +88,7 @@ def test_bg_continues_and_fg_gives_the_keyboard_back(shell: Open, home: Path) ->
     outer.type("relay wrap sh -c 'echo up; read go < gate; echo went $go; read line; echo got $line'\r")
     outer.see("up\r\n")
     outer.type("\x1a")
-    outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.wait(lambda: outer.shows("Stopped") and outer.prompted())
     outer.type("bg\r")
     outer.type("echo on > gate\r")
     outer.see("went on\r")
@@ -122,13 +118,13 @@ def test_a_full_screen_program_in_the_background_is_stopped(shell: Open, home: P
     outer.type(f"relay wrap {require('vim')} -u NONE -i NONE -n text\r")
     outer.wait(lambda: outer.screen.alternate)
     outer.type("\x1a")
-    outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.wait(lambda: outer.shows("Stopped") and outer.prompted())
     outer.type("bg; until jobs | grep -q Stopped; do :; done; clear; echo again\r")
     outer.see("again\r\n")
     outer.type("fg\r")
     outer.wait(lambda: outer.screen.alternate and outer.raw())
     outer.type(":q!\r")
-    outer.wait(lambda: _prompt(outer) and not outer.screen.alternate)
+    outer.wait(lambda: outer.prompted() and not outer.screen.alternate)
 
 
 def test_without_a_shell_to_continue_it_the_agent_is_not_left_stopped(wrap: Open) -> None:
@@ -208,7 +204,7 @@ def test_sigtstp_sent_to_relay_stops_the_job(shell: Open) -> None:
     # The foreground job is relay: the agent's job is another terminal's.
     foreground = Path(f"/proc/{outer.pid}/stat").read_text().rpartition(")")[2].split()[5]
     os.killpg(int(foreground), signal.SIGTSTP)
-    outer.wait(lambda: outer.shows("Stopped") and _prompt(outer))
+    outer.wait(lambda: outer.shows("Stopped") and outer.prompted())
     outer.type("fg\r")
     outer.see("fg\r\n")
     outer.type("x\r")

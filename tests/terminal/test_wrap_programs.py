@@ -77,12 +77,6 @@ def _play(terminal: Emulator, prompt: str, steps: list[Step]) -> None:
         terminal.wait(prompted, "the program waits for a command")
 
 
-def _picture(terminal: Emulator) -> tuple[list[str], tuple[int, int], bool, bytes]:
-    """What is seen: text, cursor, alternate screen; and all of it with colours."""
-    screen = terminal.screen
-    return terminal.lines(), screen.cursor, screen.alternate, screen.repaint()
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_looks_wrapped_as_it_looks_alone(
     program: str, terminal: Open, wrap: Open, home: Path
@@ -94,7 +88,7 @@ def test_a_program_looks_wrapped_as_it_looks_alone(
     _play(alone, prompt, steps)
     wrapped = wrap(*command, env=PROMPT)
     _play(wrapped, prompt, steps)
-    wrapped.wait(lambda: _picture(wrapped) == _picture(alone), f"{_picture(alone)} == {_picture(wrapped)}")
+    wrapped.wait(lambda: wrapped.picture() == alone.picture(), "it looks as alone")
 
 
 @pytest.mark.parametrize("program", ["top", "htop"])
@@ -107,6 +101,7 @@ def test_a_program_that_draws_all_the_time(program: str, terminal: Open, wrap: O
         each.wait(lambda each=each: len(each.lines()) > 15)
 
     def header(each: Emulator) -> list[str]:
+        each.drain()
         return [re.sub(r"\s+", " ", line) for line in each.lines() if "PID" in line]
 
     wrapped.wait(lambda: header(alone) == header(wrapped))
@@ -128,6 +123,6 @@ def test_the_alternate_screen_goes_back_to_the_shell(shell: Open, home: Path) ->
     outer.wait_for("000 the quick")
     assert outer.screen.alternate
     outer.type(":q!\r")
-    outer.wait(lambda: not outer.screen.alternate and outer.lines()[-1].endswith("shell>"))
+    outer.wait(lambda: not outer.screen.alternate and outer.prompted())
     assert outer.shows("before")
     assert not outer.shows("the quick")
