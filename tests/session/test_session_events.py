@@ -141,10 +141,9 @@ def test_idle_fires_once_for_each_quiet_time(relay: Relay) -> None:
     wait_until(lambda: len(notes(relay)) == 1)
     (folder / "relay.config.py").write_text("changed")
     alice.told("has changed")  # found at the next look, so that one has passed
-    alice.say("@memory:save still here")
-    alice.hears("Saved")
     assert len(notes(relay)) == 1
-    wait_until(lambda: len(notes(relay)) == 2)
+    alice.say("still here")
+    wait_until(lambda: len(notes(relay)) >= 2)
     assert notes(relay) == [["idle", True], ["idle", True]]
 
 
