@@ -85,7 +85,7 @@ def test_how_a_message_reached_its_receiver_is_written_down(relay: Relay) -> Non
     wait_until(lambda: states(relay) == ["injected"])
     (message,) = messages(relay)
     assert (message["route"], message["role"]) == ("typed", "user")
-    (entry,) = (each for each in bob.events("injection") if each["id"] == message["id"])
+    (entry,) = wait_until(lambda: [each for each in bob.events("injection") if each["id"] == message["id"]])
     assert (entry["route"], entry["role"], entry["verified"]) == ("typed", "user", "echo")
 
 

@@ -136,15 +136,19 @@ def test_ps_and_explain_say_who_is_on_the_bus_and_what_waits_or_is_held(relay: R
     assert "Bus: connected to mqtt://127.0.0.1:" in relay("explain", "Alice").stdout
     alice.say("@relay:Bob one\n@relay:Bob two\n@relay:Bob three")
     wait_until(lambda: [(row["held"], row["waiting"]) for row in ps(relay)] == [(2, 0), (0, 1)])
-    assert "ready (2 held)" in relay("ps").stdout
+    wait_until(lambda: "ready (2 held)" in relay("ps").stdout)
     explained = relay("explain", "Alice").stdout
     assert "2 messages of its own held: " in explained and "`relay release --from Alice`" in explained
     explained = relay("explain", "Bob").stdout
     assert "1 message stored for it until it is ready: `relay messages --to Bob --state stored`" in explained
     assert "1 text waiting to be typed: " in explained
     relay("drop", messages(relay, "--state", "stored")[0]["id"])
-    explained = relay("explain", "Bob").stdout
-    assert "stored" not in explained and "waiting" not in explained
+
+    def nothing_waits() -> bool:
+        explained = relay("explain", "Bob").stdout
+        return "stored" not in explained and "waiting" not in explained
+
+    wait_until(nothing_waits)
     bob.exit()
     wait_until(lambda: len(ps(relay)) == 1)
     done = relay("explain", "Bob", check=False)

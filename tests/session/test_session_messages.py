@@ -249,7 +249,7 @@ def test_a_message_to_a_shell_waits_and_the_person_is_told_why(relay: Relay) -> 
     relay("send", "Bob", "rm -rf /")
     relay("send", "Bob", "rm -rf /")
     wait_until(lambda: states(relay) == ["stored", "stored"])
-    assert ps(relay)[0]["state"] == "unsafe"
+    wait_until(lambda: ps(relay)[0]["state"] == "unsafe")
     told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
     assert told == [
         "a message from you waits, and so do those after it: the profile 'shell' says that nothing is typed "
@@ -272,6 +272,7 @@ def test_a_dialog_above_the_input_holds_messages_and_the_person_is_told_why(rela
     settings(relay, "stop_seconds = 0.1\n")
     soon = session_patch("import relay.features.mailbox\nrelay.features.mailbox.HELD = 1.0")
     relay("wrap", "-d", "-n", "Bob", sys.executable, "-c", QUOTES, env=soon)
+    wait_until(lambda: "above its input" in relay("explain", "Bob").stdout)  # else it waits for the drawing
     relay("send", "Bob", "hello")
     told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
     assert told == [

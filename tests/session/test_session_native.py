@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents.hooked import Claude, Json
-from session.puppet import Puppet, project, settings
+from session.puppet import Puppet, messages, project, settings
 from session.transcript import Transcript
 from support import Relay, wait_until
 from terminal.emulator import Emulator
@@ -276,6 +276,7 @@ def test_a_message_waits_for_a_turn_and_not_for_the_start(relay: Relay) -> None:
     claude forgets a prompt that the person takes back, with all that it carried."""
     claude = Claude(relay).wrap()
     relay("send", claude.name, "are you there?")
+    wait_until(lambda: [message["state"] for message in messages(relay)] == ["stored"])
     (started,) = claude.fire("SessionStart", source="startup")
     assert "are you there?" not in context(started)
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")

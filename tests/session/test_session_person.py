@@ -14,7 +14,7 @@ import pexpect
 import pytest
 
 from session.puppet import Puppet, messages, project, ps, settings
-from support import Relay, processes_of, wait_until
+from support import Relay, processes_of, session_patch, wait_until
 
 
 class Terminals:
@@ -72,8 +72,11 @@ def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> 
     person.expect_exact(b"hello wor")
     relay("send", "Alice", "from a peer")
     wait_until(lambda: [m["state"] for m in messages(relay)] == ["stored"])
-    why = json.loads(relay("explain", "Alice", "--json").stdout)
-    assert why["obstacle"] == "you have a half-typed line in it"
+
+    def obstacle() -> str:
+        return str(json.loads(relay("explain", "Alice", "--json").stdout)["obstacle"])
+
+    wait_until(lambda: obstacle() == "you have a half-typed line in it", message=obstacle)
     person.send(b"ld\r")
     alice.hears("from a peer")
     first, second = alice.heard.splitlines()
@@ -108,6 +111,10 @@ def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attache
 
 def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
+    drawn = relay.home / "puppets" / "default" / "Alice" / "heard"  # it is there when the agent has drawn
+    relay.environment |= session_patch(
+        f"import os, time\nwhile not os.path.exists({str(drawn)!r}):\n    time.sleep(0.01)\n"
+    )
     alice, person = attached("Alice", "--ready", "\x1b[?1049h\x1b[Hfull screen", cwd=folder)
     alice.told("is not trusted")
     alice.exit(3)
@@ -144,6 +151,7 @@ def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Termi
     without = [b"The agent runs on without messages.", b"The agent runs on without memory."]
     while without:
         without.pop(person.expect_exact(without))
+    wait_until((puppet.folder / "strings").exists)
     puppet.say("the agent runs on")
     person.expect_exact(b"the agent runs on")
     puppet.exit(5)

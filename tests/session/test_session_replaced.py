@@ -47,7 +47,7 @@ def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
     expected = [f"{turn}.{end}" for turn in range(12) for end in (*range(5), "last")]
     bob.hears(" 11.last ")
     assert [body for _, body in bob.texts()] == expected
-    assert {m["state"] for m in wait_until(lambda: messages(relay, "--to", "Bob"))} == {"injected"}
+    wait_until(lambda: {m["state"] for m in messages(relay, "--to", "Bob")} == {"injected"})
     alice.exit(7)
     wait_until(alice.ended)
     assert [e["code"] for e in alice.events("session_end")] == [7]

@@ -85,6 +85,7 @@ def test_a_directive_in_a_loop_is_held_by_its_rate_in_its_order(relay: Relay) ->
     alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(12)))
     wait_until(lambda: states(relay) == ["injected"] * 5 + ["held"] * 7, message=alice.log)
+    alice.told("are held")
     assert len([e for e in alice.events("notice") if "are held" in e["text"]]) == 1
     alice.hears("Your messages to Bob are held")
     assert alice.heard.count("are held") == 1
@@ -101,6 +102,7 @@ def test_a_storm_of_broadcasts_is_held_and_told_once(relay: Relay) -> None:
     alice.say("\n".join(f"@relay:* storm {n}" for n in range(4)))
     wait_until(lambda: sorted(states(relay)) == ["held"] * 4 + ["injected"] * 4, message=alice.log)
     alice.hears("Your messages to Bob, Carol are held: 2 broadcasts")
+    alice.told("are held")
     assert len([e for e in alice.events("notice") if "are held" in e["text"]]) == 1
     assert "4 messages released" in relay("release", "--from", "Alice").stdout
     for puppet in (bob, carol):

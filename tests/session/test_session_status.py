@@ -63,6 +63,7 @@ def test_a_terminal_that_takes_none_is_told_nothing(relay: Relay, wrap: Open) ->
     log = relay.home / "agent.log"
     terminal = wrap("--agent", "claude", "--", sys.executable, str(MENU), AGENT_LOG=str(log))
     terminal.expect_exact(QUERY)
+    wait_until(lambda: [row["prompt"] for row in ps(relay)] == ["permission"])
     relay("answer", "Alice", "3")
     terminal.send("\x1d" + "d")
     terminal.expect(pexpect.EOF)

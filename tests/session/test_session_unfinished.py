@@ -136,7 +136,7 @@ def test_anything_else_is_uncertain_and_nothing_is_pressed(
     assert bob.took() == []
 
 
-@pytest.mark.parametrize("keys", ["x", "\x7f", "\x1b[D"], ids=["a letter", "backspace", "an arrow"])
+@pytest.mark.parametrize("keys", ["X", "\x7f", "\x1b[D"], ids=["a letter", "backspace", "an arrow"])
 def test_where_the_user_has_typed_since_nothing_is_pressed(relay: Relay, keys: str) -> None:
     bob = Tui(relay, "relay.injection.typist:Typist._enter", "before")
     bob.held.touch()
@@ -148,9 +148,9 @@ def test_where_the_user_has_typed_since_nothing_is_pressed(relay: Relay, keys: s
     wait_until(bob.died.exists)
     user.send(keys)
     # Only then: it is in the ring.
-    wait_until(lambda: keys == "x" or bob.took())
-    if keys == "x":
-        user.expect_exact("x")
+    wait_until(lambda: keys == "X" or bob.took())
+    if keys == "X":
+        user.expect_exact("X")
     bob.held.unlink()
     (message,) = bob.ends()
     assert message["state"] == "uncertain"
