@@ -16,6 +16,7 @@ from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, Identity, SessionClosed
 from relay.state.agent_terminal import AgentTerminal
 from relay.terminal.events import AgentExited, OutputEnded, OutputRead, OutputSkipped, TerminalResized
+from relay.terminal.shim_link import ShimLink
 from relay.terminal.view_stream import OUTPUT, SCREEN, pack
 
 LIMIT = 1 << 18
@@ -34,10 +35,11 @@ LAST = 1.0
 class Viewers:
     """The viewers of one agent's terminal, each a connection to the control socket."""
 
-    def __init__(self, bus: EventBus, terminal: AgentTerminal, session: Identity) -> None:
+    def __init__(self, bus: EventBus, terminal: AgentTerminal, session: Identity, shim: ShimLink) -> None:
         self._bus = bus
         self._terminal = terminal
         self._session = session
+        self._shim = shim
         self._viewers: dict[_Viewer, asyncio.Task[Any] | None] = {}
         self._code: int | None = None
         self._shown = False
@@ -45,7 +47,8 @@ class Viewers:
     @operation("view")
     async def view(self, request: Request) -> Answer:
         """Send the stream of relay.terminal.view_stream until the agent has ended or the viewer has gone."""
-        viewer = _Viewer(request.channel, self._terminal, self._session.id)
+        about = {"session": self._session.id, "shim": self._shim.pty.leader}
+        viewer = _Viewer(request.channel, self._terminal, about)
         self._viewers[viewer] = asyncio.current_task()
         viewer.over = self._over
         self._bus.loop.add_reader(request.channel, viewer.leave)
@@ -56,7 +59,7 @@ class Viewers:
         finally:
             self._bus.loop.remove_reader(request.channel)
             del self._viewers[viewer]
-        return {"exit": self._code}
+        return {"exit": self._code, "again": self._shim.kept}
 
     @handles(OutputRead)
     def output(self, event: OutputRead) -> None:
@@ -104,13 +107,13 @@ class Viewers:
 
 
 class _Viewer:
-    """One viewer. over: there is nothing to send but what waits."""
+    """One viewer. over: there is nothing to send but what waits. about: fields that come with each screen."""
 
-    def __init__(self, channel: socket.socket, terminal: AgentTerminal, session: str) -> None:
+    def __init__(self, channel: socket.socket, terminal: AgentTerminal, about: dict[str, Any]) -> None:
         self.over = False
         self._channel = channel
         self._terminal = terminal
-        self._session = session
+        self._about = about
         self._waiting = bytearray()
         self._first = self._behind = True  # the screen is sent next
         self._gone = False
@@ -184,4 +187,4 @@ class _Viewer:
         drawn = self._terminal.drawn(history=self._first)
         self._first = self._behind = False
         place = {"columns": columns, "rows": rows, "offset": self._terminal.output_offset()}
-        return pack(SCREEN, drawn, session=self._session, **place)
+        return pack(SCREEN, drawn, **self._about, **place)

@@ -232,7 +232,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         detached=core.started.options.detached,
     ),
     "output": _output_reader,
-    "viewers": lambda core: Viewers(core.bus, core.agent.terminal, core.session),
+    "viewers": lambda core: Viewers(core.bus, core.agent.terminal, core.session, core.started.shim),
     "state": lambda core: StateTracker(core.bus, core.agent.state),
     "status reports": lambda core: StatusReports(
         core.bus, core.agent.status, core.started.shim, reports=core.setup.knows_agent

@@ -62,6 +62,7 @@ class ShimLink:
     wake:  a descriptor that becomes readable at the next record after `arm`.
     pty:   the agent's terminal.
     state: of the terminals.
+    kept:  the shim waits, at the agent's end, for another one to start.
     """
 
     def __init__(self, orders: int) -> None:
@@ -87,6 +88,7 @@ class ShimLink:
             leader=int(fields["shim"]),
         )
         self.state = TerminalState()
+        self.kept = bool(fields.get("kept"))
         self._offered = self.ring.words[ring.ACCEPTED]
         self._questions = 0
         self._renewing: asyncio.TimerHandle | None = None
@@ -212,6 +214,7 @@ class ShimLink:
 
     def keep(self, kept: bool) -> None:
         """Have the shim wait, at the agent's end, for `start`; or not any more."""
+        self.kept = kept
         self._order("keep", kept=kept)
 
     def start(self, order: dict[str, Any]) -> None:

@@ -1,11 +1,13 @@
 """The stream from a session to a viewer of its agent: JSON objects, one a line, each followed by bytes.
 
-    {"show": "screen", "size": N, "columns": C, "rows": R, "offset": O, "session": ID}   N bytes that draw it
-    {"show": "output", "size": N}                                        N bytes of output, which follow it
-    {"exit": CODE}                                                       the agent has ended, and all is shown
+    {"show": "screen", "size": N, "columns": C, "rows": R, "offset": O, "session": ID, "shim": PID}
+                                                               N bytes that draw it
+    {"show": "output", "size": N}                              N bytes of output, which follow it
+    {"exit": CODE, "again": BOOL}                              the agent has ended, and all is shown
 
 columns, rows: of the agent's terminal.  offset: the number of bytes that the agent had written by then.  A
-screen comes first, again when the viewer is behind, and when the agent's terminal has another size.
+screen comes first, again when the viewer is behind, and when the agent's terminal has another size.  again:
+another agent follows, and is viewed over a new connection; its session has another ID, and the same shim.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
                                   └ rows that scroll off ─┘ (its history)
 
 No byte of the agent's reaches the user's terminal, so it has nothing to answer; it may have any size, and
-shows the part that fits.  While no session answers, the last picture stays.
+shows the part that fits.  While no session answers, and between an agent and the next one (`relay restart`),
+the last picture stays.
 """
 
 from __future__ import annotations
@@ -55,12 +56,15 @@ class Picture:
     """The agent's terminal as the stream has described it so far.
 
     changed: it shows something else than when this was last set to False.
+    code:    the exit code of the agent that it shows, which another one follows; None: that has not ended.
     """
 
     def __init__(self) -> None:
         self.changed = False
+        self.code: int | None = None
         self._screen: VirtualScreen | None = None
         self._session = ""
+        self._shim = 0
         self._offset = 0
         self._above: list[str] = []
 
@@ -77,14 +81,19 @@ class Picture:
         """Take one part of the stream. Raise AgentEnded."""
         self.changed = True
         if fields.get("show") == SCREEN:
-            if self._session not in {"", fields["session"]}:
+            if self._shim not in {0, fields["shim"]}:
                 raise AgentEnded(None)  # another one has its name now
+            if self._session not in {"", fields["session"]}:
+                self._begin_next()
             missed = int(fields["offset"]) - self._offset if self._session else 0
             self._session, self._offset = str(fields["session"]), int(fields["offset"])
+            self._shim = int(fields["shim"])
             self._draw_anew(int(fields["columns"]), int(fields["rows"]), data, missed)
         elif fields.get("show") == OUTPUT and self._screen is not None:
             self._offset += len(data)
             self._feed(data, max(HISTORY - len(self._above), 0))
+        elif fields.get("again"):
+            self.code = fields["exit"]
         elif "exit" in fields:
             raise AgentEnded(fields["exit"])
 
@@ -96,6 +105,17 @@ class Picture:
         """Return the rows that have scrolled off since the last call."""
         above, self._above = self._above, []
         return [clip(row, columns) for row in above]
+
+    def _begin_next(self) -> None:
+        """Put what the last agent has left on its screen above that of the next one."""
+        if self._screen is not None:
+            self._screen.feed(CANCEL + self._screen.modes_reset())  # it leaves the alternate screen, too
+            rows, _ = render(self._screen, *self.size)
+            while rows and not rows[-1]:
+                rows.pop()
+            self._above += rows
+        self._above.append("[relay: the agent has ended; the next one follows]")
+        self._screen, self._session, self.code = None, "", None
 
     def _draw_anew(self, columns: int, rows: int, drawing: bytes, missed: int) -> None:
         if self._screen is None:
@@ -128,7 +148,8 @@ class Picture:
 
 
 class Viewer:
-    """Shows the agent called `name` on `canvas` until the user leaves or the agent has ended.
+    """Shows the agent called `name`, and each that follows it, on `canvas` until the user leaves or no
+    other follows.
 
     connect: returns a connection on which the session sends the stream, None if there is none to be had now;
              raises AgentEnded.
@@ -152,7 +173,7 @@ class Viewer:
             while not self._canvas.killed:
                 if self._channel is None and time.monotonic() >= self._try_due:
                     self._try_due = time.monotonic() + RETRY
-                    self._channel, self._stream = self._connect(), Unpacker()
+                    self._channel, self._stream = self._reach(), Unpacker()
                 self._draw()
                 if self._leaves(self._wait()):
                     break
@@ -160,6 +181,12 @@ class Viewer:
             self._paint(hint=False)
             if self._channel is not None:
                 self._channel.close()
+
+    def _reach(self) -> socket.socket | None:
+        try:
+            return self._connect()
+        except AgentEnded as end:  # the one that was to follow did not
+            raise AgentEnded(self._picture.code if end.code is None else end.code) from None
 
     def _wait(self) -> list[str]:
         """Take what comes, until there is something to do; return the keys."""

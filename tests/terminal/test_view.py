@@ -320,6 +320,74 @@ def test_a_viewer_that_is_killed_leaves_the_terminal_as_it_was(
     assert _session(relay)["name"] == "Alice"
 
 
+LIVES = (
+    "[ -e life ] && n=2 || n=1; touch life; [ $n = 1 ] && seq 1 40; echo life $n; "
+    "[ $n = 1 ] && read a && printf '\\033[?1049h\\033[Hfull\n'; "
+    'while read line; do echo "$n got $line"; [ "$line" = end ] && exit 7; done'
+)
+"""The first life ends on the alternate screen."""
+
+
+def test_a_viewer_sees_the_agent_that_follows(wrap: Open, view: Open, relay: Relay) -> None:
+    """`relay restart`: it is told, keeps what the last one has left, and gets the last exit code."""
+    owner = wrap("-n", "Alice", "sh", "-c", LIVES)
+    owner.wait_for("life 1")
+    _session(relay)
+    viewer, stopped = view("Alice"), view("Alice")
+    for each in (viewer, stopped):
+        each.wait_for("life 1")
+    owner.type("\r")
+    for each in (viewer, stopped):
+        each.wait_for("full")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    relay("restart", "Alice")
+    viewer.wait_for("life 2")
+    os.kill(stopped.pid, signal.SIGCONT)
+    wait_until(lambda: _session(relay)["viewers"] == 2)
+    owner.type("hello\r")
+    for each in (viewer, stopped):
+        each.wait_for("2 got hello")
+        assert not each.screen.alternate and not each.shows("full")
+        end = each.output.index(b"[relay: the agent has ended; the next one follows]")
+        assert each.output.rindex(b"40", 0, end) < end < each.output.index(b"life 2")
+        assert b"Alice has ended" not in each.output
+    owner.type("end\r")
+    assert [each.end() for each in (owner, viewer, stopped)] == [7, 7, 7]
+    assert viewer.restored()
+
+
+def test_a_viewer_is_told_if_no_agent_follows_after_all(
+    wrap: Open, view: Open, relay: Relay, home: Path
+) -> None:
+    (home / "project").mkdir()
+    command = "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done"
+    owner = wrap("-n", "Alice", "sh", "-c", command, cwd=home / "project")
+    owner.wait_for("up")
+    _session(relay)
+    viewer = view("Alice")
+    viewer.wait_for("up")
+    (home / "project").rmdir()
+    assert relay("restart", "Alice", check=False).returncode == 1
+    assert viewer.end() == 9
+    assert b"relay: Alice has ended with exit code 9." in viewer.output
+
+
+def test_another_agent_of_the_name_is_not_viewed(view: Open, relay: Relay) -> None:
+    """One that another `relay wrap` has started, while the viewer could not look."""
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", "echo first; cat")
+    viewer = view("Alice")
+    viewer.wait_for("first")
+    os.kill(viewer.pid, signal.SIGSTOP)
+    os.kill(_session(relay)["terminal_pid"], signal.SIGKILL)
+    wait_until(lambda: json.loads(relay("ps", "--json").stdout) == [])
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", "echo second; cat")
+    _session(relay)
+    os.kill(viewer.pid, signal.SIGCONT)
+    viewer.end()
+    assert b"relay: Alice has ended" in viewer.output
+    assert b"second" not in viewer.output
+
+
 def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(view: Open, relay: Relay) -> None:
     """It reads nothing while the agent writes 60 MB; the session keeps little of that for it."""
     flood = "import os, sys\nprint('up', flush=True)\nwhile not os.path.exists('go'): pass\n"
