@@ -2,7 +2,7 @@
 
 The agent is given its closing prompt and time to act on it (closing_seconds), then SIGTERM, SIGHUP and
 SIGKILL, each after stop_seconds.  `--now` skips the waiting, and ends a session that hangs, too.
-An agent whose sessions have failed gets the signals from its shim.
+An agent beside which no session is able to work gets the signals from its shim.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from relay.control.sessions import (
     UNRESPONSIVE,
     SessionInfo,
     call,
-    failure,
     find,
     find_claim,
     live,
+    works,
 )
 from relay.errors import NoSuchSession, NotAllowed, RelayError, SessionUnresponsive, UsageError
 from relay.home import Home
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         except (OSError, AttributeError):  # the system has no such call
             watch = -1
         try:
-            if session.state == UNRESPONSIVE and (args.now or failure(session)):
+            if session.state == UNRESPONSIVE and (args.now or not works(session)):
                 order = {"op": "stop", "now": args.now}
                 patience = float(call(session.shim, order, PATIENCE)["patience"])
             else:
@@ -90,7 +90,7 @@ def _find(home: Home, name: str, args: argparse.Namespace) -> SessionInfo:
         return find(home, name, args.team, HANGS if args.now else PATIENCE)
     except SessionUnresponsive:
         claim = find_claim(home, name, args.team)
-        if args.now or failure(claim):
+        if args.now or not works(claim):
             return claim
         raise
 

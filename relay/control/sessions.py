@@ -122,10 +122,19 @@ def failure(session: SessionInfo) -> str:
         return ""
 
 
+def works(session: SessionInfo) -> bool:
+    """Return False if its shim says that the session beside the agent, if any, was never able to work."""
+    try:
+        return bool(call(session.shim, {"op": "status"}, SHIM_PATIENCE)["ready"])
+    except (RelayError, KeyError):
+        return True
+
+
 def live(home: Home, team: str | None = None, timeout: float = 1.0) -> list[SessionInfo]:
     """Return the sessions that hold their names, by team and name, and clean up after dead ones.
 
-    A session that does not answer within `timeout` seconds is UNRESPONSIVE.
+    A session that does not answer within `timeout` seconds is UNRESPONSIVE, at once where none is started any
+    more.
     """
     return _ask_all(_sockets(home, team), timeout)
 
@@ -306,7 +315,10 @@ def _claim(path: Path) -> SessionInfo | None:
 
 
 def _connect(path: Path, deadline: float) -> socket.socket:
-    """Return a connection to the session at `path`, waiting until `deadline` for one that holds its name."""
+    """Return a connection to `path`, waiting until `deadline` for a session that holds its name.
+
+    Nothing is waited for where its shim has given up.
+    """
     while True:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.settimeout(max(deadline - time.monotonic(), _LOOK))
@@ -318,9 +330,14 @@ def _connect(path: Path, deadline: float) -> socket.socket:
         except OSError:  # its backlog is full
             channel.close()
             raise _unresponsive(_claim(path)) from None
-        if (claim := _claim(path)) is None or time.monotonic() >= deadline:
+        if (claim := _claim(path)) is None or time.monotonic() >= deadline or _given_up(claim):
             raise _unresponsive(claim)
         time.sleep(_LOOK)
+
+
+def _given_up(claim: SessionInfo) -> bool:
+    """Return True if no session is started any more beside the agent; its shim listens from its start on."""
+    return claim.socket.suffix == SESSION and claim.shim.exists() and bool(failure(claim))
 
 
 def _unresponsive(session: SessionInfo | None, operation: str = "") -> RelayError:

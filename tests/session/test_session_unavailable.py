@@ -13,7 +13,7 @@ import pytest
 from relay.control.sessions import call
 from session.puppet import Puppet, ps
 from session.test_session_replaced import entry
-from support import Relay, session_patch, wait_until
+from support import PATIENCE, Relay, session_patch, wait_until
 
 FAULTS = {
     "a ring of another version": "from relay.shim import ring; ring.MAGIC += 1",
@@ -89,22 +89,42 @@ def test_an_agent_whose_sessions_failed_is_stopped_politely(relay: Relay) -> Non
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", program, env=relay.environment | patch)
     wait_until(lambda: shim_says(relay, "Alice")["failed"])
     assert "runs on without a session" in relay("explain", "Alice", check=False).stderr
-    assert relay("stop", "Alice").stdout == "Alice has ended.\n"
+    assert _stop(relay, "Alice", patience=600).stdout == "Alice has ended.\n"
     assert said.read_text() == "bye\n"
+
+
+def test_an_agent_whose_session_never_became_ready_is_stopped_politely(relay: Relay) -> None:
+    """It is waited for, as it may be slow. If it hangs, it is not waited for again at the end."""
+    patch = session_patch("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
+    said = relay.home / "said"
+    program = f"trap 'echo bye > {said}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+    limits = "from relay.shim import shim\nshim.FIRST_SESSION = shim.LAST_STEPS = 0.1\n"
+    _run(relay, limits, "wrap", "-d", "-n", "Alice", "sh", "-c", program, env=patch)
+    assert _stop(relay, "Alice", patience=3).stdout == "Alice has ended.\n"
+    assert said.read_text() == "bye\n"
+
+
+def _stop(relay: Relay, name: str, patience: float) -> subprocess.CompletedProcess[str]:
+    """Stop an agent, with `patience` seconds for its session."""
+    return _run(relay, f"from relay.cli import stop\nstop.PATIENCE = {patience}\n", "stop", name)
+
+
+def _run(
+    relay: Relay, patch: str, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command behind `patch`."""
+    main = f"import sys\n{patch}from relay.__main__ import main\nsys.exit(main())\n"
+    return subprocess.run(
+        [sys.executable, "-c", main, *arguments],
+        env=relay.environment | (env or {}), cwd=relay.home, capture_output=True, text=True, check=True,
+        timeout=PATIENCE,
+    )  # fmt: skip
 
 
 def test_who_starts_a_detached_agent_is_let_go_though_its_session_hangs(relay: Relay) -> None:
     patch = session_patch("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
-    main = (
-        "import sys\n"
-        "from relay.shim import shim\n"
-        "shim.FIRST_SESSION = 0.1\n"
-        "from relay.__main__ import main\n"
-        "sys.exit(main())\n"
-    )
-    wrapped = subprocess.run(
-        [sys.executable, "-c", main, "wrap", "-d", "-n", "Alice", "sh", "-c", "while :; do sleep 0.01; done"],
-        env=relay.environment | patch, cwd=relay.home, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (wrapped.returncode, "its session is not ready yet" in wrapped.stderr) == (0, True)
+    limit = "from relay.shim import shim\nshim.FIRST_SESSION = 0.1\n"
+    program = "while :; do sleep 0.01; done"
+    wrapped = _run(relay, limit, "wrap", "-d", "-n", "Alice", "sh", "-c", program, env=patch)
+    assert "its session is not ready yet" in wrapped.stderr
     assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
