@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.place import Place
+from relay.shim.ring import SIZE
 from relay.storage.files import write_private
 from relay.storage.progress import Progress
 
@@ -42,6 +43,14 @@ class Checkpoint:
     screen: str
     state: dict[str, Any]
     version: int = VERSION
+
+    @property
+    def begins(self) -> tuple[Place, bool]:
+        """(the place up to which nothing is read again, True: except at that)."""
+        if (form := self.state["grammar"]["block"]) is None:
+            return Place(*self.state["reader"]["place"]), False
+        # It ends anew, with directives at places of its own lines.
+        return Place(*(form["lines"][0][2] if form["lines"] else form["place"])), True
 
     def save(self, path: Path) -> None:
         """Write it in place of an older one. A failure is logged: only a second fault would miss it."""
@@ -78,6 +87,11 @@ class Checkpoints:
         """Write `checkpoint` in place of an older one."""
         self._saved = checkpoint.position, time.monotonic()
         checkpoint.save(self._path)
+        if self._progress.large and checkpoint.position > SIZE:
+            # The ring holds nothing of this any more, should the checkpoint not be used after all.
+            last, but_last = checkpoint.begins
+            before = {"offset": checkpoint.offset - SIZE, "position": checkpoint.position - SIZE}
+            self._progress.compact(last, but_last=but_last, **before)
 
     def load(self, oldest: int) -> Checkpoint | None:
         """Return the last one if the ring still holds what follows it: it begins at `oldest`.
@@ -87,11 +101,8 @@ class Checkpoints:
         saved = Checkpoint.load(self._path)
         if saved is None or saved.position < oldest:
             return None
-        if (form := saved.state["grammar"]["block"]) is None:
-            self._progress.forget(Place(*saved.state["reader"]["place"]))
-        else:  # it ends anew, with directives at places of its own lines
-            begins = form["lines"][0][2] if form["lines"] else form["place"]
-            self._progress.forget(Place(*begins), but_last=True)
+        last, but_last = saved.begins
+        self._progress.forget(last, but_last=but_last)
         self._waits = [wait for wait in self._waits if wait[0] >= saved.position]
         return saved
 

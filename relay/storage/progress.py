@@ -5,6 +5,9 @@
     {"count": "missed", "number": 4096}                                 what later sessions do not see again
     {"note": "transcript", ...}                                         what the next session must know
 
+Once it is LARGE, what nobody reads again is left out of it (`compact`): a new file takes its place.  There an
+entry with a place may have "done": true.
+
 Beside it, in ID.kept, is a JSON object that replaces the one before: what matters if the session ends now.
 
 A killed process loses nothing that it has written.  The file is not synced: a machine that dies takes the
@@ -24,6 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from relay.place import Place
+from relay.storage.files import write_private
+
+LARGE = 1 << 18
+"""Bytes of the file from which what nobody reads again is left out; next at twice what is left then."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +61,7 @@ class Progress:
         self._path = path
         self._fd = -1
         self._last = -1  # of the file of what is kept
+        self._size, self._large = 0, LARGE
         self.kept: dict[str, Any] = {}
         self.earlier: dict[str, Begun] = {}
         self.notes: list[dict[str, Any]] = []
@@ -104,6 +112,37 @@ class Progress:
             if (int(offset), int(ordinal or 0)) <= (last.offset, last.ordinal):
                 del self.earlier[place]
 
+    @property
+    def large(self) -> bool:
+        """Return True if it is time to `compact`."""
+        return self._size > self._large
+
+    def compact(self, last: Place, *, but_last: bool, offset: int, position: int) -> None:
+        """Leave out of the file what no session reads again, and only count it.
+
+        That is what `forget` would forget and began before `offset`, and waits before `position` of the ring.
+        A process that is killed meanwhile leaves the old file or the new one.
+        """
+        whole = Progress(self._path, resumed=True)
+        whole.forget(min(last, Place(last.source, offset)), but_last=but_last)
+        counts = whole.counts - Counter(heard=len(whole.earlier), begun=len(whole.earlier))
+        entries: list[dict[str, Any]] = [{"count": what, "number": n} for what, n in counts.items()]
+        for place, begun in whole.earlier.items():
+            done = {"done": True} if begun.done else {}
+            entries.append({"place": place, "digest": begun.digest, "queue": begun.queue, **done})
+        entries += (note for note in whole.notes if note["note"] != "waited" or note["at"] >= position)
+        text = "".join(f"\n{line}" for line in dict.fromkeys(map(json.dumps, entries)))
+        self._large = max(LARGE, 2 * self._size)
+        try:
+            write_private(self._path, text)
+        except OSError as error:
+            _log.warning("what was begun is noted in an ever larger file: %s", error)
+            return
+        self._size, self._large = len(text), max(LARGE, 2 * len(text))
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
     def note(self, kind: str, **fields: Any) -> None:
         """Leave a note to later sessions."""
         self._write({"note": kind, **fields})
@@ -133,8 +172,8 @@ class Progress:
             os.close(fd)
         self._fd = self._last = -1
         if remove:
-            self._path.unlink(missing_ok=True)
-            self._kept.unlink(missing_ok=True)
+            for path in self._path.parent.glob(f"{self._path.stem}*"):  # with what a killed session left
+                path.unlink(missing_ok=True)
 
     @property
     def _kept(self) -> Path:
@@ -158,7 +197,8 @@ class Progress:
                 entry = json.loads(line)
                 if "place" in entry:
                     self.earlier.pop(entry.get("again"), None)
-                    self.earlier[entry["place"]] = Begun(entry["digest"], entry["queue"])
+                    done = entry.get("done") is True
+                    self.earlier[entry["place"]] = Begun(entry["digest"], entry["queue"], done)
                 elif (begun := self.earlier.get(entry.get("done", ""))) is not None:
                     begun.done = True
                     if "outcome" in entry:
@@ -169,13 +209,14 @@ class Progress:
                     self.notes.append(entry)
             except (ValueError, TypeError, KeyError):
                 continue  # cut off by a kill
-        self.counts["heard"] = self.counts["begun"] = len(self.earlier)
+        self.counts.update(heard=len(self.earlier), begun=len(self.earlier))
 
     def _write(self, entry: dict[str, Any]) -> None:
         try:
             if self._fd < 0:
                 self._fd = self._open(self._path, os.O_WRONLY | os.O_APPEND)
-            os.write(self._fd, b"\n" + json.dumps(entry).encode())
+                self._size = os.fstat(self._fd).st_size
+            self._size += os.write(self._fd, b"\n" + json.dumps(entry).encode())
         except OSError as error:
             _log.warning("what was begun cannot be noted: %s", error)  # only a second fault would miss it
 

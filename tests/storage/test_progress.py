@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+from relay.directives.checkpoint import BYTES, Checkpoint, Checkpoints
 from relay.place import Place
+from relay.shim.ring import SIZE
 from relay.storage.progress import Progress
 
 
@@ -31,3 +38,92 @@ def test_another_agent_of_the_name_begins_anew(tmp_path: Path) -> None:
     three = Progress(tmp_path / "progress", resumed=True)
     assert (three.earlier, [note["note"] for note in three.notes]) == ({}, ["hooks"])
     three.close(remove=True)
+
+
+def _checkpoint(position: int) -> Checkpoint:
+    state = {"grammar": {"block": None}, "reader": {"place": Place("terminal", position - 1)}}
+    return Checkpoint(position, position, 80, 24, "", state)
+
+
+def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> None:
+    """What the ring and the checkpoint still cover is known to the next session, and all is counted."""
+    path, prompts, step = tmp_path / "progress.jsonl", 20_000, 2000
+    progress = Progress(path, resumed=False)
+    checkpoints = Checkpoints(tmp_path / "checkpoint", progress)
+    progress.note("hooks")
+    progress.note("transcript", path="x", offset=7)
+    progress.begin(Place("transcript", 3), "long ago", "@relay")
+    progress.count("missed", 5)
+    largest = saved = 0
+    for at in range(step, step * (prompts + 1), step):
+        checkpoints.waited(at, True)
+        progress.begin(Place("terminal", at), f"{at}", "@relay")
+        progress.done(Place("terminal", at), None if at % (2 * step) else "failed")
+        if at - saved >= BYTES:
+            saved = at
+            checkpoints.save(_checkpoint(at))
+        largest = max(largest, path.stat().st_size)
+    assert largest < 2 << 20, "that of some 20 MB of output"
+    progress.close(remove=False)
+
+    later = Progress(path, resumed=True)
+    assert later.counts == {
+        "heard": prompts + 1, "begun": prompts + 1, "failed": prompts // 2, "missed": 5,
+    }  # fmt: skip
+    assert [note["note"] for note in later.notes if note["note"] != "waited"] == ["hooks", "transcript"]
+    assert later.recognize(Place("transcript", 3), "long ago")
+    held = range(saved - SIZE + step, step * (prompts + 1), step)  # as the ring holds it
+    assert all(later.earlier[f"terminal:{at // step * step}"].done for at in held)
+    waits = {note["at"] for note in later.notes if note["note"] == "waited"}
+    assert waits.issuperset(at // step * step for at in held)
+    later.close(remove=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Path) -> None:
+    """After each line of code that it runs."""
+    for line in range(1, 1000):
+        path = tmp_path / f"{line}.jsonl"
+        progress = Progress(path, resumed=False)
+        for offset in (1, 2, SIZE + 3):
+            progress.begin(Place("terminal", offset), f"{offset}", "@relay")
+        progress.done(Place("terminal", SIZE + 3), "failed")
+        progress.note("waited", at=4, sure=True)
+        progress.note("hooks")
+        pid = os.fork()
+        if pid == 0:
+            _die_after(line)
+            try:
+                place = Place("terminal", SIZE + 3)
+                progress.compact(place, but_last=True, offset=3, position=5)
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        later = Progress(path, resumed=True)
+        assert later.counts == {"heard": 3, "begun": 3, "failed": 1}
+        assert later.earlier[f"terminal:{SIZE + 3}"].done
+        assert "hooks" in [note["note"] for note in later.notes]
+        later.close(remove=True)
+        progress.close(remove=False)
+        assert not list(tmp_path.iterdir()), "nor is anything left behind"
+        if os.waitstatus_to_exitcode(status) == 0:
+            break
+    else:
+        raise AssertionError("it never came to its end")
+    assert line > 20
+
+
+def _die_after(lines: int) -> None:
+    """Have this process killed after that many lines of what writes files."""
+    left = lines
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if Path(frame.f_code.co_filename).stem not in {"progress", "files", "pathlib", "_local"}:
+            return None
+        left -= event == "line"
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
