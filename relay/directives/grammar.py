@@ -6,14 +6,16 @@
     \\@namespace:target              literal; \\\\@ stands for a literal \\@
 
 Inside Markdown code fences (CommonMark 0.31, 4.5), and in a line that is drawn as code, nothing is a
-directive.  A fence or a `<<<` that is never closed ends with the turn.
+directive.  A fence that is drawn as code ends with one that is drawn so, in the same column: some agents draw
+every fence with three backticks, whatever it holds.  A fence or a `<<<` that is never closed ends with the
+turn.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from relay.directives.directive import Directive
 from relay.place import Place
@@ -29,6 +31,9 @@ PREFIX = "@"
 
 _OPENS = "<<<"
 _CLOSES = ">>>"
+
+_CODE_INDENT = 4
+"""Blanks before a line by which it is code, and closes no fence."""
 
 _MAX_BLOCK = 256 * 1024
 """Characters in a `<<<` form after which it counts as unclosed; a message has at most 64 KB."""
@@ -62,20 +67,22 @@ class Grammar:
             r"(?:\s+(?P<body>.*))?\Z",
             re.DOTALL,
         )
-        self._fence = re.compile(rf"(?:{decoration})(?P<mark>`{{3,}}|~{{3,}})(?P<info>.*)\Z", re.DOTALL)
+        self._opens_fence = re.compile(
+            rf"(?:{decoration})(?:\d{{1,9}}[.)]\s+)?(?P<mark>`{{3,}}|~{{3,}})(?P<info>.*)\Z", re.DOTALL
+        )
         self._behind_sign = re.compile(
             rf"\s*(?:[^\w\s\\`'\"(]{{1,7}}\s+){{1,3}}{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
         )
         self.passed_over: list[Line] = []
-        self._open_fence = ""
+        self._fence: _Fence | None = None
         self._block: _Block | None = None
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here."""
-        return {"fence": self._open_fence, "block": None if self._block is None else self._block.state()}
+        return {"fence": self._fence, "block": None if self._block is None else self._block.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._open_fence = state["fence"]
+        self._fence = None if state["fence"] is None else _Fence(*state["fence"])
         if (saved := state["block"]) is not None:
             self._block = _Block(saved["namespace"], saved["target"], saved["indent"], Place(*saved["place"]))
             for text, time, place, gap, code in saved["lines"]:
@@ -84,7 +91,7 @@ class Grammar:
     @property
     def within(self) -> bool:
         """True within a code fence or a `<<<` form, which the end of the turn ends."""
-        return self._block is not None or self._open_fence != ""
+        return self._block is not None or self._fence is not None
 
     def line(self, line: Line) -> list[Directive]:
         """Take the next logical line; return the directives that it is or closes."""
@@ -96,8 +103,9 @@ class Grammar:
             if self._block.add(line):
                 found += self._end_block(line.time, unclosed=False)
             return found
-        self._open_fence, changed = _fence_after(self._fence, self._open_fence, line.text)
-        if changed or self._open_fence or line.code:
+        before = self._fence
+        self._fence = _fence_after(self._opens_fence, before, line)
+        if before or self._fence or line.code:
             return found
         started = self._start.match(line.text) if self._prefix in line.text else None
         if started is None:
@@ -124,7 +132,7 @@ class Grammar:
             found += self._end_block(now, unclosed=rest is None)
             for line in rest or ():
                 found += self.line(line)
-        self._open_fence = ""
+        self._fence = None
         return found
 
     def _end_block(self, now: float, *, unclosed: bool) -> list[Directive]:
@@ -138,7 +146,7 @@ class Grammar:
 class _Block:
     """An open `<<<` form: its lines so far, and the code fence within it. place: of its last line."""
 
-    _FENCE = re.compile(r"\s*(?P<mark>`{3,}|~{3,})(?P<info>.*)\Z", re.DOTALL)
+    _OPENS_FENCE = re.compile(r"\s*(?P<mark>`{3,}|~{3,})(?P<info>.*)\Z", re.DOTALL)
 
     def __init__(self, namespace: str, target: str, indent: int, place: Place) -> None:
         self.namespace = namespace
@@ -147,7 +155,7 @@ class _Block:
         self.size = 0
         self._indent = indent
         self._lines: list[Line] = []
-        self._fence = ""
+        self._fence: _Fence | None = None
         self._hidden_end: int | None = None
 
     def state(self) -> dict[str, Any]:
@@ -168,7 +176,7 @@ class _Block:
             if self._hidden_end is None:
                 self._hidden_end = len(self._lines)
         before = self._fence
-        self._fence, _ = _fence_after(self._FENCE, self._fence, line.text)
+        self._fence = _fence_after(self._OPENS_FENCE, before, line)
         if before and not self._fence:
             self._hidden_end = None
         self._lines.append(line)
@@ -192,14 +200,29 @@ class _Block:
         return "\n".join(text[indent:] for text in texts)
 
 
-def _fence_after(pattern: re.Pattern[str], fence: str, text: str) -> tuple[str, bool]:
-    """Return the fence that is open after the line `text` when `fence` was before ("": none), and True if
-    `text` opens or closes it."""
-    match = pattern.match(text) if "```" in text or "~~~" in text else None
-    if match is None:
-        return fence, False
-    mark, info = match["mark"], match["info"]
-    if not fence:
-        # A backtick in the info string means inline code.
-        return (mark, True) if mark[0] == "~" or "`" not in info else (fence, False)
-    return ("", True) if mark.startswith(fence) and not info.strip() else (fence, False)
+class _Fence(NamedTuple):
+    """An open code fence. indent: of its mark. code: it is drawn as code."""
+
+    mark: str
+    indent: int
+    code: bool
+
+    def closed_by(self, line: Line) -> bool:
+        """Return True if `line` closes it."""
+        mark = line.text.strip()
+        if not mark.startswith(self.mark) or mark.strip(mark[0]):
+            return False
+        deeper = line.text.index(mark) - self.indent
+        return line.code and deeper == 0 if self.code else deeper < _CODE_INDENT
+
+
+def _fence_after(opens: re.Pattern[str], fence: _Fence | None, line: Line) -> _Fence | None:
+    """Return the fence that is open after `line` when `fence` was before. opens: matches one that begins."""
+    if "```" not in line.text and "~~~" not in line.text:
+        return fence
+    if fence is not None:
+        return None if fence.closed_by(line) else fence
+    match = opens.match(line.text)
+    if match is None or (match["mark"][0] == "`" and "`" in match["info"]):  # that is inline code
+        return None
+    return _Fence(match["mark"], match.start("mark"), line.code)

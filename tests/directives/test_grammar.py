@@ -139,6 +139,12 @@ def test_an_agent_may_have_a_decoration_and_a_prefix_of_its_own() -> None:
         ("```\n@relay:In x\n```text\n@relay:In x\n``` \n@relay:Out x", ["Out"]),
         ("```@relay:In x```\n@relay:Out x", ["Out"]),
         ("``\n@relay:Out x", ["Out"]),
+        ("1. ```\n   @relay:In x\n   ```\n@relay:Out x", ["Out"]),
+        ("- 2) ~~~\n     @relay:In x\n     ~~~\n@relay:Out x", ["Out"]),
+        ("- one\n  - ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
+        ("```\n- ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+        ("```\n    ```\n@relay:In x\n   ```\n@relay:Out x", ["Out"]),
+        ("   ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
         ("```\n@relay:In x", []),
     ],
 )
@@ -313,3 +319,24 @@ def test_a_fence_and_a_form_hold_though_they_are_drawn_as_code() -> None:
     lines = [said("```", 0, code=True), said("@relay:Bob in it", 0), said("```", 0, code=True)]
     lines += [said("@relay:Ann <<<", 0), said("def f():", 0, code=True), said(">>>", 0)]
     assert [(one.target, one.body) for line in lines for one in grammar.line(line)] == [("Ann", "def f():")]
+
+
+def test_a_fence_drawn_as_code_ends_with_one_in_its_column() -> None:
+    """F7: pi draws every fence with three backticks, and what it holds two columns further right."""
+    drawn = [
+        ("- ```md", True),
+        ("    ```", False),  # of an unknown language: not coloured
+        ("    @relay:Bob in the inner fence", False),
+        ("    ```", False),
+        ("    @relay:Bob between the fences", False),
+        ("  ```", True),
+        ("  @relay:Bob real", False),
+        ("  ```", True),
+        ("    ```", True),
+        ("    @relay:Bob in tildes", True),
+        ("  ```", True),
+        ("  @relay:Ann real", False),
+    ]
+    grammar = Grammar(known)
+    found = [one for text, code in drawn for one in grammar.line(said(text, 0, code=code))]
+    assert [(one.target, one.body) for one in found] == [("Bob", "real"), ("Ann", "real")]
