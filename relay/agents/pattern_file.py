@@ -12,6 +12,7 @@ Every key of a file, all but `name` optional:
     prefix      = "@"             the character that begins a directive
     inject      = "auto"          auto: typed into when safe; never: nothing is ever typed
     fullscreen  = false           its own interface lives on the alternate screen
+    block_end   = "drawn"         drawn | blank | none: >>> is drawn as it is, as an empty row, not at all
     prompts     = ["..."]         regexes of the unfinished line that ask for ordinary input
     decisions   = ["..."]         regexes of an explicit choice, in that line or the one above it
     questions   = ["..."]         regexes of the unfinished line that ask for a decision or a secret
@@ -76,6 +77,7 @@ import tomli
 
 from relay.agents.profile import (
     ANY_COLOUR,
+    BlockEnd,
     HooksDialect,
     InjectPolicy,
     Interactive,
@@ -94,6 +96,7 @@ _COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})\Z")
 _REGION = re.compile(r"(screen|title|bottom) ?([1-9]\d?)?\Z")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "reader": get_args(ReaderKind),
+    "block_end": get_args(BlockEnd),
     "inject": get_args(InjectPolicy),
     "while_working": get_args(WhileWorking),
     "hooks": get_args(HooksDialect),
@@ -144,6 +147,7 @@ class PatternFile:
                 "prefix": self._prefix,
                 "inject": self._choice,
                 "fullscreen": self._flag,
+                "block_end": self._choice,
                 **dict.fromkeys(("prompts", "decisions", "questions", "dialogs", "executes"), self._regexes),
                 "echo": lambda key: self._table(key)._style(),
                 "code": lambda key: self._table(key)._style(),

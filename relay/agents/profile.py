@@ -16,6 +16,7 @@ StateName = Literal["working", "ready", "prompting", "failed", "draft"]
 RegionName = Literal["screen", "bottom", "title"]
 WhileWorking = Literal["queues", "interrupts", "unknown"]
 HooksDialect = Literal["", "claude", "codex", "qwen", "gemini"]
+BlockEnd = Literal["drawn", "blank", "none"]
 TranscriptFormat = Literal["", "claude", "codex", "qwen"]
 
 
@@ -145,6 +146,7 @@ class Profile:
 
     echo:   how it draws what was typed into it, and other rows that are never its own words.
     code:   how it draws a line of a code fence.
+    block_end: how it draws a line `>>>` below a paragraph: as it is, as an empty row, not at all.
     states: by priority, the highest first.
     input:  None if the rules of `states` alone say when the agent is ready.
     """
@@ -165,6 +167,7 @@ class Profile:
     executes: tuple[re.Pattern[str], ...] = ()
     echo: RowStyle = RowStyle()
     code: RowStyle = RowStyle()
+    block_end: BlockEnd = "drawn"
     submit: Submit = Submit()
     states: tuple[StateRule, ...] = ()
     input: InputStyle | None = None

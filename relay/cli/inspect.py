@@ -123,6 +123,7 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
         kind=profile.reader,
         marker=profile.prefix.encode(),
         echo_style=profile.echo,
+        block_end=profile.block_end,
         code_style=profile.code,
     )
     pipeline = OutputPipeline(

@@ -2,7 +2,7 @@
 
     @namespace:target body          at the beginning of a line, after the agent's bullets and indent
     @namespace:target <<<           many lines, up to a line that is
-    ...                             >>>
+    ...                             >>>   or, where the agent draws none, up to the next directive
     \\@namespace:target              literal; \\\\@ stands for a literal \\@
 
 Inside Markdown code fences (CommonMark 0.31, 4.5), and in a line that is drawn as code, nothing is a
@@ -85,8 +85,8 @@ class Grammar:
         self._fence = None if state["fence"] is None else _Fence(*state["fence"])
         if (saved := state["block"]) is not None:
             self._block = _Block(saved["namespace"], saved["target"], saved["indent"], Place(*saved["place"]))
-            for text, time, place, gap, code in saved["lines"]:
-                self._block.add(Line(text, time, Place(*place), gap, code))
+            for text, time, place, *marks in saved["lines"]:
+                self._block.add(Line(text, time, Place(*place), *marks))
 
     @property
     def within(self) -> bool:
@@ -96,7 +96,9 @@ class Grammar:
     def line(self, line: Line) -> list[Directive]:
         """Take the next logical line; return the directives that it is or closes."""
         found: list[Directive] = []
-        if self._block is not None and (line.gap or self._block.size > _MAX_BLOCK):
+        if self._block is not None and (
+            line.gap or self._block.size > _MAX_BLOCK or (line.unmarked and self._follows_block(line))
+        ):
             # The missing text may have closed the form: it ends with the last line before the gap.
             found += self._end_block(line.time, unclosed=True)
         if self._block is not None:
@@ -123,6 +125,13 @@ class Grammar:
             return found
         found.append(Directive(namespace, target, unescape(body, self._prefix), line.time, line.place))
         return found
+
+    def _follows_block(self, line: Line) -> bool:
+        """Return True if `line` is a directive outside of the code fences in the open form."""
+        if self._block is None or self._block.within_fence or line.code or self._prefix not in line.text:
+            return False
+        started = self._start.match(line.text)
+        return started is not None and self._knows(started["namespace"].lower())
 
     def turn_end(self, now: float) -> list[Directive]:
         """End the agent's turn: return an open `<<<` form as a directive, forget an open fence."""
@@ -182,6 +191,11 @@ class _Block:
         self._lines.append(line)
         self.size += len(line.text) + 1
         return False
+
+    @property
+    def within_fence(self) -> bool:
+        """True if a code fence is open in it."""
+        return self._fence is not None
 
     def split_at_hidden_end(self) -> list[Line] | None:
         """End the form at a `>>>` that an unclosed fence hid; return the lines after it, None if none was."""

@@ -95,7 +95,8 @@ class Runner:
         errors: list[str] = []
         if directive.unclosed:
             errors.append(
-                f"{said}: the <<< block had no >>> line; it was taken to end where your turn ended."
+                f"{said}: no >>> line was seen after the <<< block; it was taken to end at your next "
+                "directive, or where your turn ended."
             )
         for handler in handlers:
             if handler.body and not directive.body.strip():

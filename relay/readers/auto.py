@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from relay.agents.profile import RowStyle
+from relay.agents.profile import BlockEnd, RowStyle
 from relay.place import Place, PlaceCounter
 from relay.readers.controls import cut, leaves_line, revealing, seven_bit
 from relay.readers.drawing import Drawing
@@ -32,7 +32,7 @@ class AutoReader:
     held:        an unfinished character or sequence at the end of the output.
     marker:      begins a directive.
     offset:      bytes of the output so far.
-    echo_style, code_style: how the agent draws what was typed into it, and code.
+    echo_style, code_style, block_end: how the agent draws what was typed into it, code, and a line `>>>`.
     """
 
     def __init__(
@@ -44,10 +44,11 @@ class AutoReader:
         marker: bytes = b"@",
         echo_style: RowStyle | None = None,
         code_style: RowStyle | None = None,
+        block_end: BlockEnd = "drawn",
     ) -> None:
         self._marker = marker
         self._reveal = revealing(marker)
-        self._drawing = Drawing(echo_style or RowStyle(), code_style or RowStyle())
+        self._drawing = Drawing(echo_style or RowStyle(), code_style or RowStyle(), block_end)
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._places = PlaceCounter()
         self.offset = 0

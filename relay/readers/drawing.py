@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relay.agents.profile import ANY_COLOUR, RowStyle
+from relay.agents.profile import ANY_COLOUR, BlockEnd, RowStyle
 from relay.terminal.screen import Colours, Row, VirtualScreen
 
 _CORNERS = "⎿└╰↳"
@@ -17,10 +17,14 @@ _CORNERS = "⎿└╰↳"
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The styles of one agent; with the defaults, every row is the agent's own words."""
+    """The styles of one agent; with the defaults, every row is the agent's own words.
+
+    block_end: how it draws a line `>>>`.
+    """
 
     echo: RowStyle = field(default_factory=RowStyle)
     code: RowStyle = field(default_factory=RowStyle)
+    block_end: BlockEnd = "drawn"
 
     def is_echo(self, row: Row) -> bool:
         """Return True if `row` is not the agent's words, by its colours or its sign."""

@@ -8,6 +8,7 @@ line with something newer below it is as good as complete; the last one may stil
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -31,6 +32,7 @@ AT_CURSOR = 2.0
 PATIENCE = 3.0
 """Seconds for which a line waits for one above it that keeps changing."""
 
+_RULE = re.compile(r"[\u2500\u2501\u2550\u2580-\u2588\u2594]{10,}\Z")
 _PLACES = re.compile(rb"\x1b\[[0-9;]*[HfJ]")
 _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
 
@@ -164,10 +166,20 @@ class DrawnText:
         lines = logical_lines(rows, screen.columns, self._marker, self._drawing)
         self._again = {line.key for line in lines if line.again}
         gone = self._primary.look(lines, changed, scrolls=self.scrolls)
+        self._mark_footer()
         self.scrolls = self._region
         off, taken = self._primary.scroll_off(away)
         self._carry = rows[taken:away]
         return gone + off, drained.lost
+
+    def _mark_footer(self) -> None:
+        """Mark the lines from the last rule across the primary screen on."""
+        lines = self._primary.visible
+        across = (known for known in reversed(lines) if _RULE.match(known.text))
+        rule = next((known for known in across if columns_of(known.text) >= self._screen.columns - 1), None)
+        for known in lines:
+            below = rule is not None and known.first >= rule.first
+            known.footer_since = rule.born if below and rule is not None else math.inf
 
     def complete(self) -> list[PageLine]:
         """Return the lines above a visible cursor at the left with nothing beside or below it.

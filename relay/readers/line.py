@@ -14,6 +14,7 @@ class Line(NamedTuple):
     time: seconds, on the clock of whoever feeds the reader (monotonic; a recording's own in inspect).
     gap:  output before this line was lost or skipped in a flood; a grammar never joins across it.
     code: it is drawn as code, and so is no directive.
+    unmarked: the agent draws no `>>>`: a directive here ends an open `<<<` form.
     """
 
     text: str
@@ -21,3 +22,4 @@ class Line(NamedTuple):
     place: Place
     gap: bool = False
     code: bool = False
+    unmarked: bool = False

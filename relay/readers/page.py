@@ -7,6 +7,7 @@ again is recognized by the order of its lines.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
@@ -38,18 +39,20 @@ class PageLine:
     emitted: the text that was emitted for it (without blanks), or None.
     born:    the time at which something first stood there; changed: of its last change (seconds).
     visible: it is on the screen, in the rows from `first` to `last`.
+    footer_since: when the rule across the screen appeared that it is below (or is); infinity: none.
     echo:    it is, or was with this text, drawn as what are not the agent's words; code: as code.
     """
 
     __slots__ = (
-        *("blanks", "born", "changed", "code", "echo", "emitted", "first", "key"),
-        *("last", "text", "visible"),
+        *("blanks", "born", "changed", "code", "echo", "emitted", "first", "footer_since"),
+        *("key", "last", "text", "visible"),
     )
 
     def __init__(self, line: LogicalLine, now: float, emitted: str | None = None) -> None:
         self.emitted = emitted
         self.born = self.changed = now
         self.visible = True
+        self.footer_since = math.inf
         self.key = ""
         self.echo = self.code = False
         self.update(line, now)

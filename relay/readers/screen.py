@@ -7,9 +7,11 @@ feed → VirtualScreen ─(a look between two frames)→ DrawnText ─→ lines 
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
+from relay.agents.profile import BlockEnd
 from relay.place import PlaceCounter
 from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.drawn import PATIENCE, DrawnText
@@ -58,7 +60,7 @@ class ScreenReader:
         text = marker.decode("utf-8", "replace")
         self._screen = screen
         self._text = DrawnText(screen, text, drawing)
-        self._emitter = _Emitter(text, echo, places)
+        self._emitter = _Emitter(text, echo, places, drawing.block_end)
         self._hit = re.compile(directive(marker) + rb"|" + FENCES)  # all that matters in plain text
         self._coarse = re.compile(re.escape(marker) + rb"|" + FENCES)
         self._end = 0  # offset in the output of what comes next
@@ -87,14 +89,15 @@ class ScreenReader:
         """Return JSON of what `restore` needs to go on from here."""
         clock = self._fed, self._looked, self._ticked
         counts = self._end, self._unseen, self._line_feeds
-        form = self._emitter.gap, self._emitter.in_form
+        form = self._emitter.gap, self._emitter.form
         text = self._text.state()
         return {"clock": clock, "counts": counts, "form": form, "dirty": self._dirty, "text": text}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._fed, self._looked, self._ticked = state["clock"]
         self._end, self._unseen, self._line_feeds = state["counts"]
-        self._emitter.gap, self._emitter.in_form = state["form"]
+        self._emitter.gap, form = state["form"]
+        self._emitter.form = None if form is None else _Form(*form)
         self._dirty = state["dirty"]
         self._text.restore(state["text"])
 
@@ -137,11 +140,12 @@ class ScreenReader:
         return lines + self._emitter.emit(self._text.settled(now), self._end, now)
 
     def waiting(self, now: float, *, sure: bool = True) -> list[Line]:
-        self._emitter.in_form = False
         lines = self._look(self._end, now)
         if sure and (sign := self._text.prompt()):
             self._emitter.echo.prompts.learn(sign)
-        return lines + self._emitter.emit(self._text.lines, self._end, now)
+        lines += self._emitter.emit(self._text.lines, self._end, now)
+        self._emitter.form = None
+        return lines
 
     def gap(self, end: int, now: float) -> list[Line]:
         lines = self._look(self._end, now)
@@ -183,7 +187,7 @@ class ScreenReader:
     def _skippable(self, data: bytes) -> bytes | None:
         """Return, in a flood of plain text without anything to find, the part that the screen needs."""
         drawn = self._text.alternate or self._text.scrolls
-        if len(data) < FLOOD or drawn or self._emitter.in_form or self._hit.search(data) is not None:
+        if len(data) < FLOOD or drawn or self._emitter.form or self._hit.search(data) is not None:
             return None
         tail = visible_part(data, self._screen)
         return tail if len(tail) < len(data) // 2 else None
@@ -212,19 +216,39 @@ class ScreenReader:
         return lines + self._emitter.emit(gone, offset, now)
 
 
+class _Form(NamedTuple):
+    """An open `<<<` form.
+
+    since: seconds; an older rule that follows it is the frame of the input, below which it does not go on.
+    fence: the column of a code fence in it, or -1.
+    """
+
+    since: float
+    fence: int = -1
+
+    def after(self, line: PageLine) -> _Form:
+        """Return it as it is below `line`."""
+        column = len(line.text) - len(line.text.lstrip())
+        if not line.text[column:].startswith(("```", "~~~")) or self.fence not in (-1, column):
+            return self
+        return self._replace(fence=column if self.fence < 0 else -1)
+
+
 class _Emitter:
     """Makes Lines of the lines of a page: each once, without echoes and drafts.
 
-    echo:    of what was typed.
-    gap:     output was lost or skipped before the next line.
-    in_form: a `<<<` form is open.
+    echo: of what was typed.
+    gap:  output was lost or skipped before the next line.
+    form: the open `<<<` form.
     """
 
-    def __init__(self, marker: str, echo: Echo, places: PlaceCounter) -> None:
+    def __init__(self, marker: str, echo: Echo, places: PlaceCounter, block_end: BlockEnd) -> None:
         self._marker = marker
         self.echo = echo
         self._places = places
-        self.gap = self.in_form = False
+        self._block_end = block_end
+        self.gap = False
+        self.form: _Form | None = None
 
     def emit(self, lines: list[PageLine], offset: int, now: float) -> list[Line]:
         """Return those of `lines` that are pending, complete after `offset` bytes of output."""
@@ -234,17 +258,31 @@ class _Emitter:
             if line.pending and not self.echo.drafted(line.text):
                 line.emitted = line.key
                 typed = self.echo.continues(above, line.text) or self.echo.consume(line.text, now)
-                if not typed and not line.echo:
-                    for _ in range(min(line.blanks, 2)):
-                        emitted.append(Line("", now, self._places.at(offset)))
-                    text = ">>>" if self.in_form and _CLOSES.match(line.text) else line.text
-                    if (said := self.echo.behind_prompt(text)).lstrip().startswith(self._marker):
-                        text = said
-                    emitted.append(Line(text, now, self._places.at(offset), self.gap, line.code))
-                    if text.endswith("<<<") and self._marker in text:
-                        self.in_form = True
-                    elif text.strip() == ">>>":
-                        self.in_form = False
-                    self.gap = False
+                if not typed and not line.echo and not (self.form and line.footer_since < self.form.since):
+                    emitted += self._lines(line, offset, now)
             above = line.text
         return emitted
+
+    def _lines(self, line: PageLine, offset: int, now: float) -> list[Line]:
+        """Return the lines that `line` is, with the empty ones above it."""
+        emitted: list[Line] = []
+        if self.form and self.form.fence < 0 and self._block_end == "blank" and line.blanks > 1:
+            emitted.append(self._line(">>>", offset, now))
+        emitted += [Line("", now, self._places.at(offset)) for _ in range(min(line.blanks, 2))]
+        text = ">>>" if self.form and _CLOSES.match(line.text) else line.text
+        if (said := self.echo.behind_prompt(text)).lstrip().startswith(self._marker):
+            text = said
+        emitted.append(self._line(text, offset, now, code=line.code))
+        if text.endswith("<<<") and self._marker in text:
+            self.form = _Form(line.born if line.footer_since == math.inf else -math.inf)
+        elif self.form:
+            self.form = self.form.after(line)
+        return emitted
+
+    def _line(self, text: str, offset: int, now: float, *, code: bool = False) -> Line:
+        unmarked = self._block_end == "none"
+        line = Line(text, now, self._places.at(offset), self.gap, code, unmarked)
+        if text.strip() == ">>>":
+            self.form = None
+        self.gap = False
+        return line

@@ -198,6 +198,7 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
         kind=setup.profile.reader,
         marker=setup.prefix.encode(),
         echo_style=setup.profile.echo,
+        block_end=setup.profile.block_end,
         code_style=setup.profile.code,
     )
     terminal = AgentTerminal(started.shim, reader)

@@ -340,3 +340,14 @@ def test_a_fence_drawn_as_code_ends_with_one_in_its_column() -> None:
     grammar = Grammar(known)
     found = [one for text, code in drawn for one in grammar.line(said(text, 0, code=code))]
     assert [(one.target, one.body) for one in found] == [("Bob", "real"), ("Ann", "real")]
+
+
+def test_a_form_whose_end_is_not_drawn_ends_at_the_next_directive() -> None:
+    """F6: what is fenced, of another namespace or in a sentence is part of it."""
+    texts = ["@relay:Bob <<<", "one", "```", "@relay:In x", "```", "@media:screen", "see @relay:Bob", ""]
+    texts += ["@relay:Ann real", "prose"]
+    grammar = Grammar(known)
+    lines = [said(text, 0.0)._replace(unmarked=True) for text in texts]
+    found = [(one.target, one.body, one.unclosed) for line in lines for one in grammar.line(line)]
+    body = "\n".join(texts[1:7]) + "\n"
+    assert found == [("Bob", body, True), ("Ann", "real", False)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.agents.profile import RowStyle
+from relay.agents.profile import BlockEnd, RowStyle
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
@@ -21,8 +21,11 @@ class Ears:
         kind: Kind = "auto",
         echo: RowStyle | None = None,
         code: RowStyle | None = None,
+        block_end: BlockEnd = "drawn",
     ) -> None:
-        self.reader = AutoReader(columns, rows, kind=kind, echo_style=echo, code_style=code)
+        self.reader = AutoReader(
+            columns, rows, kind=kind, echo_style=echo, code_style=code, block_end=block_end
+        )
         self.pipeline = OutputPipeline(self.reader, Grammar({"relay", "memory"}.__contains__))
         self.directives: list[Directive] = []
         self.lines: list[Line] = []

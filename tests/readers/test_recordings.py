@@ -33,6 +33,7 @@ def told(path: Path, agent: str, home: Home) -> list[list[str]]:
         cast.header.rows,
         kind="screen",
         echo_style=chosen.echo,
+        block_end=chosen.block_end,
         code_style=chosen.code,
     )
     decoration = DECORATION if chosen.decoration is None else chosen.decoration.pattern

@@ -178,7 +178,7 @@ def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
         ("@relay:#general hello", "There is no channel yet"),
         ("@memory:sav it", "Did you mean @memory:save?"),
         ("@relay:Bobby " + "x" * 70_000, "65536 are allowed"),
-        ("@relay:Bobby <<<\nno end", "had no >>> line"),
+        ("@relay:Bobby <<<\nno end", "no >>> line was seen"),
     ):
         alice.say(said)
         alice.hears(answer)
