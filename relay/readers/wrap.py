@@ -27,6 +27,11 @@ _NEW = re.compile(r"(?:[-*+•●◦▪‣⏺✦✧✻>❯›$#|]|\d+[.)])(?:\s|
 _BULLETS = re.compile(r"\s*(?:[-*+•●◦▪‣⏺✦✧]\s+|\d+[.)]\s+)*")
 _RULED = re.compile(r"[\u2500-\u259f]\Z")
 
+_WIDE_ROOM = 4
+"""Columns that are free at most where wide characters were broken: some, such as 。, may not begin a row."""
+
+_LONG_ROOM = 3
+"""The same where a word that is longer than a row was broken."""
 _MAX_ROWS = 64
 """Rows of one hard-wrapped line; more is a table or a log."""
 
@@ -114,7 +119,7 @@ class _Rows(NamedTuple):
                     behind = 0
                 echo = behind > 0 or self.drawing.is_echo(rows[first])
                 code = not echo and self.drawing.is_code(rows[first])
-            if at < len(rows) and rows[at].text and columns_of(text) * 2 > self.columns:
+            if at < len(rows) and rows[at].text:
                 text, at = self._hard(at, text, first)
             lines.append(LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code, again))
             blanks = 0
@@ -152,9 +157,10 @@ class _Rows(NamedTuple):
             below = rows[at].text
             missing = self.columns - columns_of(pieces[-1])
             # Blanks at the margin were trimmed; a column stays empty where a wide character did not fit.
-            if missing and not (missing == 1 and width(below[0]) == 2):
-                pieces.append(" " * missing)
-            pieces.append(below)
+            # (Where it is the only one, an emoji behind a Latin word rather had a blank before it.)
+            if columns_of(below[0]) == 2 and (missing > 1 or below[0] < "\U0001f000" or pieces[-1][-1] > "~"):
+                missing -= 1
+            pieces += [" " * missing, below]
         return "".join(pieces), at + 1
 
     def _hard(self, at: int, text: str, first: int) -> tuple[str, int]:
@@ -165,10 +171,12 @@ class _Rows(NamedTuple):
         body = bullets.end() if bullets else 0
         indents = (len(text) - len(text.lstrip()), body)
         is_directive = self.begins.match(text, body) is not None
+        if not is_directive and columns_of(text) * 2 <= self.columns:
+            return text, at
         pieces = [above]
         while at < len(rows) and rows[at].text and at - first < _MAX_ROWS:
             below = rows[at].text
-            if not self._continues(above, below, indents) or self.drawing.has_sign(below):
+            if not self._continues(above, below, indents, is_directive) or self.drawing.has_sign(below):
                 break
             if self.begins.match(below.lstrip()) and (is_directive or above[-1] in ".!?:;"):
                 break
@@ -176,20 +184,30 @@ class _Rows(NamedTuple):
             pieces.append(above)
         # A program that breaks no lines at blanks, such as a multiplexer, fills one row after the other.
         chopped = len(pieces) > 3 and all(columns_of(piece) == self.columns for piece in pieces[:-1])
+        edge = max(map(columns_of, pieces))
         for above, below in pairwise(pieces):
-            text += ("" if chopped or self._tight(above, below) else " ") + below.lstrip()
+            text += ("" if chopped or self._tight(above, below, edge) else " ") + below.lstrip()
         return text, at
 
-    def _tight(self, above: str, below: str) -> bool:
-        """Return True if no blank joins the rows: both sides are wide, or one word is longer than a row."""
+    def _tight(self, above: str, below: str, edge: int) -> bool:
+        """Return True if no blank joins the rows: both sides are wide, or one word is longer than a row.
+
+        Where the row above has room left, the break was at a blank. edge: columns of the widest row.
+        """
         body = below.lstrip()
-        if " " not in above.strip() or (width(above[-1]) == 2 and width(body[0]) == 2):
-            return True
+        if width(above[-1]) == 2 and width(body[0]) == 2:
+            return columns_of(above) + _WIDE_ROOM > self.limit
+        if " " not in above.strip():
+            taken = columns_of(above)
+            return taken > self.limit - _LONG_ROOM and taken + width(body[0]) > edge
         word = above.rsplit(" ", 1)[1] + body.split(" ", 1)[0]
         return columns_of(above) == self.columns and columns_of(word) > self.columns
 
-    def _continues(self, above: str, below: str, indents: tuple[int, int]) -> bool:
-        """Return True if the row `below` can be the hard-wrapped rest of the row `above`."""
+    def _continues(self, above: str, below: str, indents: tuple[int, int], is_directive: bool) -> bool:
+        """Return True if the row `below` can be the hard-wrapped rest of the row `above`.
+
+        That of a directive may be less than half full: its next word may be long, as wide characters are.
+        """
         body = below.lstrip()
         taken = columns_of(above)
         indent = len(below) - len(body)
@@ -198,14 +216,23 @@ class _Rows(NamedTuple):
         if indent not in indents or _NEW.match(body) or _RULED.search(above):
             return False
         word = body.split(" ", 1)[0]
-        # Wide characters break anywhere.
-        needed = 1 if width(body[0]) == 2 else 1 + columns_of(word)
-        return taken * 2 > self.columns and taken + needed > self.limit
+        if width(body[0]) == 2 and taken + _WIDE_ROOM > self.limit:
+            return True  # wide characters break anywhere
+        if taken * 2 <= self.columns and not is_directive:
+            return False
+        return (is_directive or width(body[0]) < 2) and taken + 1 + columns_of(word) > self.limit
 
 
 def columns_of(text: str) -> int:
-    """Return the columns that `text` takes on a terminal."""
-    return len(text) if text.isascii() else sum(map(width, text))
+    """Return the columns that `text` takes on the virtual screen."""
+    if text.isascii():
+        return len(text)
+    return sum(map(width, text)) + sum(map(_is_flag_letter, text))
+
+
+def _is_flag_letter(character: str) -> bool:
+    """Return True for a regional indicator: the screen gives each two columns, its pair four."""
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
 def clip(row: Row, columns: int) -> Row:

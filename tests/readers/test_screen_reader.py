@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 
 import pytest
 from hearing import Ears, directives_in
 
 from relay.agents.profile import BlockEnd
+from relay.readers.wrap import columns_of
 
 LINE = "@relay:Bob hi there"
 HI = [("Bob", "hi there")]
@@ -494,3 +496,65 @@ def test_rules_are_part_of_a_form() -> None:
     text = f"@relay:Bob <<<\r\none\r\n{RULE}\r\ntwo\r\n>>>\r\n"
     ears = Ears(80, 30).hear(f"{CLEAR}{RULE}\r\nhello\r\n").wait().hear(text).wait()
     assert ears.told == [("Bob", f"one\n{RULE}\ntwo")]
+
+
+def worded(text: str, columns: int, wide: Callable[[str], int]) -> list[str]:
+    """Rows of at most `columns`, as pi breaks them: at blanks, and in words longer than a row."""
+    rows = [""]
+    for word in text.split():
+        if rows[-1] and wide(f"{rows[-1]} {word}") <= columns:
+            rows[-1] += f" {word}"
+            continue
+        rows += [""] if rows[-1] else []
+        for character in word:
+            if wide(rows[-1] + character) > columns:
+                rows.append("")
+            rows[-1] += character
+    return rows
+
+
+URL = "https://example.org/" + "a/very/long/path/" * 8 + "?n=1"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+@pytest.mark.parametrize("lead", ["", " ", "● "])
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"see {URL} and src/{'very_long_module_name_' * 6}.py:1204 END",
+        f"see {URL}",
+        "C1 请检查北方仓库的季度数据,然后把差异写进笔记。その後、田中さんに「四千四百七十一番」の箱について"
+        "聞いてください。한국어로도 알려 주세요. 这是一段很长的中文文字,没有空格,所以终端必须在某个地方断行,"
+        "而且每个字占两列,最后一个词是终点 END",
+        "ship it 🚀 with the family 👨\u200d👩\u200d👧\u200d👦, café naïve Zoë, Ω≈ç√ and — dashes… END",
+    ],
+)
+def test_a_directive_comes_whole_though_its_first_row_is_short(body: str, lead: str, columns: int) -> None:
+    """F4: below it, the next paragraph is another line."""
+    rows = worded(f"@relay:Bob {body}", columns - len(lead) - 1, columns_of)
+    rows = [*rows, "", *worded("And then some prose.", columns, columns_of)]
+    drawn = "".join(at(2 + n, (lead if n == 0 else " " * len(lead)) + row) for n, row in enumerate(rows))
+    ears = drawing(columns).hear(drawn).wait()
+    assert ears.told == [("Bob", body)]
+    assert "And then some prose." in [text.strip() for text in ears.texts]
+
+
+@pytest.mark.parametrize("emoji", ["👍🏽", "🇩🇪", "👨\u200d👩\u200d👧\u200d👦", "🇩🇪🇫🇷", "❤️", "☝🏽"])
+def test_emoji_that_the_agent_takes_for_narrower_come_whole(emoji: str) -> None:
+    """F13: what is one row for the agent is two for the screen, which draws the parts apart."""
+    for before in range(56, 80):
+        row = f"@relay:Bob {'x' * (before - 12)} {emoji * 2} and"
+        ears = Ears(80, 12, kind="screen").hear(f"{CLEAR}{row.ljust(76)}\r\n\r\nmore\r\n").wait()
+        assert ears.told == [("Bob", row.removeprefix("@relay:Bob "))]
+
+
+def test_prose_right_below_a_short_directive_is_not_joined_to_it() -> None:
+    for prose in ("And then some prose.", "これは別の段落です。", "See https://example.org/a/path."):
+        ears = drawing().hear(at(2, f" {LINE}") + at(3, f" {prose}") + at(5, "end")).wait()
+        assert ears.told == HI
+
+
+def test_a_word_after_a_row_of_one_word_keeps_its_blank() -> None:
+    rows = ["@relay:Bob see", "x" * 66, "y" * 20]
+    ears = drawing().hear("".join(at(2 + n, f" {row}") for n, row in enumerate(rows))).wait()
+    assert ears.told == [("Bob", f"see {rows[1]} {rows[2]}")]
