@@ -32,6 +32,9 @@ AT_CURSOR = 2.0
 PATIENCE = 3.0
 """Seconds for which a line waits for one above it that keeps changing."""
 
+REDRAW = 3.0
+"""Seconds after a resize in which a busy program begins to draw again."""
+
 _RULE = re.compile(r"[\u2500\u2501\u2550\u2580-\u2588\u2594]{10,}\Z")
 _PLACES = re.compile(rb"\x1b\[[0-9;]*[HfJ]")
 _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
@@ -117,11 +120,13 @@ class DrawnText:
 
         The text on the alternate screen is cut off, not wrapped anew, until the program draws it again.
         """
-        self._page.expect_reprint(now)
+        self._page.expect_reprint(now, REDRAW)
         self._stale = self.alternate
 
     def drawn(self, data: bytes, now: float) -> None:
-        """Note whether `data` begins to draw a page anew after a resize."""
+        """Note whether `data`, which was fed, begins to draw a page anew after a resize, or goes on."""
+        if self._screen.synchronized:
+            self._page.hold_reprint(now)
         if self._stale and _PLACES.search(data) is not None:
             self._stale = False
             self._page.expect_reprint(now)

@@ -8,7 +8,8 @@ again is recognized by the order of its lines.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+import re
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -30,7 +31,18 @@ _OVERLAP = 16
 """Characters by which the rest of a line is recognized whose first rows are no longer drawn."""
 
 _NEAR = 3000
-"""Characters of a page that a reprint may leave out before a line without a directive."""
+"""Characters of a page that a reprint may leave out before a short line, such as a code fence."""
+
+_SHORT = 20
+"""Characters of a line that may well be new though it stands somewhere on the page."""
+
+_PAUSE = 1.0
+"""Seconds of silence that end a reprint; agents redraw at once."""
+
+_FRAME = 10.0
+"""The same within a frame that the program has begun and not ended (mode 2026)."""
+
+_RULED = re.compile(r"[\u2500-\u259f]+\Z")
 
 
 class PageLine:
@@ -100,25 +112,40 @@ class Page:
             self._lines.append(line)
         self._history.extend(state["history"])
         if state["reprint"] is not None:
-            emitted, at, deadline = state["reprint"]
-            self._reprint = _Reprint(emitted, deadline)
-            self._reprint.at, self._reprint.deadline = at, deadline
+            self._reprint = _Reprint.restored(state["reprint"])
 
     @property
     def visible(self) -> list[PageLine]:
         """The lines on the screen, top to bottom."""
         return [known for known in self._lines if known.visible]
 
-    def expect_reprint(self, now: float) -> None:
-        """Expect emitted lines to be printed again (after a resize, a clear, a change of screens)."""
-        emitted = (each.emitted for each in self._lines if each.emitted)
-        self._reprint = _Reprint([*self._history, *emitted], now)
+    def expect_reprint(self, now: float, within: float = _PAUSE) -> None:
+        """Expect emitted lines to be printed again (after a resize, a clear, a change of screens).
+
+        within: seconds after which that has begun, or does not happen.
+        """
+        self._end_reprint()
+        own = list(self._history)
+        emitted = [each.emitted for each in self._lines if each.emitted]
+        self._reprint = _Reprint([*own, *emitted], len(own), now + within)
+        self._history.clear()
+
+    def hold_reprint(self, now: float) -> None:
+        """Note that the program has not drawn its frame to the end: that of a reprint may take long."""
+        if self._reprint is not None:
+            self._reprint.deadline = max(self._reprint.deadline, now + _FRAME)
 
     def wipe(self, now: float) -> None:
         """Take the screen for cleared, or turned to another page; it may be printed again."""
-        self.expect_reprint(now)
-        self._history += [known.emitted for known in self._lines if known.emitted]
+        self._end_reprint([known.emitted for known in self._lines if known.emitted])
         self._lines = []
+        self.expect_reprint(now)
+
+    def _end_reprint(self, left: Sequence[str] = ()) -> None:
+        """Remember what has not been printed again, and the lines that `left` the page, in order."""
+        above, below = ([], []) if self._reprint is None else self._reprint.missing()
+        self._history = deque([*above, *self._history, *left, *below], maxlen=_HISTORY)
+        self._reprint = None
 
     def look(self, lines: Sequence[LogicalLine], now: float, *, scrolls: bool) -> list[PageLine]:
         """Take the screen as it is now; return the lines that scrolled away within it, in their order.
@@ -133,7 +160,7 @@ class Page:
             self.wipe(now)
             old = []
         if self._reprint is not None and now > self._reprint.deadline:
-            self._reprint = None
+            self._end_reprint()
         if self._reprint is not None and not old:
             self._reprint.at = 0  # the page is blank
         # Between two lines that stayed lie those that went and those that came.
@@ -278,43 +305,74 @@ class Page:
 
 
 class _Reprint:
-    """A page that is being printed again: its lines in one string without blanks, and how far it has come.
+    """A page that is being printed again: its lines in one string without blanks, each of which comes once.
 
     They are one string because the same text may be wrapped differently now.
 
-    at:       characters of it that have been printed.
+    own:      the number of lines that are remembered here only; the rest are still on the page.
+    at:       characters up to the end of what came last.
     deadline: when the reprint is over, unless more of it comes before.
     """
 
-    _PAUSE = 1.0
-    """Seconds of silence that end a reprint; agents redraw at once."""
-
-    def __init__(self, emitted: list[str], now: float) -> None:
+    def __init__(self, emitted: list[str], own: int, deadline: float) -> None:
         self._text = "".join(emitted)
         self._starts = [0, *accumulate(map(len, emitted))]
+        self._own = own
+        self._used: set[int] = set()  # numbers of the lines that have come
         self.at = 0
-        self.deadline = now + self._PAUSE
+        self.deadline = deadline
 
-    def state(self) -> tuple[list[str], int, float]:
+    def state(self) -> list[Any]:
         emitted = [self._text[start:end] for start, end in pairwise(self._starts)]
-        return emitted, self.at, self.deadline
+        return [emitted, self._own, self.deadline, sorted(self._used), self.at]
+
+    @classmethod
+    def restored(cls, state: list[Any]) -> _Reprint:
+        reprint = cls(*state[:3])
+        reprint._used, reprint.at = set(state[3]), state[4]
+        return reprint
+
+    def missing(self) -> tuple[list[str], list[str]]:
+        """Return the lines that are remembered here only and have not come, above and below the last."""
+        above, below = list[str](), list[str]()
+        for number in range(self._own):
+            if number not in self._used:
+                start, end = self._starts[number : number + 2]
+                (above if start < self.at else below).append(self._text[start:end])
+        return above, below
 
     def find(self, key: str, now: float) -> str | None:
-        """Return the emitted text of the page's next line, if `key` is it, its beginning or its next row."""
-        at = self.at
-        if not self._text.startswith(key, at):
-            near = at + _NEAR if len(key) < 20 else len(self._text)
-            at = self._start(key, at, near)
-            if at < 0:
-                return None
-        self.at = at + len(key)
-        self.deadline = now + self._PAUSE
-        return self._text[at : self._starts[bisect_left(self._starts, self.at)]]
+        """Return the emitted text of the line that `key` is, or its beginning or next row; None if it is new.
 
-    def _start(self, key: str, at: int, near: int) -> int:
-        """Return where between `at` and `near` a line begins with `key`, or -1."""
-        while 0 <= (at := self._text.find(key, at)) <= near:
-            if self._starts[bisect_left(self._starts, at)] == at:
+        A rule or the edge of a box has another width each time, and says nothing.
+        """
+        if _RULED.match(key):
+            return key
+        at = self._place(key)
+        if at < 0:
+            return None
+        end = at + len(key)
+        rest = bisect_left(self._starts, end)
+        self._used.update(range(bisect_right(self._starts, at) - 1, rest))
+        self.at = end
+        self.deadline = max(self.deadline, now + _PAUSE)
+        return self._text[at : self._starts[rest]]
+
+    def _place(self, key: str) -> int:
+        """Return where `key` stands: where the last line ended, below that, or above it; -1: nowhere."""
+        at = self.at
+        within = self._starts[bisect_left(self._starts, at)] != at
+        if within and self._text.startswith(key, at):
+            return at
+        far = _NEAR if len(key) < _SHORT else len(self._text)
+        below = self._start(key, at, at + far)
+        return below if below >= 0 else self._start(key, max(0, at - far), at)
+
+    def _start(self, key: str, at: int, last: int) -> int:
+        """Return where from `at` to `last` a line begins with `key` that has not come, or -1."""
+        while 0 <= (at := self._text.find(key, at)) <= last:
+            number = bisect_left(self._starts, at)
+            if self._starts[number] == at and number not in self._used:
                 return at
             at += 1
         return -1

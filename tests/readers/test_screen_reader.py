@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from hearing import Ears, directives_in
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from relay.agents.profile import BlockEnd
 from relay.readers.wrap import columns_of
@@ -558,3 +560,74 @@ def test_a_word_after_a_row_of_one_word_keeps_its_blank() -> None:
     rows = ["@relay:Bob see", "x" * 66, "y" * 20]
     ears = drawing().hear("".join(at(2 + n, f" {row}") for n, row in enumerate(rows))).wait()
     assert ears.told == [("Bob", f"see {rows[1]} {rows[2]}")]
+
+
+SAID = [
+    "- @relay:Bob first of a list",
+    "@relay:Bob twice the same",
+    "---",
+    "@relay:Carol below a rule",
+    "| who | what |",
+    "```sh",
+    "@relay:Bob in a fence",
+    "```",
+    f"@relay:Ann see {URL} END",
+    "@relay:Bob 请检查北方仓库的季度数据,然后把差异写进笔记。その後、田中さんに聞いてください。这是一段很长",
+    "---",
+    "@relay:Bob twice the same",
+    *(
+        f"Paragraph {n} tells of rain on quiet hills, of boats and of a lamp that nobody lit."
+        for n in range(9)
+    ),
+    "@relay:Carol the last of them, so long that it is wrapped at sixty columns and not at two hundred",
+]
+TOLD = ["first of a list", "twice the same", "below a rule", f"see {URL} END", SAID[9][11:], "twice the same"]
+
+
+def conversation(columns: int, paragraphs: list[str]) -> list[str]:
+    """Rows as pi draws them, with its input below."""
+    rows: list[str] = []
+    for paragraph in paragraphs:
+        if paragraph == "---":
+            rows.append(" " + "─" * (columns - 2))
+        elif paragraph.startswith("|"):
+            cell = "─" * (columns // 2 - 4)
+            rows += [f" ┌{cell}┬{cell}┐", f" │ who{' ' * (len(cell) - 4)}│ @relay:No x", f" └{cell}┴{cell}┘"]
+        else:
+            rows += [f" {row}" for row in worded(paragraph, columns - 2, columns_of)]
+        rows.append("")
+    return [*rows, "─" * columns, "> ", "─" * columns, f" {columns} tokens"]
+
+
+def redrawn(columns: int, paragraphs: list[str]) -> str:
+    """The beginning of a frame that draws all anew."""
+    return f"\x1b[?2026h{CLEAR}\x1b[3J" + "\r\n".join(conversation(columns, paragraphs))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([60, 80, 120, 200]), st.sampled_from([0.0, 0.5, 3.0])), max_size=6))
+@example([(120, 3.0), (80, 3.0), (60, 3.0), (200, 3.0)])
+def test_a_conversation_drawn_again_at_any_width_says_nothing_again(resizes: list[tuple[int, float]]) -> None:
+    """F1: with rules, a table, a list, code and Chinese; what is said twice is told twice."""
+    ears = Ears(80, 24).hear(CLEAR)
+    for number in range(1, len(SAID)):
+        if SAID[number - 1] not in ("```sh", SAID[6]):
+            ears.hear(redrawn(80, SAID[:number]) + "\x1b[?2026l").wait(1.5)
+    assert [body for _, body in ears.told] == TOLD
+    for columns, pause in resizes:
+        ears.resize(columns, 24).wait(pause / 3).hear(redrawn(columns, SAID[:-1])).wait(pause)
+        ears.hear("\x1b[?2026l").wait(pause)
+    assert [body for _, body in ears.wait(3).told] == TOLD
+    columns = resizes[-1][0] if resizes else 80
+    ears.hear(redrawn(columns, [*SAID, "@relay:Bob new"]) + "\x1b[?2026l").wait(3)
+    assert [body for _, body in ears.told] == [*TOLD, SAID[-1].removeprefix("@relay:Carol "), "new"]
+
+
+def test_a_frame_that_is_drawn_slowly_says_nothing_again() -> None:
+    """F1: a busy machine takes seconds for it."""
+    ears = Ears(80, 24).hear(redrawn(80, SAID) + "\x1b[?2026l").wait()
+    told, frame = ears.told, redrawn(120, SAID)
+    ears.resize(120, 24).wait(2.5)
+    for start in range(0, len(frame), 400):
+        ears.hear(frame[start : start + 400]).wait(0.9 if start % 800 else 2.5)
+    assert ears.hear("\x1b[?2026l").wait().told == told
