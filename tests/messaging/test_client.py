@@ -110,8 +110,8 @@ def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also over another client, as after trouble with the ledger."""
-    # While Bob has no client, a sweep of Alice's would take all that he left for a dead session's, as she would
-    # if she heard his goodbye: she goes first.
+    # While Bob has no client, a sweep of Alice's would take all that he left for a dead session's, as she
+    # would if she heard his goodbye: she goes first.
     monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
 
     async def scenario() -> None:
