@@ -409,6 +409,37 @@ def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(view: Open, relay: Rel
     assert _session(relay)["pid"] == before["pid"]
 
 
+def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nobody(
+    wrap: Open, view: Open, relay: Relay
+) -> None:
+    """It is stopped while the agent writes 35 MB, which the session must not keep; then it catches up."""
+    flood = "import sys\nprint('up', flush=True)\ninput()\n"
+    flood += "for n in range(350): sys.stdout.write(f'{n} a line of the log\\n' * 4500)\n"
+    flood += "print('over', flush=True); input(); print('said'); input()"
+    owner = wrap("-n", "Alice", sys.executable, "-c", flood)
+    owner.wait_for("up")
+    before = _session(relay)
+    stopped, other = view("Alice"), view("Alice")
+    for viewer in (stopped, other):
+        viewer.wait_for("up")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    memory = _resident(before["pid"])
+    owner.type("\r")
+    for each in (owner, other):
+        each.wait_for("over")
+    owner.type("\r")
+    for each in (owner, other):
+        each.wait_for("said")
+    after = _session(relay)
+    assert (after["pid"], after["viewers"]) == (before["pid"], 2)
+    assert _resident(before["pid"]) - memory < 40_000_000
+    os.kill(stopped.pid, signal.SIGCONT)
+    stopped.wait_for("said")
+    assert b"went by unseen" in stopped.output
+    owner.type("\r")
+    assert [each.end() for each in (owner, other, stopped)] == [0, 0, 0]
+
+
 def _resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
