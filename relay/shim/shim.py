@@ -225,21 +225,26 @@ class Shim:
 
     def _output_ended(self) -> None:
         """Give the session a moment for the agent's last words, now that all output is out."""
-        self._end.shown = True
-        if self._end.code is None:
+        end = self._end
+        end.shown = True
+        if end.code is None:
             # Its terminal is over, as it closed it or lost it; it may live on.
-            self.loop.later(FAREWELL, self._close_terminal)
+            self.loop.later(FAREWELL, lambda: self._close_terminal(end))
             return
         given_up = self._session is not None and self._session.ended is not None
         # One that is still starting knows best which modes to undo, and what to tell.
-        patience = 0.0 if given_up else DECISION if self._end.kept else FAREWELL
-        end = self._end
+        patience = 0.0 if given_up else DECISION if end.kept else FAREWELL
         end.timer = self.loop.later(patience, lambda: self._goodbye(end=end))
 
-    def _close_terminal(self) -> None:
-        """Kill a session that hangs with the agent's terminal open: the agent would never read its end."""
+    def _close_terminal(self, end: _End) -> None:
+        """Kill a session that hangs with the agent's terminal open: the agent would never read its end.
+
+        end: of that agent; a session beside another one, which may be starting, is left alone.
+        """
         session = self._session
-        if self._end.code is None and session is not None and self._ring.words[ring.READ] < self._ring.head:
+        if end is not self._end or end.code is not None or session is None:
+            return
+        if self._ring.words[ring.READ] < self._ring.head:
             session.kill()
 
     def _goodbye(self, *, answered: bool = False, end: _End | None = None) -> None:

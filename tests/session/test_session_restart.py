@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from relay.control.sessions import call
-from session.puppet import Puppet, ps
+from session.puppet import Puppet, events, ps
 from session.test_session_replaced import entry
 from support import Relay, wait_until
 
@@ -82,6 +82,43 @@ def test_a_session_that_dies_meanwhile(relay: Relay) -> None:
     assert after["agent_pid"] != before["agent_pid"]
     relay("send", "Alice", "hello")
     alice.hears("hello")
+
+
+PROMPT = """
+import sys
+from relay.shim.loop import Loop
+from relay.shim.session_process import SessionProcess
+from relay.shim.shim import FAREWELL
+later, renew, due = Loop.later, SessionProcess.renew, []
+
+def noted(self, seconds, call):
+    due.extend([call] * (seconds == FAREWELL))
+    return later(self, seconds, call)
+
+def renewed(self, hello):
+    renew(self, hello)
+    for call in due:
+        call()
+
+Loop.later, SessionProcess.renew = noted, renewed
+from relay.__main__ import main
+sys.exit(main())
+"""
+"""A shim in which what the last agent's end has due in FAREWELL comes as the next one's session starts."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc when the terminal is closed")
+def test_what_is_due_for_the_last_agent_does_not_end_the_session_of_the_next(relay: Relay) -> None:
+    """The last one had closed its terminal before it ended; the next one's session takes long to start."""
+    closed = 'exec <&- >&- 2>&-; while [ -n "$(find /proc/$PPID/fd -lname *ptmx)" ]; do :; done; exit 0'
+    script = f"trap '{closed}' TERM; echo up; while :; do sleep 0.01; done"
+    relay.command[1:] = ["-c", PROMPT]
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script)
+    before = entry(relay)
+    relay("restart", "Alice")
+    restarted(relay, before)
+    begun = [e["event"] for e in events(relay) if e["event"] in {"session_start", "session_resumed"}]
+    assert begun == ["session_start"] * 2
 
 
 def test_a_stop_is_stronger_than_a_restart(relay: Relay) -> None:
