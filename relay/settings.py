@@ -66,6 +66,12 @@ class Settings:
         30.0, "seconds after which a handler of relay.config.py is given up", project=True, most=600
     )
     prefix: str = _setting("@", "the character that begins a directive", project=True)
+    directives: str = _setting(
+        "all",
+        "which directives count where an agent's words are read from its terminal, not from its own record: "
+        "'all', or 'builtin' for relay's own namespaces only, or 'none'",
+        choices=("all", "builtin", "none"),
+    )
     inject: str = _setting(
         "auto",
         "'auto', or 'always' to type into shells and language prompts too, or 'never'",
@@ -255,13 +261,17 @@ def _wrong(name: str, value: object) -> str | None:
         if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value <= most):
             return f"{name} is a number of seconds from 0 to {most:g}, like {default:g}, not {value!r}."
     elif not isinstance(value, str):
-        return f"{name} is a string, like {default or 'mqtt://host'!r}, not {value!r}."
+        example = f"like {default or 'mqtt://host'!r}" if not choices else _alternatives(choices)
+        return f"{name} is a string, {example}, not {value!r}."
     elif name == "prefix" and not is_prefix(value):
         return f"prefix is one punctuation character, like '@', but neither ':' nor '\\', not {value!r}."
     elif choices and value not in choices:
-        allowed = ", ".join(map(repr, choices[:-1]))
-        return f"{name} is {allowed} or {choices[-1]!r}, not {value!r}."
+        return f"{name} is {_alternatives(choices)}, not {value!a}. {did_you_mean(value, choices)}".rstrip()
     return None
+
+
+def _alternatives(choices: tuple[str, ...]) -> str:
+    return f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
 
 
 def _line(text: str, name: str) -> int | None:

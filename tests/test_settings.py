@@ -60,6 +60,12 @@ def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
         ("continuations = 1.5", "not 1.5."),
         ("continuations = true", "not True."),
         ("subagents = 'maybe'", "subagents is 'ignore' or 'act', not 'maybe'."),
+        (
+            "\ndirectives = 'buildin'",
+            "relay.toml:2: directives is 'all', 'builtin' or 'none', not 'buildin'. ",
+        ),
+        ("directives = 'buildin'", "Did you mean builtin?"),
+        ("directives = false", "directives is a string, 'all', 'builtin' or 'none', not False."),
     ):
         taken, (notice,) = own(line)
         assert taken == Settings()

@@ -23,6 +23,9 @@ from relay.text import count, one_line, visible
 _LOST = {
     "unknown": "{} begun as a session ended, outcome unknown: `relay events --name {name}`.",
     "passed_over": "{} behind a sign, as in a quote, and not acted on: `relay events --name {name}`.",
+    "hidden": "{} that nobody can see, and not acted on: `relay events --name {name}`.",
+    "diff": "{} in lines of a diff, and not acted on: `relay events --name {name}`.",
+    "not_heeded": "{} not acted on, by `directives` in relay.toml: `relay events --name {name}`.",
     "missed": "{} of output missed, with the directives in them: ask {name} to repeat what it said.",
 }
 """The steps at which directives are lost."""

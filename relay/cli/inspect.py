@@ -29,7 +29,7 @@ from relay.agents import catalog
 from relay.agents.profile import Profile
 from relay.builtin import install
 from relay.directives.directive import Directive
-from relay.directives.grammar import DECORATION, Grammar
+from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, play
 from relay.errors import UsageError
 from relay.home import Home
@@ -116,7 +116,6 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
     """Read a recording with the rules of a profile."""
     registry = Registry()
     install(registry)
-    decoration = DECORATION if profile.decoration is None else profile.decoration.pattern
     reader = AutoReader(
         cast.header.columns,
         cast.header.rows,
@@ -126,9 +125,8 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
         block_end=profile.block_end,
         code_style=profile.code,
     )
-    pipeline = OutputPipeline(
-        reader, Grammar(registry.knows, prefix=profile.prefix, decoration=decoration), quiet=_QUIET
-    )
+    grammar = Grammar.of_terminal(registry.knows, profile, prefix=profile.prefix)
+    pipeline = OutputPipeline(reader, grammar, quiet=_QUIET)
     directives: list[Directive] = []
     states: list[ObservedState] = []
     next_look = 0.0

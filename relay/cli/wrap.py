@@ -3,7 +3,9 @@
 The agent's terminal is yours, exactly as if it ran alone, and the command ends with the agent's exit code
 (128+N if signal N ended it; 127: no such command; 126: not executable).  Beside that, lines that the agent
 says in the form `@namespace:target message` are acted on: `@relay:Bob hello` sends Bob a message,
-`@memory:save ...` remembers, and relay.config.py adds namespaces of your own.
+`@memory:save ...` remembers, and relay.config.py adds namespaces of your own.  What a program without a
+record of its own prints counts as its words, a `cat README` too; `directives = "builtin"` or "none" in
+relay.toml ends that.
 
 Ctrl-] and then d detaches: the agent runs on, and `relay attach NAME` brings it back.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relay.directives.directive import Directive
-from relay.directives.grammar import unescape
+from relay.directives.grammar import PassedOver, unescape
 from relay.eventbus import Event
 from relay.place import Place
 from relay.readers.line import Line
@@ -41,9 +41,9 @@ class DirectiveRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class DirectivePassedOver(Event):
-    """A directive stands behind a sign, such as `> `, in a line of the agent's, and so is none."""
+    """A line that would be a directive is none: it is hidden, behind a sign such as `> `, ...: PassedOver."""
 
-    line: Line
+    passed: PassedOver
 
 
 @dataclass(frozen=True, slots=True)

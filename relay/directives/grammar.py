@@ -9,14 +9,18 @@ Inside Markdown code fences (CommonMark 0.31, 4.5), and in a line that is drawn 
 directive.  A fence that is drawn as code ends with one that is drawn so, in the same column: some agents draw
 every fence with three backticks, whatever it holds.  A fence or a `<<<` that is never closed ends with the
 turn.
+
+What a terminal shows is not all said by the agent: there a hidden line counts for nothing, the mark of a diff
+is no bullet, and `directives` in relay.toml may leave namespaces to agents whose own record is read.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from relay.agents.profile import Profile
 from relay.directives.directive import Directive
 from relay.place import Place
 from relay.readers.line import Line
@@ -24,6 +28,9 @@ from relay.readers.line import Line
 BULLETS = "-*+•●◦○∙·▪▫■□◆◇►▸‣⁃⏺✦✧"
 DECORATION = rf"(?:[ \t\u00a0]*+[{re.escape(BULLETS)}][ \t\u00a0]++){{0,3}}[ \t\u00a0]*+"
 """Regular expression of all that may precede a directive: indent and bullets, no quote's `>`, no prompt."""
+
+ADDED_OR_REMOVED = "[-+]"
+"""Regular expression of the mark of a line in a diff, in its first column: agents indent their lists."""
 
 _NAMESPACE = "[A-Za-z][A-Za-z0-9_-]*"
 PREFIX = "@"
@@ -46,21 +53,42 @@ def unescape(text: str, prefix: str = PREFIX) -> str:
     return re.sub(rf"\\(\\*{re.escape(prefix)}{_NAMESPACE}:)", lambda match: match[1], text)
 
 
+class PassedOver(NamedTuple):
+    """A line that would be a directive, but for one thing.
+
+    why: sign:    it stands behind one: a quote's, or that of a prompt that the reader does not know
+         hidden:  nobody can see it, in part or whole
+         diff:    it is a line of a diff
+         setting: `directives` in relay.toml
+    """
+
+    line: Line
+    why: Literal["sign", "hidden", "diff", "setting"]
+
+
 class Grammar:
     """Lines in, directives out; one per agent, because fences and `<<<` forms span lines.
 
     knows:      return True for a namespace (in lower case) with a handler; others are ordinary text.
     prefix:     the character (or word) that begins a directive.
     decoration: regular expression of the bullets and indents with which the agent begins a paragraph.
+    diff:       the same of the mark of a line in a diff, which is no bullet then; "" where there are none.
+    heeds:      return True for a known namespace that is acted on.
 
-    passed_over: lines that would be directives without a sign in front: a quote, or a prompt that the
-                 reader does not know. Whoever tells of them takes them out.
+    passed_over: lines that would be directives, but for one thing. Whoever tells of them takes them out.
     """
 
     def __init__(
-        self, knows: Callable[[str], bool], *, prefix: str = PREFIX, decoration: str = DECORATION
+        self,
+        knows: Callable[[str], bool],
+        *,
+        prefix: str = PREFIX,
+        decoration: str = DECORATION,
+        diff: str = "",
+        heeds: Callable[[str], bool] = lambda namespace: True,
     ) -> None:
         self._knows = knows
+        self._heeds = heeds
         self._prefix = prefix
         self._start = re.compile(
             rf"(?P<lead>{decoration}){re.escape(prefix)}(?P<namespace>{_NAMESPACE}):(?P<target>\S+)"
@@ -73,9 +101,30 @@ class Grammar:
         self._behind_sign = re.compile(
             rf"\s*(?:[^\w\s\\`'\"(]{{1,7}}\s+){{1,3}}{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
         )
-        self.passed_over: list[Line] = []
+        of_diff = rf"(?:{diff})++{decoration}{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
+        self._diff = re.compile(of_diff) if diff else None
+        self.passed_over: list[PassedOver] = []
         self._fence: _Fence | None = None
         self._block: _Block | None = None
+
+    @classmethod
+    def of_terminal(
+        cls,
+        knows: Callable[[str], bool],
+        profile: Profile,
+        *,
+        prefix: str,
+        heeds: Callable[[str], bool] = lambda namespace: True,
+    ) -> Grammar:
+        """Return the grammar for what the terminal of an agent of this `profile` shows.
+
+        A profile that says what stands before the agent's words knows better than to look for diffs.
+        """
+        if profile.decoration is not None:
+            return cls(knows, prefix=prefix, decoration=profile.decoration.pattern, heeds=heeds)
+        # An agent indents its lists; a program that relay does not know may indent a diff.
+        diff = ADDED_OR_REMOVED if profile.states else rf"[ \t]*{ADDED_OR_REMOVED}"
+        return cls(knows, prefix=prefix, diff=diff, heeds=heeds)
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here."""
@@ -101,6 +150,10 @@ class Grammar:
         ):
             # The missing text may have closed the form: it ends with the last line before the gap.
             found += self._end_block(line.time, unclosed=True)
+        if line.hidden:
+            if self._block is None:
+                self._pass_over(line, "hidden", self._start)
+            return found
         if self._block is not None:
             if self._block.add(line):
                 found += self._end_block(line.time, unclosed=False)
@@ -109,29 +162,43 @@ class Grammar:
         self._fence = _fence_after(self._opens_fence, before, line)
         if before or self._fence or line.code:
             return found
-        started = self._start.match(line.text) if self._prefix in line.text else None
+        if self._prefix not in line.text or self._pass_over(line, "diff", self._diff):
+            return found
+        started = self._start.match(line.text)
         if started is None:
-            behind = self._behind_sign.match(line.text) if self._prefix in line.text else None
-            if behind is not None and self._knows(behind["namespace"].lower()):
-                self.passed_over.append(line)
+            self._pass_over(line, "sign", self._behind_sign)
             return found
         namespace = started["namespace"].lower()
         target = started["target"].rstrip(",:;.")
         if not target or not self._knows(namespace):
             return found
+        if not self._heeds(namespace):
+            self.passed_over.append(PassedOver(line, "setting"))
         body = (started["body"] or "").strip()
         if body == _OPENS:
             self._block = _Block(namespace, target, len(started["lead"]), line.place)
             return found
-        found.append(Directive(namespace, target, unescape(body, self._prefix), line.time, line.place))
+        if self._heeds(namespace):
+            found.append(Directive(namespace, target, unescape(body, self._prefix), line.time, line.place))
         return found
 
     def _follows_block(self, line: Line) -> bool:
         """Return True if `line` is a directive outside of the code fences in the open form."""
-        if self._block is None or self._block.within_fence or line.code or self._prefix not in line.text:
+        if self._block is None or self._block.within_fence or line.code or line.hidden:
+            return False
+        if self._prefix not in line.text or (self._diff is not None and self._diff.match(line.text)):
             return False
         started = self._start.match(line.text)
         return started is not None and self._knows(started["namespace"].lower())
+
+    def _pass_over(
+        self, line: Line, why: Literal["sign", "hidden", "diff"], pattern: re.Pattern[str] | None
+    ) -> bool:
+        """Return True if `line` matches `pattern`, and note it if its namespace is known."""
+        found = pattern.match(line.text) if pattern is not None else None
+        if found is not None and self._knows(found["namespace"].lower()):
+            self.passed_over.append(PassedOver(line, why))
+        return found is not None
 
     def turn_end(self, now: float) -> list[Directive]:
         """End the agent's turn: return an open `<<<` form as a directive, forget an open fence."""
@@ -146,7 +213,7 @@ class Grammar:
 
     def _end_block(self, now: float, *, unclosed: bool) -> list[Directive]:
         block, self._block = self._block, None
-        if block is None:
+        if block is None or not self._heeds(block.namespace):
             return []
         body = unescape(block.body(), self._prefix)
         return [Directive(block.namespace, block.target, body, now, block.place, unclosed)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.directives.directive import Directive
-from relay.directives.grammar import Grammar
+from relay.directives.grammar import Grammar, PassedOver
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
 from relay.recording.asciicast import CastEvent, gap_size
@@ -25,13 +25,13 @@ TICK = 0.02
 class Reading:
     """The result of one step, in order.
 
-    passed_over: those of the lines in which a directive stands behind a sign (Grammar.passed_over).
+    passed_over: those of the lines that would be directives (Grammar.passed_over).
     left_out:    bytes missing here according to a recording.
     """
 
     lines: Sequence[Line] = ()
     directives: Sequence[Directive] = ()
-    passed_over: Sequence[Line] = ()
+    passed_over: Sequence[PassedOver] = ()
     left_out: int = 0
 
     def __add__(self, other: Reading) -> Reading:

@@ -1,7 +1,8 @@
 """Counts the steps of directives, and tells the user what was not read, and what was not acted on.
 
 output ─→ lines ─→ heard ─→ begun ─→ committed (messages, in the ledger)
-   └ missed  └ passed over  └ begun by an earlier session, its outcome unknown
+   └ missed  │         └ begun by an earlier session, its outcome unknown
+             └ passed over, hidden, of a diff, or not heeded (relay.toml)
 """
 
 from __future__ import annotations
@@ -27,6 +28,18 @@ from relay.state.agent_terminal import AgentTerminal
 from relay.storage.journal import Journal, preview
 from relay.storage.progress import Progress
 from relay.terminal.events import Notify, OutputSkipped
+from relay.text import one_line
+
+PASSED_OVER = {
+    "sign": ("passed_over", "behind {!r} was taken for a quote, and not acted on: it has to begin its line"),
+    "hidden": ("hidden", "was not acted on, as part or all of it is drawn so that nobody can see it: {!r}"),
+    "diff": (
+        "diff",
+        "behind {!r} was taken for a line of a diff, and not acted on: it has to begin its line",
+    ),
+    "setting": ("not_heeded", "was not acted on, by `directives` in relay.toml: {!r}"),
+}
+"""For each reason why a directive is passed over: what counts it, and what the user is told of the first."""
 
 PAUSE = 1.0
 """Seconds in which missed output is added up for the journal: a flood may be missed piece by piece."""
@@ -77,13 +90,15 @@ class DirectiveLog:
 
     @handles(DirectivePassedOver)
     def passed_over(self, event: DirectivePassedOver) -> None:
-        text = event.line.text.strip()
-        self._journal.write("directive_passed_over", text=preview(text), place=str(event.line.place))
-        if not self._counts["passed_over"]:
-            sign, events = text.split(maxsplit=1)[0], f"`relay events --name {self._session.name}`"
-            what = f"a directive behind {sign!r} was taken for a quote, and not acted on"
-            self._bus.publish(Notify(f"{what}: it has to begin its line. {events} has all of them."))
-        self._count("passed_over", 1)
+        line, why = event.passed
+        text = line.text.strip()
+        self._journal.write("directive_passed_over", text=preview(text), why=why, place=str(line.place))
+        count, what = PASSED_OVER[why]
+        if not self._counts[count]:
+            word = one_line(text.split(maxsplit=1)[0], 40)
+            events = f"`relay events --name {self._session.name}`"
+            self._bus.publish(Notify(f"a directive {what.format(word)}. {events} has all of them."))
+        self._count(count, 1)
 
     @handles(OutputSkipped)
     def skipped(self, event: OutputSkipped) -> None:
@@ -115,7 +130,8 @@ class DirectiveLog:
         with suppress(RelayError):
             client = await current_client(self._bus, wait=False)
             committed = len(await client.committed(self._session.id))
-        names = ("lines", "heard", "begun", "failed", "unknown", "passed_over")
+        names = ["lines", "heard", "begun", "failed", "unknown"]
+        names += [count for count, _ in PASSED_OVER.values()]
         steps: dict[str, int | None] = {name: self._counts[name] for name in names}
         read = self._terminal.output_offset() - self._counts["missed"]
         return {

@@ -294,8 +294,8 @@ class OutputReader:
         again = self._terminal.replaying
         for event in said(reading.lines, reading.directives, self._prefix, again=again):
             self._bus.publish(event)
-        for line in () if again else reading.passed_over:
-            self._bus.publish(DirectivePassedOver(line))
+        for passed in () if again else reading.passed_over:
+            self._bus.publish(DirectivePassedOver(passed))
 
     def _schedule(self) -> None:
         self._tick_later()

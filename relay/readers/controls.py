@@ -33,7 +33,7 @@ _LEAVES_LINE = re.compile(
     rb"|[8DMc]"  # restored cursor, index, reverse index, reset
     rb")"
 )
-_NO_COLOUR = re.compile(rb"\x1b(?!\[[0-9;:]*m)")
+_NO_COLOUR = re.compile(rb"\x1b(?!\[[0-9;:]*+m)")
 _CUT = re.compile(
     rb"(?:\x1b(?:\[[0-?]{0,64}[ -/]{0,4}|[ -/]{1,4})?"
     rb"|[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z"

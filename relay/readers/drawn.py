@@ -258,5 +258,5 @@ class DrawnText:
         return self._screen.cursor[1] + (0 if self.alternate else len(self._carry))
 
 
-def _row(text: str, wrapped: bool, colours: list[int | None] | None) -> Row:
-    return Row(text, wrapped, None if colours is None else Colours(*colours))
+def _row(text: str, wrapped: bool, colours: list[int | None] | None, hidden: bool) -> Row:
+    return Row(text, wrapped, None if colours is None else Colours(*colours), hidden)

@@ -43,4 +43,5 @@ def visible_part(data: bytes, screen: VirtualScreen) -> bytes:
             return data
     # The tail begins in the colours that were set since all were reset.
     reset = max(data.rfind(b"\x1b[0m", 0, at), data.rfind(b"\x1b[m", 0, at), 0)
-    return b"\r" + b"".join(_COLOUR.findall(data, reset, at)) + data[at:]
+    colours = dict.fromkeys(reversed(_COLOUR.findall(data, reset, at)))  # of equal ones the last is enough
+    return b"\r" + b"".join(reversed(colours)) + data[at:]

@@ -15,6 +15,7 @@ class Line(NamedTuple):
     gap:  output before this line was lost or skipped in a flood; a grammar never joins across it.
     code: it is drawn as code, and so is no directive.
     unmarked: the agent draws no `>>>`: a directive here ends an open `<<<` form.
+    hidden: some of it is drawn so that nobody can see it, and so none of it counts.
     """
 
     text: str
@@ -23,3 +24,4 @@ class Line(NamedTuple):
     gap: bool = False
     code: bool = False
     unmarked: bool = False
+    hidden: bool = False

@@ -15,6 +15,7 @@ from relay.readers.controls import ends_in_string, only_colours, plain
 from relay.readers.echo import Echo
 from relay.readers.flood import FENCES, FLOOD, coloured, directive
 from relay.readers.line import Line
+from relay.terminal.pen import Pen
 
 _TAIL = 10
 """Lines at the end of a flood's chunk that are read in any case."""
@@ -51,9 +52,9 @@ class LinesReader:
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
         self.settled = ""
-        self._begun = re.compile(rf"\W*?{re.escape(marker.decode('utf-8', 'replace'))}")
         self._gap = False
         self._block = 0  # bytes that may still be read in full because a `<<<` is open
+        self._pen = Pen()
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here."""
@@ -64,12 +65,14 @@ class LinesReader:
             "settled": self.settled,
             "gap": self._gap,
             "block": self._block,
+            "pen": self._pen.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._end, self._partial = state["end"], bytearray(state["partial"].encode("latin-1"))
         self._cut, self.settled = state["cut"], state["settled"]
         self._gap, self._block = state["gap"], state["block"]
+        self._pen.restore(state["pen"])
 
     def feed(self, data: bytes, end: int, now: float) -> list[Line]:
         """Take output that ends at the offset `end`; return the lines that it completed."""
@@ -86,11 +89,13 @@ class LinesReader:
         self._block = 0
         text = self._echo.before_draft(self.unfinished())
         rest = self._unsettled(text)
-        if not sure and self._begun.match(rest):
+        marker = re.escape(self._marker.decode("utf-8", "replace"))
+        if not sure and re.match(rf"\W*?{marker}", rest):
             return []  # a directive, which a program that is only silent may go on with
         self.settled = text
         self._echo.prompts.learn(rest)
-        return self._emit(rest, self._end, now) if rest.strip() else []
+        hidden = self._pen.end_line()
+        return self._emit(rest, self._end, now, hidden=hidden) if rest.strip() else []
 
     @property
     def settling(self) -> bool:
@@ -99,6 +104,7 @@ class LinesReader:
     def gap(self, end: int, now: float) -> list[Line]:
         self._end = end
         self._partial.clear()
+        self._pen.end_line()
         self.settled = ""
         self._block = 0
         self._gap = True
@@ -122,8 +128,12 @@ class LinesReader:
     def _all(self, data: bytes, base: int, now: float, lines: list[Line]) -> None:
         """Read every line of `data`, which begins at the offset `base`."""
         start = 0
+        pen = self._pen
+        visible = (pen.calm and b"\x1b" not in data) or pen.passes(data)
         while (end := data.find(b"\n", start)) >= 0:
             raw, begun = data[start:end], bool(self._partial)
+            if not visible:
+                pen.write(raw)
             if begun:
                 self._keep(raw)
                 raw = bytes(self._partial)
@@ -135,13 +145,15 @@ class LinesReader:
             else:
                 self._keep(raw)
             start = end + 1
+        if not visible:
+            pen.write(data[start:])
         self._keep(data[start:])
 
     def _flood(self, data: bytes, base: int, now: float, lines: list[Line]) -> None:
         """Read the first line, those that can matter, and the tail; mark a gap for the lines left out."""
         first = data.find(b"\n") + 1
         if first == 0:
-            self._keep(data)
+            self._all(data, base, now, lines)
             return
         self._all(data[:first], base, now, lines)
         tail = len(data)
@@ -160,14 +172,21 @@ class LinesReader:
         while matters and (found := pattern.search(data, at, tail)) is not None:
             start = data.rfind(b"\n", at, found.start()) + 1 or at
             end = data.find(b"\n", found.start()) + 1
-            self._gap = self._gap or start > at
+            self._skip(data, at, start, kind)
             self._all(data[start:end], base + start, now, lines)
             at = end
             if self._block or at >= tail:
                 self._all(data[at:], base + at, now, lines)
                 return
-        self._gap = self._gap or tail > at
+        self._skip(data, at, tail, kind)
         self._all(data[tail:], base + tail, now, lines)
+
+    def _skip(self, data: bytes, start: int, end: int, kind: str) -> None:
+        """Leave out the whole lines of `data` from `start` to `end`."""
+        if end > start:
+            self._gap = True
+            if kind != "plain":
+                self._pen.skip(data, start, end)
 
     def _unsettled(self, text: str) -> str:
         """Return what of a line is new: without what was returned of it, and prompt signs before that."""
@@ -183,20 +202,21 @@ class LinesReader:
 
     def _finish(self, raw: bytes, offset: int, now: float, lines: list[Line]) -> None:
         gap, self._cut = self._cut, False
+        hidden = self._pen.hidden and self._pen.end_line()
         for text in plain(raw, self._columns):
             rest = self._unsettled(text)
             self.settled = ""
             if self._block:
                 self._block = 0 if text.strip() == ">>>" else max(0, self._block - len(raw))
-            elif text.endswith("<<<") and self._marker in raw:
+            elif text.endswith("<<<") and self._marker in raw and not hidden:
                 self._block = _MAX_BLOCK
             if rest or not text:
-                lines += self._emit(rest, offset, now)
+                lines += self._emit(rest, offset, now, hidden=hidden)
         self._gap = self._gap or gap
 
-    def _emit(self, text: str, offset: int, now: float) -> list[Line]:
+    def _emit(self, text: str, offset: int, now: float, *, hidden: bool) -> list[Line]:
         if self._echo.consume(text, now):
             return []
         gap, self._gap = self._gap, False
         # `offset` counts raw 8-bit controls twice, which became two bytes each.
-        return [Line(text, now, self._places.at(min(offset, self._end)), gap)]
+        return [Line(text, now, self._places.at(min(offset, self._end)), gap, hidden=hidden)]

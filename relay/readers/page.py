@@ -52,11 +52,12 @@ class PageLine:
     born:    the time at which something first stood there; changed: of its last change (seconds).
     visible: it is on the screen, in the rows from `first` to `last`.
     footer_since: when the rule across the screen appeared that it is below (or is); infinity: none.
-    echo:    it is, or was with this text, drawn as what are not the agent's words; code: as code.
+    drawn:   it is, or was with this text, drawn as what are not the agent's words (echo), as code, so that
+             nobody can see some of it (hidden).
     """
 
     __slots__ = (
-        *("blanks", "born", "changed", "code", "echo", "emitted", "first", "footer_since"),
+        *("blanks", "born", "changed", "drawn", "emitted", "first", "footer_since"),
         *("key", "last", "text", "visible"),
     )
 
@@ -66,17 +67,30 @@ class PageLine:
         self.visible = True
         self.footer_since = math.inf
         self.key = ""
-        self.echo = self.code = False
+        self.drawn: Sequence[bool] = (False, False, False)
         self.update(line, now)
 
     def update(self, line: LogicalLine, now: float) -> None:
         if line.key != self.key:
             self.changed = now
-            self.echo = self.code = False
-        self.echo, self.code = self.echo or line.echo, self.code or line.code
+            self.drawn = (False, False, False)
+        echo, code, hidden = self.drawn
+        self.drawn = echo or line.echo, code or line.code, hidden or line.hidden
         self.text, self.key = line.text, line.key
         self.first, self.last, self.blanks = line.first, line.last, line.blanks
         self.visible = True
+
+    @property
+    def echo(self) -> bool:
+        return self.drawn[0]
+
+    @property
+    def code(self) -> bool:
+        return self.drawn[1]
+
+    @property
+    def hidden(self) -> bool:
+        return self.drawn[2]
 
     @property
     def pending(self) -> bool:
@@ -197,7 +211,8 @@ class Page:
         for known in self._lines:
             at = known.key.find(key[:_OVERLAP], 1) if known.visible else -1
             if at > 0 and key.startswith(known.key[at : at + len(key)]):
-                whole = lines[top].below(known.text, at, echo=known.echo, code=known.code)
+                drawn = {"echo": known.echo, "code": known.code, "hidden": known.hidden}
+                whole = lines[top].below(known.text, at, **drawn)
                 return [*lines[:top], whole, *lines[top + 1 :]]
         return lines
 

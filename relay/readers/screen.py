@@ -69,8 +69,7 @@ class ScreenReader:
         self._unseen = 0  # bytes since then
         self._line_feeds = 0  # and line feeds, where lines may scroll away without scrolling off
         echo.seconds = _ECHO
-        if drawing != PLAIN:
-            screen.note_colours(text, "```", "~~~", ">>>")
+        screen.note(text, "```", "~~~", ">>>", colours=drawing != PLAIN)
         screen.collect()
 
     def begin(self, unfinished: str, settled: str, offset: int, now: float) -> None:
@@ -272,17 +271,19 @@ class _Emitter:
         text = ">>>" if self.form and _CLOSES.match(line.text) else line.text
         if (said := self.echo.behind_prompt(text)).lstrip().startswith(self._marker):
             text = said
-        emitted.append(self._line(text, offset, now, code=line.code))
+        emitted.append(self._line(text, offset, now, code=line.code, hidden=line.hidden))
+        if line.hidden:
+            return emitted
         if text.endswith("<<<") and self._marker in text:
             self.form = _Form(line.born if line.footer_since == math.inf else -math.inf)
         elif self.form:
             self.form = self.form.after(line)
         return emitted
 
-    def _line(self, text: str, offset: int, now: float, *, code: bool = False) -> Line:
+    def _line(self, text: str, offset: int, now: float, *, code: bool = False, hidden: bool = False) -> Line:
         unmarked = self._block_end == "none"
-        line = Line(text, now, self._places.at(offset), self.gap, code, unmarked)
-        if text.strip() == ">>>":
+        line = Line(text, now, self._places.at(offset), self.gap, code, unmarked, hidden)
+        if text.strip() == ">>>" and not hidden:
             self.form = None
         self.gap = False
         return line

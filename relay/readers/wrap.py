@@ -44,7 +44,7 @@ class LogicalLine(NamedTuple):
 
     key:         its text without blanks.
     first, last: its rows. blanks: the empty rows before it.
-    echo:        by the way it is drawn, not the agent's own words; code: drawn as code.
+    echo:        by the way it is drawn, not the agent's own words; code: drawn as code; hidden: as in Row.
     again:       a part of it was drawn before in rows above it, which are no lines of their own.
     """
 
@@ -56,8 +56,9 @@ class LogicalLine(NamedTuple):
     echo: bool = False
     code: bool = False
     again: bool = False
+    hidden: bool = False
 
-    def below(self, above: str, size: int, *, echo: bool, code: bool) -> LogicalLine:
+    def below(self, above: str, size: int, *, echo: bool, code: bool, hidden: bool) -> LogicalLine:
         """Return this line as the rest of one that began with `size` non-blank characters of `above`."""
         end = 0
         while size:
@@ -65,7 +66,8 @@ class LogicalLine(NamedTuple):
             end += 1
         gap = " " if above[end].isspace() else ""
         text = above[:end] + gap + self.text.lstrip()
-        return self._replace(text=text, key=squeeze(text), echo=echo, code=code)
+        hidden = hidden or self.hidden
+        return self._replace(text=text, key=squeeze(text), echo=echo, code=code, hidden=hidden)
 
 
 def logical_lines(
@@ -99,6 +101,7 @@ class _Rows(NamedTuple):
     def lines(self) -> list[LogicalLine]:
         rows = self.rows
         styled = self.drawing != PLAIN
+        some_hidden = any(row.hidden for row in rows)
         lines: list[LogicalLine] = []
         blanks = 0
         echo = code = False
@@ -121,7 +124,8 @@ class _Rows(NamedTuple):
                 code = not echo and self.drawing.is_code(rows[first])
             if at < len(rows) and rows[at].text:
                 text, at = self._hard(at, text, first)
-            lines.append(LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code, again))
+            hidden = some_hidden and any(row.hidden for row in rows[first:at])
+            lines.append(LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code, again, hidden))
             blanks = 0
         return lines
 
@@ -240,4 +244,4 @@ def clip(row: Row, columns: int) -> Row:
     text = row.text[:columns]
     while columns_of(text) > columns:
         text = text[:-1]
-    return row if text == row.text else Row(text.rstrip(), colours=row.colours)
+    return row if text == row.text else row._replace(text=text.rstrip(), wrapped=False)

@@ -74,7 +74,7 @@ def _output_reader(core: Core) -> OutputReader:
         core.started.shim,
         agent.terminal,
         agent.reader,
-        Grammar(setup.registry.knows, prefix=setup.prefix, decoration=setup.decoration),
+        Grammar.of_terminal(setup.registry.knows, setup.profile, prefix=setup.prefix, heeds=setup.heeds),
         prefix=setup.prefix,
         source=first_source(known=setup.knows_agent),
         checkpoints=Checkpoints(

@@ -9,7 +9,7 @@ from relay import builtin, names
 from relay import settings as settings_file
 from relay.agents import catalog
 from relay.agents.profile import Profile
-from relay.directives.grammar import DECORATION, PREFIX
+from relay.directives.grammar import PREFIX
 from relay.errors import RelayError
 from relay.features import onboarding
 from relay.home import Home
@@ -61,10 +61,14 @@ class Setup:
         own = self.profile.prefix
         return own if own != PREFIX else self.settings.prefix
 
-    @property
-    def decoration(self) -> str:
-        """A regular expression for the decoration that this agent draws before a paragraph."""
-        return DECORATION if self.profile.decoration is None else self.profile.decoration.pattern
+    def heeds(self, namespace: str) -> bool:
+        """Return True if directives of `namespace` are acted on that the terminal shows."""
+        match self.settings.directives:
+            case "all":
+                return True
+            case "builtin":
+                return self.registry.has_builtin(namespace)
+        return False
 
     @classmethod
     def load(cls, options: Options, home: Home, directory: Path) -> Setup:

@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, POP_KEYBOARD
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
+from relay.terminal.pen import Pen, may_hide, palette_colour
 from relay.text import width
 
 _HISTORY = 2000
@@ -37,12 +38,6 @@ _SCROLLBACK_COLUMN = 32 << 10
 
 _MAX_COLUMNS, _MAX_ROWS = 2000, 1000
 """The largest screen that is drawn. A terminal may claim 65535 x 65535 cells, which would fill the memory."""
-
-# The first 16 colours of xterm's palette; a terminal may show them otherwise.
-_BASIC = (
-    *(0x000000, 0xCD0000, 0x00CD00, 0xCDCD00, 0x0000EE, 0xCD00CD, 0x00CDCD, 0xE5E5E5),
-    *(0x7F7F7F, 0xFF0000, 0x00FF00, 0xFFFF00, 0x5C5CFF, 0xFF00FF, 0x00FFFF, 0xFFFFFF),
-)
 
 T = TypeVar("T")
 V = TypeVar("V", bool, int)
@@ -60,12 +55,14 @@ class Row(NamedTuple):
 
     text:    without trailing blanks.
     wrapped: it soft-wraps into the next row.
-    colours: of the first of the texts in it that `note_colours` named; None where there is none.
+    colours: of the first of the texts in it that `note` named; None where there is none.
+    hidden:  some of it is drawn so that nobody can see it, if `note` has asked.
     """
 
     text: str
     wrapped: bool = False
     colours: Colours | None = None
+    hidden: bool = False
 
 
 @dataclass(slots=True)
@@ -79,6 +76,15 @@ class Drained:
     rows: list[Row]
     lost: bool = False
     history: deque[str] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What rows say beside their text: see VirtualScreen.note. hides: something may have hidden text."""
+
+    texts: tuple[str, ...] = ()
+    colours: bool = False
+    hides: bool = False
 
 
 class _CallFailed(Exception):
@@ -95,7 +101,7 @@ class VirtualScreen:
         """Raise ScreenUnavailable if the library cannot be loaded."""
         self._lib = vt.load()
         self.failed: str | None = None
-        self._noted: tuple[str, ...] = ()
+        self._notes = _Notes()
         self._on_reply: Callable[[bytes], None] | None = None
         self._drained = Drained([])
         self._rows: list[Row] | None = None  # of the active screen, if they were read since it changed
@@ -120,6 +126,8 @@ class VirtualScreen:
             return
         self._rows = None
         self._plain = self._plain and b"\x1b" not in data and b"\x0e" not in data
+        if not self._plain and not self._notes.hides:
+            self._notes.hides = may_hide(data)
         try:
             size = _SLICE if self._take is not None and keep else len(data)
             for start in range(0, len(data), size or 1):
@@ -291,9 +299,12 @@ class VirtualScreen:
         if getattr(self, "_terminal", None) is not None:
             self.close()
 
-    def note_colours(self, *texts: str) -> None:
-        """Have rows with one of `texts` say in which colours it is drawn. It costs time for each such row."""
-        self._noted = texts
+    def note(self, *texts: str, colours: bool) -> None:
+        """Have rows that are read together with one of `texts` say if some of them is hidden.
+
+        colours: those with one of `texts` also say in which colours it is drawn. Both cost time.
+        """
+        self._notes.texts, self._notes.colours = texts, colours
         self._rows = None
 
     def answer_queries(self, reply: Callable[[bytes], None] | None) -> None:
@@ -387,13 +398,29 @@ class VirtualScreen:
             texts = self._format_rows(selection, False, count).split("\n")
             texts += [""] * (count - len(texts))
             rows = [Row(text, self._wraps(tag, first + y)) for y, text in enumerate(texts)]
-        noted = [text for text in self._noted if text in whole]
-        if noted:
+        noted = [text for text in self._notes.texts if text in whole]
+        if noted and self._notes.colours:
             for y, row in enumerate(rows):
                 at = min((at for text in noted if (at := row.text.find(text)) >= 0), default=-1)
                 if at >= 0:
                     rows[y] = row._replace(colours=self._colours(tag, at, first + y))
+        if noted and self._notes.hides:
+            for y in self._hidden(selection, count):
+                rows[y] = rows[y]._replace(hidden=True)
         return rows
+
+    def _hidden(self, selection: vt.Selection, count: int) -> list[int]:
+        """Return which of the `count` rows of `selection` are hidden, in part or whole, counted from 0."""
+        drawn = self._format_rows(selection, False, count, vt.VT)
+        # The library writes each attribute as a sequence of its own.
+        if "\x1b[8m" not in drawn and "\x1b[48;" not in drawn:
+            return []
+        pen, found = Pen(), []
+        for y, row in enumerate(drawn.encode().split(b"\r\n")[:count]):
+            pen.write(row)
+            if pen.end_line():
+                found.append(y)
+        return found
 
     def _colours(self, tag: int, at: int, y: int) -> Colours:
         """Return the colours of the character `at` of row `y`; those before it count as one column each."""
@@ -402,8 +429,8 @@ class VirtualScreen:
         _check(self._lib.ghostty_grid_ref_style(ctypes.byref(ref), ctypes.byref(style)), "reading a style")
         return Colours(_rgb(style.foreground), _rgb(style.background))
 
-    def _format_rows(self, selection: vt.Selection, unwrap: bool, count: int) -> str:
-        options = vt.SelectionFormat(vt.PLAIN, unwrap, True, ctypes.pointer(selection))
+    def _format_rows(self, selection: vt.Selection, unwrap: bool, count: int, emit: int = vt.PLAIN) -> str:
+        options = vt.SelectionFormat(emit, unwrap, True, ctypes.pointer(selection))
         call = partial(self._lib.ghostty_terminal_selection_format_buf, self._terminal, options)
         return _fill(call, count * (self.columns + 1) + 256).decode("utf-8", "replace")
 
@@ -454,16 +481,7 @@ def _rgb(colour: vt.StyleColor) -> int | None:
     raw: bytes = colour.value.to_bytes(8, sys.byteorder)
     if colour.tag == vt.COLOR_RGB:
         return int.from_bytes(raw[:3])
-    if colour.tag != vt.COLOR_PALETTE:
-        return None
-    index = raw[0]
-    if index < 16:
-        return _BASIC[index]
-    if index >= 232:
-        return 0x010101 * (8 + 10 * (index - 232))
-    red, rest = divmod(index - 16, 36)
-    levels = (0, 95, 135, 175, 215, 255)
-    return levels[red] << 16 | levels[rest // 6] << 8 | levels[rest % 6]
+    return palette_colour(raw[0]) if colour.tag == vt.COLOR_PALETTE else None
 
 
 def _bounded(columns: int, rows: int) -> tuple[int, int]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.agents import catalog
 from relay.directives.directive import Directive
-from relay.directives.grammar import BULLETS, Grammar, unescape
+from relay.directives.grammar import BULLETS, DECORATION, Grammar, unescape
+from relay.home import Home
 from relay.place import Place
 from relay.readers.line import Line
 
@@ -351,3 +354,58 @@ def test_a_form_whose_end_is_not_drawn_ends_at_the_next_directive() -> None:
     found = [(one.target, one.body, one.unclosed) for line in lines for one in grammar.line(line)]
     body = "\n".join(texts[1:7]) + "\n"
     assert found == [("Bob", body, True), ("Ann", "real", False)]
+
+
+def terminal_grammar(agent: str, decoration: str | None = None) -> Grammar:
+    """The grammar for the terminal of this agent; `decoration`: as a user's pattern file may say."""
+    profile = catalog.load(agent, Home("/nowhere", "/nowhere", "/nowhere"))
+    if decoration is not None:
+        profile = replace(profile, decoration=re.compile(decoration))
+    return Grammar.of_terminal(known, profile, prefix="@")
+
+
+@pytest.mark.parametrize(
+    ("line", "program", "agent"),
+    [
+        ("+  @deploy:prod x", "diff", "diff"),
+        ("-\t@deploy:prod x", "diff", "diff"),
+        ("+@deploy:prod x", "diff", "diff"),
+        ("++ @deploy:prod x", "diff", "diff"),
+        ("+ - @deploy:prod x", "diff", "diff"),
+        ("- * @deploy:prod x", "diff", "diff"),
+        (" + @deploy:prod x", "diff", "a directive"),
+        ("  - @deploy:prod x", "diff", "a directive"),
+        ("  @deploy:prod x", "a directive", "a directive"),
+        ("* @deploy:prod x", "a directive", "a directive"),
+        ("• - @deploy:prod x", "a directive", "a directive"),
+        ("> + @deploy:prod x", "sign", "sign"),
+        ("+ @unknown:prod x", "nothing", "nothing"),
+        ("+ see @deploy:prod x", "nothing", "nothing"),
+        ("+1 @deploy:prod x", "nothing", "nothing"),
+    ],
+)
+def test_a_line_of_a_diff_on_a_terminal_is_no_list_item(line: str, program: str, agent: str) -> None:
+    """An agent's own lists are indented; a profile that has a decoration decides by that."""
+    for name, expected in (("generic", program), ("pi", agent), ("claude", agent)):
+        grammar = terminal_grammar(name)
+        found = "a directive" if grammar.line(said(line, 0.0)) else "nothing"
+        assert (grammar.passed_over[0].why if grammar.passed_over else found) == expected, name
+    if program == "diff":
+        assert not terminal_grammar("pi", DECORATION).passed_over
+    assert bool(Grammar(known).line(said(line, 0.0))) == bool(
+        terminal_grammar("pi", DECORATION).line(said(line, 0.0))
+    )
+
+
+def test_a_namespace_that_is_not_heeded_is_passed_over_with_its_whole_form() -> None:
+    grammar = Grammar(known, heeds=lambda namespace: namespace == "relay")
+    text = "@deploy:prod x\n@deploy:prod <<<\n@relay:Bob in it\n>>>\n@relay:Bob hi\n@deploy:b <<<\n@relay:"
+    found = [
+        one for time, line in enumerate(text.split("\n")) for one in grammar.line(said(line, float(time)))
+    ]
+    assert [(one.namespace, one.body) for one in found + grammar.turn_end(9.0)] == [("relay", "hi")]
+    assert [(one.line.text, one.why) for one in grammar.passed_over] == [
+        ("@deploy:prod x", "setting"),
+        ("@deploy:prod <<<", "setting"),
+        ("@deploy:b <<<", "setting"),
+    ]

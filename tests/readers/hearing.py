@@ -78,7 +78,7 @@ class Ears:
     def _take(self, reading: Reading) -> Ears:
         self.lines += reading.lines
         self.directives += reading.directives
-        self.passed_over += [line.text for line in reading.passed_over]
+        self.passed_over += [one.line.text for one in reading.passed_over]
         return self
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from relay.agents import catalog
-from relay.directives.grammar import DECORATION, Grammar
+from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, play
 from relay.home import Home
 from relay.readers.auto import AutoReader
@@ -36,8 +36,8 @@ def told(path: Path, agent: str, home: Home) -> list[list[str]]:
         block_end=chosen.block_end,
         code_style=chosen.code,
     )
-    decoration = DECORATION if chosen.decoration is None else chosen.decoration.pattern
-    pipeline = OutputPipeline(reader, Grammar({"relay"}.__contains__, decoration=decoration))
+    grammar = Grammar.of_terminal({"relay"}.__contains__, chosen, prefix="@")
+    pipeline = OutputPipeline(reader, grammar)
     found = [one for reading in play(cast, pipeline) for one in reading.directives]
     places = [one.place for one in found]
     assert all(a < b for a, b in pairwise(places))

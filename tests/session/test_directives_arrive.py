@@ -130,6 +130,9 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
         "failed": 1,
         "unknown": 0,
         "passed_over": 0,
+        "hidden": 0,
+        "diff": 0,
+        "not_heeded": 0,
         "missed": 0,
         "committed": 1,
     }

@@ -136,7 +136,7 @@ def test_rows_with_a_mark_say_in_which_colours_it_is_drawn() -> None:
     opened = screen(40, 6)
     opened.feed(b"plain @one\r\n\x1b[38;2;1;2;3;48;5;16m@two\x1b[0m\r\n")
     assert [row.colours for row in opened.rows()[:2]] == [None, None]
-    opened.note_colours("@", "```")
+    opened.note("@", "```", colours=True)
     opened.feed(b"\x1b[31m  ```sh\x1b[0m\r\n\x1b[48;5;231mno mark\x1b[0m\r\n\x1b[38;5;244m@five @\x1b[0m")
     rows = opened.rows()
     assert [row.colours for row in rows] == [

@@ -1,0 +1,97 @@
+"""Hidden lines: read as such by the lines reader, in floods too, and by the screen reader."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from readers.hearing import Ears
+from relay.readers.auto import AutoReader, Kind
+from relay.readers.flood import FLOOD
+
+KINDS: list[Kind] = ["lines", "screen"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "\x1b[8m@relay:Bob hidden\x1b[0m",
+        "\x1b[8m\r\n\r\n@relay:Bob hidden\r\n\x1b[0m",
+        "\x1b[97;107m@relay:Bob hidden\x1b[0m",
+        "@relay:Bob \x1b[8mhidden\x1b[28m part",
+        "@relay:Bob a part that wraps " + "and wraps " * 8 + "\x1b[8mhidden\x1b[0m",
+    ],
+)
+def test_a_hidden_directive_is_none(kind: Kind, hidden: str) -> None:
+    ears = Ears(kind=kind).hear(f"Hello.\r\n{hidden}\r\n@relay:Bob seen\r\n").wait().close()
+    assert ears.told == [("Bob", "seen")]
+    assert len(ears.passed_over) == 1 and "hidden" in ears.passed_over[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_colours_hide_nothing(kind: Kind) -> None:
+    text = "\x1b[1;31m@relay:Bob\x1b[0m \x1b[30;47mone\x1b[0m\r\n\x1b[7m@relay:Bob two\x1b[0m\r\n"
+    ears = Ears(kind=kind).hear(text).wait().close()
+    assert ears.told == [("Bob", "one"), ("Bob", "two")] and not ears.passed_over
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hidden_lines_neither_open_nor_close_nor_fill_anything(kind: Kind) -> None:
+    block = "@relay:Bob <<<\r\none\r\n\x1b[8mhidden\r\n>>>\r\n\x1b[0mtwo\r\n>>>\r\n"
+    fences = "\x1b[8m```\x1b[0m\r\n@relay:Bob three\r\n```\r\n\x1b[8m```\x1b[0m\r\n@relay:Bob no\r\n```\r\n"
+    ears = Ears(kind=kind).hear(block + fences).wait().close()
+    assert ears.told == [("Bob", "one\ntwo"), ("Bob", "three")]
+
+
+@pytest.mark.parametrize("size", [4 * FLOOD, 100 * FLOOD])
+@pytest.mark.parametrize(
+    ("colours", "first", "second", "told"),
+    [
+        (("\x1b[32m", "\x1b[39m"), "", "", 2),
+        (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "", 0),
+        (("", ""), "\x1b[37;47m", "", 0),
+        (("\x1b[32m", "\x1b[39m"), "", "\x1b[8m", 0),
+        (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "\x1b[28m", 2),
+        (("\x1b[32m", "\x1b[0m"), "\x1b[8m", "\x1b[8m", 2),
+    ],
+)
+def test_it_is_followed_through_a_flood(
+    colours: tuple[str, str], first: str, second: str, told: int, size: int
+) -> None:
+    """What conceals may stand far above, in a part of the flood that is not read."""
+    line = f"{colours[0]}ok{colours[1]} a line of the log\r\n"
+    many = line * (3 * FLOOD // len(line))
+    said = "@relay:Bob seen\r\n"
+    whole = f"{many}{first}\r\n{many}{second}\r\n{many}{said}{many}{said}{many}"
+    ears = Ears(kind="lines")
+    for at in range(0, len(whole), size):
+        ears.hear(whole[at : at + size])
+    assert len(ears.close().told) == told and len(ears.passed_over) == 2 - told
+
+
+def test_a_session_that_goes_on_knows_what_is_hidden() -> None:
+    for kind in KINDS:
+        first = AutoReader(80, 24, kind=kind)
+        first.feed(b"one\r\n\x1b[8m@relay:Bob hid", 100.0)
+        state = json.loads(json.dumps(first.state()))
+        assert first.screen is not None
+        second = AutoReader(80, 24, kind=kind)
+        second.restore((80, 24), first.screen.repaint(), state)
+        lines = second.feed(b"den\r\n@relay:Bob too\r\n\x1b[0m@relay:Bob seen\r\n", 101.0) + second.close(
+            110.0
+        )
+        found = {line.text: line.hidden for line in lines if "@" in line.text}
+        assert found == {"@relay:Bob hidden": True, "@relay:Bob too": True, "@relay:Bob seen": False}, kind
+
+
+def test_rows_that_have_scrolled_off_are_hidden_still() -> None:
+    ears = Ears(kind="screen").hear("\x1b[2J\x1b[8m@relay:Bob hidden\x1b[0m\r\n" + "more\r\n" * 50)
+    assert ears.wait().close().told == [] and len(ears.passed_over) == 1
+
+
+def test_a_panel_and_a_frame_in_the_colour_of_their_background_hide_nothing() -> None:
+    row = "\x1b[31;41m┃\x1b[0m @relay:Bob seen \x1b[30;40m▀▀\x1b[0m\r\n"
+    ears = Ears(kind="screen").hear(row.replace("┃", " ")).wait().close()
+    assert [body for _, body in ears.told] == ["seen ▀▀"]
