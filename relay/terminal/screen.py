@@ -11,12 +11,14 @@ goes on with the lines reader alone.
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from collections import deque
 from collections.abc import Callable
 from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, POP_KEYBOARD
@@ -38,6 +40,8 @@ _SCROLLBACK_COLUMN = 32 << 10
 
 _MAX_COLUMNS, _MAX_ROWS = 2000, 1000
 """The largest screen that is drawn. A terminal may claim 65535 x 65535 cells, which would fill the memory."""
+
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\-~])")
 
 T = TypeVar("T")
 V = TypeVar("V", bool, int)
@@ -259,7 +263,9 @@ class VirtualScreen:
             return enter + clear
         x, y = self.cursor
         place = b"\x1b[%d;%dH" % (y + 1, x + 1)
-        if self._value(vt.PENDING_WRAP, c_bool) and (last := self.rows()[y].text[-1:]).isascii():
+        text = self.rows()[y].text
+        last = text[-1:] if sum(map(width, text)) >= self.columns else " "
+        if self._value(vt.PENDING_WRAP, c_bool) and last.isascii():
             place += last.encode()  # only a character written in the last column leaves the wrap pending
         visible = b"\x1b[?25h" if self.cursor_visible else b"\x1b[?25l"
         return enter + clear + body + place + visible
@@ -269,9 +275,14 @@ class VirtualScreen:
         drawn = body.split(b"\r\n")
         if not self.mode(7):
             return body
-        for at, row in enumerate(self.rows()[: len(drawn) - 1]):
-            missing = self.columns - sum(map(width, row.text))
-            drawn[at] += b" " * missing if row.wrapped else b"\r\n"
+        for at, (row, below) in enumerate(pairwise(self.rows()[: len(drawn) + 1])):
+            if row.wrapped:  # it runs on into the next one if both have something drawn in them
+                unfit = self._is_spacer_head(self._ref(vt.ACTIVE, self.columns - 1, at))
+                drawn[at] += b" " * (unfit if _draws(drawn[at]) else self.columns)
+                if not (below.wrapped or _draws(b"".join(drawn[at + 1 : at + 2]))):
+                    drawn[at] += b" \r\x1b[X"  # what it ran on into was erased
+            elif at < len(drawn) - 1:
+                drawn[at] += b"\r\n"
         return b"".join(drawn)
 
     def modes_reset(self) -> bytes:
@@ -474,6 +485,11 @@ class VirtualScreen:
             return _fill(call, 16 * self.columns * count)
         finally:
             self._lib.ghostty_formatter_free(formatter)
+
+
+def _draws(formatted: bytes) -> bool:
+    """Return True if `formatted`, of one row, draws characters."""
+    return _SEQUENCE.sub(b"", formatted) != b""
 
 
 def _rgb(colour: vt.StyleColor) -> int | None:
