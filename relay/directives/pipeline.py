@@ -15,6 +15,7 @@ from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, PassedOver
 from relay.readers.auto import AutoReader
 from relay.readers.line import Line
+from relay.readers.screen import PAUSE
 from relay.recording.asciicast import CastEvent, gap_size
 
 TICK = 0.02
@@ -86,6 +87,10 @@ class OutputPipeline:
     def settling(self) -> bool:
         """True while `tick` may find something though nothing happens."""
         return self.reader.settling or (self._in_turn and self._quiet is not None)
+
+    def pause(self, data: bytes) -> float:
+        """Return the seconds between `data` and the output beside it from which they are not read as one."""
+        return PAUSE if self.muted else self.reader.pause(data)
 
     def output(self, data: bytes, now: float) -> Reading:
         """Take output of the agent."""

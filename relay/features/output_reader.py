@@ -59,9 +59,6 @@ TICK = 0.02
 PIECE = 1 << 18
 """The most bytes of accumulated output that the reader gets at once."""
 
-PAUSE = 0.05
-"""Seconds between two pieces of output that are not read as one: a screen may have been looked at."""
-
 FLOOD, BREATH = 1 << 14, 0.01
 """Bytes read at once that count as a flood, and the seconds in which the next piece may then accumulate.
 
@@ -262,10 +259,14 @@ class OutputReader:
 
     def _output(self, record: Record) -> Record:
         """Read `record` with the output that follows it: large pieces are read faster. Return the last."""
-        records = [
-            record,
-            *self._shim.ring.read_output(record, PIECE, pause=PAUSE, until=self._checkpoints.next_wait),
-        ]
+        pause, until = self._pipeline.pause(record.data), self._checkpoints.next_wait
+
+        def joins(last: Record, record: Record) -> bool:
+            nonlocal pause
+            pause = min(pause, self._pipeline.pause(record.data))
+            return record.time - last.time < pause and record.position < until
+
+        records = [record, *self._shim.ring.read_output(record, PIECE, joins)]
         data, last = b"".join(each.data for each in records), records[-1]
         place = self._terminal.note_output(last.offset, last.time)
         reading = self._read(lambda: self._pipeline.output(data, last.time))

@@ -17,7 +17,7 @@ from relay.readers.echo import Echo
 from relay.readers.flood import visible_part
 from relay.readers.line import Line
 from relay.readers.lines import LinesReader
-from relay.readers.screen import ScreenReader
+from relay.readers.screen import PAUSE, QUIET, ScreenReader
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.screen import VirtualScreen
 
@@ -85,6 +85,15 @@ class AutoReader:
         """True while `tick` may return lines though nothing is fed: it must go on being called."""
         return self._reader.settling
 
+    def pause(self, data: bytes) -> float:
+        """Return the seconds between `data` and the output beside it from which they are not fed as one.
+
+        They come to the same, but on a screen with a directive on it, which is to be looked at in between.
+        """
+        if self._drawn is not None:
+            return QUIET if self._drawn.matters(data) else PAUSE
+        return QUIET if self._switches and leaves_line(data) >= 0 else PAUSE
+
     def feed(self, data: bytes, now: float) -> list[Line]:
         """Take output of the program, cut anywhere; return the lines that it completed."""
         self.offset += len(data)
@@ -109,9 +118,6 @@ class AutoReader:
 
         Call it before anything is fed.
         """
-        if self.screen is not None:
-            self.screen.resize(*size)
-            self.screen.feed(screen)
         self.offset, self.held = state["offset"], state["held"].encode("latin-1")
         self._places.last = Place(*state["place"])
         self._echo.restore(state["echo"])
@@ -120,6 +126,9 @@ class AutoReader:
         if state["drawn"] is not None and self.screen is not None:
             self._drawn = self._screen_reader(self.screen)
             self._drawn.restore(state["drawn"])
+        if self.screen is not None:
+            self.screen.resize(*size)
+            self.screen.feed(screen)
 
     def tick(self, now: float) -> list[Line]:
         """Return the lines that have settled by the passing of time alone."""

@@ -65,6 +65,7 @@ class DrawnText:
         """Return JSON of what `restore` needs to go on from here, beside the screen."""
         self._drain()
         return {
+            "covered": self._primary.covered if self._screen.alternate else None,
             "pages": [self._primary.state(), self._alternate.state()],
             "alternate": self.alternate,
             "rows": [self._carry, self._drained.rows],
@@ -74,6 +75,11 @@ class DrawnText:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there. Call it before the screen is drawn: it draws what the alternate one covers."""
+        if state["covered"] is not None:
+            columns, rows, drawn = self._primary.covered = state["covered"]
+            self._screen.resize(columns, rows)
+            self._screen.feed(drawn.encode("latin-1") + b"\x1b[?1049h")
         for page, saved in zip((self._primary, self._alternate), state["pages"], strict=True):
             page.restore(saved)
         self._page = self._alternate if state["alternate"] else self._primary
@@ -81,7 +87,6 @@ class DrawnText:
         self._drained = Drained(drained, state["lost"])
         self._stale, self._region, self.scrolls = state["flags"]
         self._again = set(state["again"])
-        self._primary.hidden = self._screen.alternate
 
     def _drain(self) -> Drained:
         """Return what has scrolled off since the last look."""
@@ -135,6 +140,12 @@ class DrawnText:
         """Note that the program is about to clear the screen."""
         self._page.wipe(now)
 
+    def cover(self) -> None:
+        """Note that the program may be about to cover the primary screen with the alternate one."""
+        screen = self._screen
+        if not screen.alternate:
+            self._primary.covered = screen.columns, screen.height, screen.repaint().decode("latin-1")
+
     def restart(self) -> None:
         """Forget the primary screen: output was skipped."""
         self._carry.clear()
@@ -145,9 +156,6 @@ class DrawnText:
         if self._screen.alternate == self.alternate:
             return []
         left = self._page.visible if self.alternate else []  # which will not change any more
-        if self.alternate and self._primary.hidden:
-            self._primary.hidden = False
-            left = left + self._primary.visible
         self._page = self._primary if self.alternate else self._alternate
         if self.alternate:
             self._page.wipe(now)

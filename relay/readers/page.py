@@ -102,12 +102,12 @@ class Page:
     """The lines of one screen (primary or alternate), with those that scrolled off it or are covered.
 
     scrolls_back: the program can show again lines that scrolled off (the alternate screen).
-    hidden:       the other screen was shown at a checkpoint: what the terminal held of this one is lost.
+    covered:      columns, rows, and what drew the screen, before the other one covered it last.
     """
 
     def __init__(self, *, scrolls_back: bool) -> None:
         self._scrolls_back = scrolls_back
-        self.hidden = False
+        self.covered: tuple[int, int, str] | None = None
         self._lines: list[PageLine] = []
         self._history: deque[str] = deque(maxlen=_HISTORY)
         self._reprint: _Reprint | None = None

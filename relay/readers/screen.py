@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
 from relay.agents.profile import BlockEnd
@@ -24,8 +25,11 @@ from relay.terminal.screen import VirtualScreen
 QUIET = 0.008
 """Seconds of silence after which a frame is taken to be whole."""
 
+PAUSE = 0.05
+"""Seconds between two pieces of output that are not read as one, whatever they are."""
+
 LOOK_EVERY = 0.1
-"""Seconds between two looks at a program that is never silent."""
+"""Seconds after which a change is looked at though the program is never silent."""
 
 _BACKLOG = 256 * 1024
 """Bytes fed without a look, after which one is due: what scrolls off in between is kept in memory."""
@@ -48,6 +52,30 @@ _LIVE_END = re.compile(rb"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)+\r?\n\x1b\[\?25h")  # o
 _CLOSES = re.compile(r"\s*(?:[│┃▎▌]\s*)*(?:>\s*){2,3}\Z")
 
 
+@dataclass(slots=True)
+class _Unseen:
+    """What was fed since the last look.
+
+    size:       bytes. since: seconds, when the first of them came.
+    line_feeds: where lines may scroll away without scrolling off.
+    matters:    lines of a directive may be among them.
+    """
+
+    size: int = 0
+    since: float = 0.0
+    line_feeds: int = 0
+    matters: bool = False
+
+    def add(self, size: int, now: float) -> None:
+        if not self.size:
+            self.since = now
+        self.size += size
+
+    def due(self, now: float) -> bool:
+        """Return True if a look is due though the program is not silent."""
+        return now - self.since >= LOOK_EVERY or self.size >= _BACKLOG
+
+
 class ScreenReader:
     """Makes lines of a virtual screen, which it feeds, for an AutoReader.
 
@@ -64,10 +92,8 @@ class ScreenReader:
         self._hit = re.compile(directive(marker) + rb"|" + FENCES)  # all that matters in plain text
         self._coarse = re.compile(re.escape(marker) + rb"|" + FENCES)
         self._end = 0  # offset in the output of what comes next
-        self._fed = self._looked = self._ticked = 0.0  # seconds
-        self._dirty = False  # the screen has changed since the last look
-        self._unseen = 0  # bytes since then
-        self._line_feeds = 0  # and line feeds, where lines may scroll away without scrolling off
+        self._fed = self._ticked = 0.0  # seconds
+        self._unseen = _Unseen()
         echo.seconds = _ECHO
         screen.note(text, "```", "~~~", ">>>", colours=drawing != PLAIN)
         screen.collect()
@@ -86,18 +112,17 @@ class ScreenReader:
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here."""
-        clock = self._fed, self._looked, self._ticked
-        counts = self._end, self._unseen, self._line_feeds
+        clock = self._fed, self._ticked
         form = self._emitter.gap, self._emitter.form
-        text = self._text.state()
-        return {"clock": clock, "counts": counts, "form": form, "dirty": self._dirty, "text": text}
+        unseen, text = astuple(self._unseen), self._text.state()
+        return {"end": self._end, "clock": clock, "form": form, "unseen": unseen, "text": text}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._fed, self._looked, self._ticked = state["clock"]
-        self._end, self._unseen, self._line_feeds = state["counts"]
+        self._end = state["end"]
+        self._fed, self._ticked = state["clock"]
         self._emitter.gap, form = state["form"]
         self._emitter.form = None if form is None else _Form(*form)
-        self._dirty = state["dirty"]
+        self._unseen = _Unseen(*state["unseen"])
         self._text.restore(state["text"])
 
     def feed(self, data: bytes, end: int, now: float) -> list[Line]:
@@ -109,23 +134,23 @@ class ScreenReader:
         self._fed = now
         if (tail := self._skippable(data)) is not None:
             return lines + self._skip(data, tail, now)
-        self._text.follow_regions(data)
-        at = 0
-        for cut, turn in self._cuts(data)[:_MAX_LOOKS]:
-            self._screen.feed(data[at:cut])
-            at = cut
-            offset = min(start + at, end)
+        at, apart = 0, len(data) // _MAX_LOOKS
+        for turn in self._turns(data)[:_MAX_LOOKS]:
+            lines += self._draw(data[at : turn.start()], start + at, now, apart)
+            at, offset = turn.end(), min(start + turn.start(), end)
             lines += self._look(offset, now)
-            if _LIVE_END.match(data, cut) is not None:
+            if turn.re is _LIVE_END:
                 lines += self._emitter.emit(self._text.torn(), offset, now)
-            elif turn:
+            else:
                 lines += self._emitter.emit(self._text.complete(), offset, now)
-                if data[cut : cut + 3] != b"\x1b[?":
+                if turn[0].startswith(b"\x1b[?"):
+                    self._text.cover()
+                else:
                     self._text.wipe(now)
-        self._screen.feed(data[at:])
+            self._screen.feed(turn[0])  # by itself: what follows may be on the other screen
+        lines += self._draw(data[at:], start + at, now, apart)
         self._text.drawn(data, now)
-        self._unseen += len(data)
-        self._dirty = True
+        self._unseen.add(len(data), now)
         return lines
 
     def tick(self, now: float) -> list[Line]:
@@ -133,8 +158,7 @@ class ScreenReader:
         if self._screen.synchronized and now - self._fed < _FRAME:
             return []
         lines: list[Line] = []
-        pause = now - self._fed >= QUIET or now - self._looked >= LOOK_EVERY
-        if self._dirty and (pause or self._unseen >= _BACKLOG):
+        if self._unseen.size and (now - self._fed >= QUIET or self._unseen.due(now)):
             lines += self._look(self._end, now)
         return lines + self._emitter.emit(self._text.settled(now), self._end, now)
 
@@ -154,7 +178,7 @@ class ScreenReader:
 
     @property
     def settling(self) -> bool:
-        if self._dirty:
+        if self._unseen.size:
             return True
         return self._ticked - self._fed <= PATIENCE and any(line.pending for line in self._text.lines)
 
@@ -168,20 +192,41 @@ class ScreenReader:
     def close(self, now: float) -> list[Line]:
         return self.waiting(now)
 
-    def _cuts(self, data: bytes) -> list[tuple[int, bool]]:
-        """Return where in `data` a look is due: before the screen is turned over or cleared (True), and where
-        lines may scroll away without scrolling off."""
-        turns = [(match.start(), True) for match in _TURN.finditer(data)]
-        turns += [(match.start(), False) for match in _LIVE_END.finditer(data)]
-        if not (self._text.alternate or self._text.scrolls) or self._coarse.search(data) is None:
-            return turns
-        at = -1
-        while (at := data.find(b"\n", at + 1)) >= 0:
-            self._line_feeds += 1
-            if self._line_feeds >= max(self._screen.height // 2, 1):
-                self._line_feeds = 0
-                turns.append((at + 1, False))
-        return sorted(turns)
+    def _turns(self, data: bytes) -> list[re.Match[bytes]]:
+        """Return the sequences in `data` before which a look is due."""
+        found = [*_TURN.finditer(data), *_LIVE_END.finditer(data)]
+        return sorted(found, key=lambda match: match.start())
+
+    def _draw(self, data: bytes, start: int, now: float, apart: int) -> list[Line]:
+        """Feed `data`, which begins at the offset `start` of the output.
+
+        Look every half a page, at most every `apart` bytes, where lines that matter may scroll away without
+        scrolling off.
+        """
+        lines: list[Line] = []
+        self._text.follow_regions(data)
+        fed = seen = at = 0
+        if self._screen.alternate or self._text.scrolls:
+            while at := data.find(b"\n", at) + 1:
+                self._unseen.line_feeds += 1
+                if self._unseen.line_feeds < max(self._screen.height // 2, 1) or at - seen < apart:
+                    continue
+                self._unseen.line_feeds = 0
+                self._unseen.matters = self.matters(data[seen:at])
+                seen = at
+                if self._unseen.matters:
+                    self._screen.feed(data[fed:at])
+                    fed = at
+                    lines += self._look(min(start + at, self._end), now)
+        self._unseen.matters = self.matters(data[seen:])
+        self._screen.feed(data[fed:])
+        return lines
+
+    def matters(self, data: bytes) -> bool:
+        """Return True if a line of a directive may be in `data`, or is on the screen and not complete."""
+        if self._unseen.matters or self._emitter.form is not None or self._coarse.search(data) is not None:
+            return True
+        return any(line.pending and self._emitter.marker in line.text for line in self._text.lines)
 
     def _skippable(self, data: bytes) -> bytes | None:
         """Return, in a flood of plain text without anything to find, the part that the screen needs."""
@@ -198,7 +243,7 @@ class ScreenReader:
         self._screen.feed(tail)
         self._screen.drain()
         self._text.restart()
-        self._dirty = True
+        self._unseen.add(len(data), now)
         self._emitter.gap = True
         return lines
 
@@ -206,9 +251,7 @@ class ScreenReader:
         """Bring the text up to date after `offset` bytes; emit the lines that have scrolled away."""
         if self._text.stale:
             return []
-        self._dirty = False
-        self._looked = now
-        self._unseen = self._line_feeds = 0
+        self._unseen = _Unseen()
         lines = self._emitter.emit(self._text.turn(now), offset, now)
         gone, lost = self._text.look(self._fed)
         self._emitter.gap = self._emitter.gap or lost
@@ -236,13 +279,14 @@ class _Form(NamedTuple):
 class _Emitter:
     """Makes Lines of the lines of a page: each once, without echoes and drafts.
 
-    echo: of what was typed.
-    gap:  output was lost or skipped before the next line.
-    form: the open `<<<` form.
+    marker: begins a directive.
+    echo:   of what was typed.
+    gap:    output was lost or skipped before the next line.
+    form:   the open `<<<` form.
     """
 
     def __init__(self, marker: str, echo: Echo, places: PlaceCounter, block_end: BlockEnd) -> None:
-        self._marker = marker
+        self.marker = marker
         self.echo = echo
         self._places = places
         self._block_end = block_end
@@ -269,12 +313,12 @@ class _Emitter:
             emitted.append(self._line(">>>", offset, now))
         emitted += [Line("", now, self._places.at(offset)) for _ in range(min(line.blanks, 2))]
         text = ">>>" if self.form and _CLOSES.match(line.text) else line.text
-        if (said := self.echo.behind_prompt(text)).lstrip().startswith(self._marker):
+        if (said := self.echo.behind_prompt(text)).lstrip().startswith(self.marker):
             text = said
         emitted.append(self._line(text, offset, now, code=line.code, hidden=line.hidden))
         if line.hidden:
             return emitted
-        if text.endswith("<<<") and self._marker in text:
+        if text.endswith("<<<") and self.marker in text:
             self.form = _Form(line.born if line.footer_since == math.inf else -math.inf)
         elif self.form:
             self.form = self.form.after(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import zlib
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from relay.errors import RelayError
@@ -91,18 +92,16 @@ class RingReader:
         self.lost, self._offset = max(start - self._offset, 0), record.offset
         return record
 
-    def read_output(self, first: Record, most: int, *, pause: float, until: float) -> list[Record]:
+    def read_output(self, first: Record, most: int, joins: Callable[[Record, Record], bool]) -> list[Record]:
         """Return the records of output that follow `first`, with that some `most` bytes.
 
-        Nothing was lost between them, each comes less than `pause` seconds behind the one before, and lies
-        before the position `until`.
+        Nothing was lost between them, and each `joins` the one before.
         """
         found, last = [], first
         most -= len(first.data)
         while most > 0 and (record := self._ahead.popleft() if self._ahead else self._take()) is not None:
             lost = record.offset - len(record.data) != last.offset
-            late = record.time - last.time >= pause or record.position >= until
-            if record.kind != OUTPUT or lost or late:
+            if record.kind != OUTPUT or lost or not joins(last, record):
                 self._ahead.append(record)
                 break
             last = record

@@ -17,7 +17,6 @@ from relay.directives.checkpoint import Checkpoint, Checkpoints
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
-from relay.features.output_reader import PAUSE
 from relay.readers.auto import AutoReader, Kind
 from relay.storage.progress import Progress, digest_of
 
@@ -94,12 +93,15 @@ class Session:
         """Read what the ring holds, the output in large pieces."""
         joined: list[Record] = []
         until = self.checkpoints.next_wait
+        pause = 0.0
         for number, time, step in records:
             _, before, last = joined[-1] if joined else (0, 0.0, None)
+            if isinstance(step, Output):
+                pause = min(pause, self.pipeline.pause(step.data))
             if (
                 isinstance(step, Output)
                 and isinstance(last, Output)
-                and time - before < PAUSE
+                and time - before < pause
                 and number < until
             ):
                 joined[-1] = number, time, Output(last.data + step.data)
@@ -107,6 +109,8 @@ class Session:
             self.replay_joined(joined)
             joined = [(number, time, step)]
             self.wait_again(number)
+            if isinstance(step, Output):
+                pause = self.pipeline.pause(step.data)
             until = self.checkpoints.next_wait
         self.replay_joined(joined)
 
@@ -289,10 +293,51 @@ def test_lines(kind: Kind, replacement: tuple[list[Step], int | None, int, int])
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)
 
 
+COVERED = [Output(b"> a\x1b[?1049h\x1b[H"), Output(b"\x1b[?1049l@relay:Bob a message that is long")]
+GROWN = [Output(b"\x1b[H@relay:Bob a\x1b[?1049h\x1b[H"), Output(b"\x1b[?1049l message")]
+WRAPPED = [
+    Output(b"@relay:Bob <<<\r\n message that is longer than one row of this scr"),
+    Output(b"een\r\n>>>\r\n"),
+]
+CLEARED = [
+    Output(b"@relay:Bob 1\r\n\x1b[2J\x1b[H"),
+    Pause(0.2),
+    Output(b">>>\r\n@relay:Bo"),
+    Output(b"@relay:Bob 1\r\n@relay:Bob"),
+]
+AGAIN = [
+    Output(b"ted\r\n@relay:Bob 2\r\n```\r\n```\r\n\x1b[?1049l\x1b[2J\x1b[H"),
+    Pause(0.5),
+    *(Output(b"@r"), Output(b" 2\r\n```\r\na"), Output(b"\n@relay:Bob 2\r")),
+]
+SCROLLED = [
+    Output(b"\r\n\x1b[?1049h\x1b[Hds\r\n\x1b[2J\x1b[H@r"),
+    Output(b"elay:Bob 1\r\n@relay:Bob <<<\r\n"),
+    Output(b"words\r\n\x1b["),
+    Output(b"?1049h\x1b[H> @relay:Bob quoted\r\nwords\r\na"),
+]
+FRAMES = [
+    Output(b"\x1b[?1049h\x1b[Haa\x1b"),
+    Pause(0.03),
+    Output(
+        b"s screen\r\n@relay:Bob item\r\n\x1b[1mbold\x1b[0m\r\n"
+        b"@relay:Bob <<<\r\n\x1b[1mbold\x1b[0m\r\nwords\r\n"
+    ),
+    Output(b" ```\r\n>>>\r\n\\@relay:Bob literal\r\n\\@relay:Bob literal\r\n@relay:Bob 2\r\na"),
+]
+
+
 @pytest.mark.parametrize("kind", ["auto", "screen"])
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(replacements(DRAWN))
+@example((COVERED, 1, 2, 2))
+@example((GROWN, 1, 2, 2))
+@example((WRAPPED, 1, 2, 2))
+@example((CLEARED, None, 4, 4))
+@example((AGAIN, None, 5, 5))
+@example((SCROLLED, 1, 3, 3))
+@example((FRAMES, None, 3, 3))
 def test_screens(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
-    """Always the same histories: where a screen is cleared in the middle of a form, others still differ."""
+    """Always the same histories, with those that were once played differently."""
     steps, saved, died, back = replacement
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)
