@@ -14,6 +14,7 @@ import stat
 import sys
 
 from relay.errors import HomeError
+from relay.names import key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class Home:
         state = join(env.get("XDG_STATE_HOME") or join(user, ".local", "state"), "relay")
         runtime = env.get("XDG_RUNTIME_DIR")
         return cls(config, state, join(runtime, "relay") if runtime else f"/tmp/relay-{os.getuid()}")
+
+    def agent_lock(self, team: str, name: str) -> str:
+        """The path of the lock that an agent's shim holds from its start to its end, sessions or no."""
+        return os.path.join(self.run_dir, "sessions", key(team), key(name) + ".lock")
 
     def ensure(self) -> Home:
         """Create the directories, private to the owner. Raise HomeError if that fails."""

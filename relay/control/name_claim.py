@@ -11,7 +11,7 @@ import time
 
 from relay.errors import NameInUse, RelayError
 from relay.home import Home, check_socket_path, private_directory
-from relay.names import key, validate
+from relay.names import validate
 from relay.storage.locks import open_lock, try_lock
 
 _PATIENCE = 15.0  # seconds to wait for a session that still acts on the last words of its agent
@@ -63,7 +63,7 @@ def claim(home: Home, team: str, name: str) -> Claim:
     validate(name)
     deadline = time.monotonic() + _PATIENCE
     while (taken := _try(home, team, name)) is None and time.monotonic() < deadline:
-        if not _ending(_lock(home, team, name)):
+        if not _ending(home.agent_lock(team, name)):
             break
         time.sleep(_LOOK)
     if taken is None:
@@ -87,10 +87,6 @@ def claim_free(home: Home, team: str, command: str) -> Claim:
     raise NameInUse(f"a thousand sessions are called {base}. Choose a name with -n.")
 
 
-def _lock(home: Home, team: str, name: str) -> str:
-    return os.path.join(home.run_dir, "sessions", key(team), key(name) + ".lock")
-
-
 def _socket(lock: str) -> str:
     return lock.removesuffix(".lock") + ".sock"
 
@@ -110,7 +106,7 @@ def _ending(lock: str) -> bool:
 
 def _try(home: Home, team: str, name: str) -> Claim | None:
     """Return the claim, None if another process holds it."""
-    lock = _lock(home, team, name)
+    lock = home.agent_lock(team, name)
     private_directory(os.path.dirname(lock))
     check_socket_path(_socket(lock))
     while True:

@@ -12,6 +12,7 @@ from relay import names
 from relay.errors import LedgerError
 from relay.home import Home
 from relay.messaging.ledger import Ledger
+from relay.storage.locks import is_held
 from relay.storage.sqlite import Writer
 from relay.transport.name_claims import is_present
 from relay.transport.presence import Presence, PresenceRoster
@@ -81,9 +82,12 @@ class PresenceTracker:
         return seen - self._noted.get(names.key(name), float("-inf")) >= SEEN_EVERY
 
     def recover_dead(self, ledger: Ledger) -> None:
-        """Settle what sessions of this home were typing when they died; a ledger's job."""
+        """Settle what sessions of this home were typing when they died; a ledger's job.
+
+        Not while the agent's shim lives: the next session sees what became of the text.
+        """
         for name in ledger.inbox.begun(self.team):
-            if not self._is_here(name):
+            if not (self._is_here(name) or is_held(self.home.agent_lock(self.team, name))):
                 ledger.inbox.recover(self.team, name)
 
     def limit_channels(self, ledger: Ledger) -> None:

@@ -8,6 +8,7 @@ import pytest
 from clients import Agent, known, running
 
 from ledgers import counted, in_ledger, locked
+from relay.control.name_claim import claim
 from relay.home import Home
 from relay.message import State
 from relay.messaging import client
@@ -102,6 +103,28 @@ def test_what_another_process_did_to_a_message_is_told_when_it_asks_for_that(
                 await alice.client.drain()
                 told = [alice.outcomes.get_nowait() for _ in range(alice.outcomes.qsize())]
                 assert [(each.id, each.state) for each in told] == [(waiting.id, State.EXPIRED)]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_being_typed_into_a_living_agent_is_left_to_its_next_session(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session was killed, and its shim starts another one, which looks what became of the text."""
+    monkeypatch.setattr(client, "SWEEP_EVERY", 0.02)
+    shim = claim(home, "default", "Bob")
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(Agent(home, "Dan")) as dan, running(Agent(home, "Bob")) as bob:
+                for agent in (bob, dan):
+                    await alice.send(agent.name, "half typed")
+                    (message,) = await agent.receive(1)
+                    await agent.client.injecting(message.id)
+            assert (await alice.outcome(State.UNCERTAIN)).to == "Dan"  # has no shim
+            assert [each.to for each in await alice.ledger() if each.state is State.STORED] == ["Bob"]
+            shim.release()
+            assert (await alice.outcome(State.UNCERTAIN)).to == "Bob"
 
     asyncio.run(scenario())
 
