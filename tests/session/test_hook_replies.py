@@ -330,7 +330,8 @@ def test_rules_are_not_asked_again_about_what_relay_has_given(tmp_path: Path) ->
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
         await session.called("SessionStart", source="startup")
-        given = json.loads(await session.called("Stop", last_assistant_message="done"))["reason"]
+        stopped = json.loads(await session.called("Stop", last_assistant_message="done"))
+        given = stopped["hookSpecificOutput"]["additionalContext"]
         assert "a message" in given
         session.rules.results.append(DENIED)
         assert not await session.called("UserPromptSubmit", prompt=given)

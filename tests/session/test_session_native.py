@@ -124,8 +124,7 @@ def test_an_agent_goes_on_until_the_cap_is_reached(relay: Relay) -> None:
     claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
     for _ in range(3):
         (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
-        assert answer(stopped)["decision"] == "block"
-        reason = answer(stopped)["reason"]
+        reason = answer(stopped)["hookSpecificOutput"]["additionalContext"]
         assert reason.index("True relay") < reason.index("and this")
     (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
     assert not stopped["stdout"]
@@ -133,7 +132,7 @@ def test_an_agent_goes_on_until_the_cap_is_reached(relay: Relay) -> None:
     assert "3 times" in notice["text"] and "continuations in relay.toml" in notice["text"]
     claude.fire("UserPromptSubmit", prompt="another")
     (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
-    assert answer(stopped)["decision"] == "block"
+    assert answer(stopped)["hookSpecificOutput"]["additionalContext"]
     (stopped,) = claude.fire("Stop", last_assistant_message="enough")
     assert not stopped["stdout"]
 
@@ -153,7 +152,7 @@ def test_an_explicit_continue_needs_no_text(relay: Relay) -> None:
     config = 'from relay import on\non("agent_end")(lambda ctx: {"continue": True})\n'
     claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
     (stopped,) = claude.fire("Stop", last_assistant_message="done?")
-    assert "Go on." in answer(stopped)["reason"]
+    assert "Go on." in answer(stopped)["hookSpecificOutput"]["additionalContext"]
 
 
 def test_a_prompt_can_be_denied(relay: Relay) -> None:

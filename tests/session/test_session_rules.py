@@ -177,8 +177,8 @@ def test_stop_goes_on_until_its_caps_which_are_told_apart(relay: Relay, tmp_path
     claude = begun(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     replies = [answer(claude.fire("Stop", last_assistant_message="")[0]) for _ in range(4)]
-    assert [reply.get("decision") for reply in replies] == ["block", "block", "block", None]
-    assert "Give a final answer." in replies[0]["reason"]
+    assert ["hookSpecificOutput" in reply for reply in replies] == [True, True, True, False]
+    assert "Give a final answer." in replies[0]["hookSpecificOutput"]["additionalContext"]
     entries = fired(claude, 4)
     assert [entry["outcome"] for entry in entries] == [
         "continue",
@@ -207,7 +207,7 @@ def test_a_rule_that_ends_the_turn_outranks_those_that_go_on(relay: Relay) -> No
     )
     claude = begun(Claude(relay).wrap())
     (call,) = claude.fire("Stop", last_assistant_message="x")
-    assert answer(call).get("decision") != "block"
+    assert "hookSpecificOutput" not in answer(call)
 
 
 def test_a_stop_that_fails_has_no_marker(relay: Relay) -> None:
@@ -359,7 +359,7 @@ def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_pa
     transcript.say("@relay:Bob two")
     wait_until(lambda: any("held" in notice["text"] for notice in claude.events("notice")))
     (call,) = claude.fire("Stop", last_assistant_message="x", transcript_path=str(transcript.path))
-    assert answer(call).get("decision") != "block"
+    assert "hookSpecificOutput" not in answer(call)
     (entry,) = fired(claude)
     assert (entry["turn_end_reason"], entry["outcome"]) == ("doom_loop", "reentry_capped")
     assert any("runaway" in notice["text"] for notice in claude.events("notice"))
@@ -386,7 +386,7 @@ def test_a_turn_that_was_stopped_calls_no_further_tool(relay: Relay) -> None:
     (asked,) = claude.fire("PermissionRequest", **BASH)
     assert specific(asked)["decision"]["behavior"] == "deny"
     (stopped,) = claude.fire("Stop", last_assistant_message="x")
-    assert answer(stopped).get("decision") != "block"
+    assert "hookSpecificOutput" not in answer(stopped)
     assert fired(claude, 2)[-1]["outcome"] == "reentry_capped"
     claude.fire("UserPromptSubmit", prompt="again")
     assert not claude.fire("PreToolUse", tool_name="Read", tool_input={})[0]["stdout"]
