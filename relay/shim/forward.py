@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 READ_SIZE = 1 << 16
 SINK_LIMIT = 1 << 18
-"""Bytes kept for a slow terminal before the agent's output is left in the PTY."""
+"""Bytes kept for a slow terminal before the agent's output is left in the PTY; one more read comes on top."""
 CHILD_LIMIT = 1 << 16
 """Bytes kept for an agent that does not read before the user's typing is left in their terminal."""
 
@@ -304,7 +304,7 @@ class Forwarder:
         words[ring.READING] = 1
         pieces: list[bytes] = []
         left, over = READ_SIZE, False
-        while left > 0 and (left == READ_SIZE or len(self.user.queued) < SINK_LIMIT):
+        while left > 0:
             try:
                 piece = os.read(self.pty.master, READ_SIZE)
             except BlockingIOError:
