@@ -46,6 +46,7 @@ _NO_TEXT = re.compile(
     rf"[\s{re.escape(INPUT_BORDER)}]+"
 )  # what a program draws around a text, or wraps it with
 _TAIL = 64 * 1024  # bytes of output in which an echo is looked for
+_END = 2_000  # characters: an input of more rows than a screen has shows no more of a long text
 
 
 class Step(Enum):
@@ -59,7 +60,7 @@ class Step(Enum):
 class _Left:
     """A text that an earlier session was typing.
 
-    digest:    of the text as it was typed. lines: the program took lines.
+    digest:    of the text as it was typed. end: its end, bare. lines: the program took lines.
     position:  in the ring, before it was typed.
     outcome:   as that session saw it, and may not have recorded it; None if it did not get to see one.
     written:   the text was written. entered: so was Enter. touched: and something else, or by somebody else.
@@ -67,6 +68,7 @@ class _Left:
 
     mark: str
     digest: str
+    end: str
     lines: bool
     position: int
     injections: tuple[Injection, ...]
@@ -98,6 +100,7 @@ class Unfinished:
             {
                 "mark": mark,
                 "digest": _digest(text),
+                "end": _bare(text)[-_END:],
                 "lines": style is Style.LINES,
                 "position": self._terminal.position,
                 "injections": [asdict(each) for each in injections],
@@ -193,9 +196,9 @@ class Unfinished:
         return Step.SUBMIT if alone and safe else Step.WAIT
 
     def _alone(self, left: _Left, sight: TerminalSnapshot) -> bool:
-        """Return True if the input holds exactly the text that was typed."""
-        found = find(sight.drawn, left.mark)
-        if found is None or _digest(found.text) != left.digest:
+        """Return True if the input holds exactly the text that was typed, or shows just the end of it."""
+        found = find(sight.drawn, left.mark, left.end)
+        if found is None or not (found.cut or _digest(found.text) == left.digest):
             return False
         if self._view.ruled:
             return alone(ScreenSnapshot(sight.drawn, sight.title), found, self._view.profile)
@@ -213,28 +216,49 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A text on the screen, in its rows from `first` to `last`; before, behind: what is drawn around it."""
+    """A text on the screen, in its rows from `first` to `last`; before, behind: what is drawn around it.
+
+    cut: only its end is shown.
+    """
 
     text: str
     first: int
     last: int
     before: str
     behind: str
+    cut: bool = False
 
 
-def find(rows: Sequence[str], mark: str) -> Found | None:
-    """Return the lowest text with `mark` that has nothing but a border around it; None if there is none."""
+def find(rows: Sequence[str], mark: str, end: str = "") -> Found | None:
+    """Return the lowest text with `mark` that has nothing but a border around it; None if there is none.
+
+    end: the bare end of the text; where its beginning is not shown, as in an input that scrolls, what is
+    shown has to be that.
+    """
     opening, closing = opening_mark(mark), closing_mark(mark)
     last = next((y for y in reversed(range(len(rows))) if closing in rows[y]), None)
-    first = next((y for y in reversed(range((last or 0) + 1)) if opening in rows[y]), None)
-    if last is None or first is None:
+    if last is None:
         return None
-    before, _, _ = rows[first].rpartition(opening)
+    first = next((y for y in reversed(range(last + 1)) if opening in rows[y]), None)
+    cut = first is None
+    if first is None:
+        first = _first_of(rows, last, end)
+        before = rows[first][: len(rows[first]) - len(rows[first].lstrip(INPUT_BORDER))]
+    else:
+        before, _, _ = rows[first].rpartition(opening)
     _, _, behind = rows[last].rpartition(closing)
-    if _bare(before + behind):
+    text = "\n".join(rows[first : last + 1])[len(before) :].removesuffix(behind)
+    if _bare(before + behind) or (cut and not end.endswith(_bare(text))):
         return None
-    text = "\n".join(rows[first : last + 1])[len(before) :]
-    return Found(text.removesuffix(behind), first, last, before, behind)
+    return Found(text, first, last, before, behind, cut)
+
+
+def _first_of(rows: Sequence[str], last: int, end: str) -> int:
+    """Return the first of the rows up to `last` that show an `end`."""
+    shown, first = _bare(rows[last]), last
+    while first and (row := _bare(rows[first - 1])) and end.endswith(row + shown):
+        shown, first = row + shown, first - 1
+    return first
 
 
 def alone(screen: ScreenSnapshot, found: Found, profile: Profile) -> bool:
@@ -280,5 +304,11 @@ def _left(kept: dict[str, Any]) -> _Left:
     if outcome is not None:
         outcome = Outcome(**{**outcome, "result": Result(outcome["result"])})
     return _Left(
-        kept["mark"], kept["digest"], kept["lines"], int(kept["position"]), tuple(injections), outcome
+        kept["mark"],
+        kept["digest"],
+        kept.get("end", ""),
+        kept["lines"],
+        int(kept["position"]),
+        tuple(injections),
+        outcome,
     )

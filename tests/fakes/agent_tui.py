@@ -7,6 +7,7 @@ no-enter    never take a CR
 dialog      show a dialog whose Enter approves, from the start
 silent      draw nothing of what is typed
 collapse    show a placeholder for what was pasted, as agents do with long pastes
+scrolls     show the end of what was pasted only, as an input of one row does
 newline     take every CR for a newline in the input, as agents do with one in the same write
 hasty       ignore a CR within 0.25 s of a paste's end, as agents do that take it for part of the paste
 working     show that it works, from the start
@@ -55,8 +56,10 @@ while chunk := os.read(0, 65536):
             pasting, buffer = buffer.startswith(b"\x1b[200~"), buffer[6:]
             pasted = time.monotonic()
             if not pasting and "silent" not in options:
-                shown = typed.replace(b"\n", b"\r\n  ")
-                out("[Pasted text]" if "collapse" in options else shown.decode("utf-8", "replace"))
+                shown = typed.decode("utf-8", "replace").replace("\n", "\r\n  ")
+                if "scrolls" in options:
+                    shown = shown[-40:]
+                out("[Pasted text]" if "collapse" in options else shown)
                 if "asks" in options:
                     out("\r\nRun rm -rf build?\r\n❯ 1. Yes\r\n  2. No\r\n\r\nEsc to cancel\r\n")
             continue

@@ -69,6 +69,34 @@ def test_a_text_that_is_not_alone(agent: str) -> None:
         assert not stands_alone(agent, drawn(agent, rows)), rows
 
 
+LONG = "please look at the tests, all of them, and say what is wrong with each of them; then mend them"
+
+
+@pytest.mark.parametrize("width", [0, 30], ids=["one row", "some rows"])
+@pytest.mark.parametrize("agent", INDENTS)
+def test_an_input_that_shows_the_end_of_a_text_only(agent: str, width: int) -> None:
+    whole = typed(LONG, width)
+    shown = whole[-2:] if width else [whole[0][-40:]]
+    screen = drawn(agent, shown)
+    end = "".join("".join(whole).split())
+    found = find(screen.rows, MARK, end)
+    assert found is not None
+    assert found.cut
+    assert "".join(found.text.replace("┃", "").split()) == "".join("".join(shown).split())
+    assert alone(screen, found, shipped(agent))
+    assert find(screen.rows, MARK) is None
+    assert find(drawn(agent, [*shown[:-1], shown[-1] + " mine"]).rows, MARK, end) is None
+
+
+@pytest.mark.parametrize("agent", INDENTS)
+def test_what_stands_before_the_end_of_a_text_is_no_part_of_it(agent: str) -> None:
+    whole = typed(LONG, 30)
+    shown = ["mine " + whole[-2], whole[-1]]
+    screen = drawn(agent, shown)
+    found = find(screen.rows, MARK, "".join("".join(whole).split()))
+    assert found is None or not alone(screen, found, shipped(agent))
+
+
 @pytest.mark.parametrize(
     "path",
     [path for path in SCREENS.glob("*/*.txt") if path.parent.name in INDENTS],

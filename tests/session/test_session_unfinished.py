@@ -82,7 +82,9 @@ AFTER_ENTER = {
 
 
 @pytest.mark.parametrize(("target", "when", "nth"), BEFORE_ENTER.values(), ids=BEFORE_ENTER)
-@pytest.mark.parametrize("style", [("paste",), ()], ids=["pasted", "typed"])
+@pytest.mark.parametrize(
+    "style", [("paste",), (), ("paste", "scrolls")], ids=["pasted", "typed", "its end is shown"]
+)
 def test_what_stands_alone_in_the_input_is_submitted_once_and_noted(
     relay: Relay, style: tuple[str, ...], target: str, when: str, nth: int
 ) -> None:
