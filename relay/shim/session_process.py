@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _socket
 import os
+import time
 
 from relay.shim import ring
 from relay.shim import signals as signal
@@ -32,6 +33,12 @@ SKIPPED_AFTER = 2
 
 SKIPPED = (ring.OUTPUT, ring.TYPED, ring.WRITTEN, ring.RESIZED)
 """Kinds of records that may be skipped; without the others a session would never learn of an end."""
+
+STEADY = 5.0
+"""Seconds after which a session counts as one that was killed, and not as one that cannot live."""
+
+SHORT_LIVED = 16
+"""Sessions in a row that were not steady, after which the next come with a pause; four more are tried."""
 
 PAUSE = 0.2
 """Seconds until the next start after a session that never became ready; they double."""
@@ -75,17 +82,19 @@ class _Deaths:
 
     def __init__(self) -> None:
         self.skip = 0
-        self._early = self._same = 0
+        self._early = self._same = self._short = 0
         self._place = -1  # of the last one
 
     def forgive(self) -> None:
-        self._early = self._same = 0
+        self._early = self._same = self._short = 0
 
-    def count(self, ready: bool, ring_: RingWriter) -> None:
-        """Count one more. ready: the session had been able to work.
+    def count(self, ready: bool, lived: float, ring_: RingWriter) -> None:
+        """Count one more. ready: the session had been able to work. lived: for so many seconds.
 
-        One that dies with no record in its hands, once it is able to work, was killed: it does not count.
+        One that dies with no record in its hands, once it is able to work, was killed: it counts only among
+        many that were short-lived.
         """
+        self._short = self._short + 1 if lived < STEADY else 0
         place = ring_.words[ring.AT] - 1
         self._early = 0 if ready or place >= 0 else self._early + 1
         self._same = 0 if place < 0 else self._same + 1 if place == self._place else 1
@@ -94,13 +103,17 @@ class _Deaths:
             self.skip = ring_.after(place)
 
     @property
-    def too_many(self) -> bool:
-        return self._early >= TRIES or self._same > TRIES
+    def too_many(self) -> int:
+        """The number of deaths that are too many to start another session; 0 if they are not."""
+        if self._early >= TRIES or self._same > TRIES:
+            return TRIES
+        return self._short if self._short >= SHORT_LIVED + 4 else 0
 
     @property
     def pause(self) -> float:
         """Seconds until the next start."""
-        return PAUSE * 2 ** (self._early - 1) if self._early else 0.0
+        doubled = max(self._early, self._short - SHORT_LIVED + 1)
+        return PAUSE * 2 ** (doubled - 1) if doubled > 0 else 0.0
 
 
 class _Replacement:
@@ -140,6 +153,7 @@ class SessionProcess:
         self.pid = 0
         self.ended: str | None = None
         self.generation = 0
+        self._started = 0.0
         self._loop = loop
         self._ring = ring_
         self._terminals = terminals
@@ -179,6 +193,7 @@ class SessionProcess:
             return
         ours, theirs = _socket.socketpair()
         self.generation += 1
+        self._started = time.monotonic()
         self._ring.words[ring.READY] = self._ring.words[ring.AT] = 0
         self._ring.words[ring.ARMED] = 0
         fds = {**self._fds, "master": self._terminals.forwarder.pty.master}
@@ -188,7 +203,7 @@ class SessionProcess:
         except OSError as error:
             ours.close()
             theirs.close()
-            self._deaths.count(False, self._ring)
+            self._deaths.count(False, 0.0, self._ring)
             self._again(f"cannot start a process: {error.strerror}")
             return
         theirs.close()
@@ -234,12 +249,12 @@ class SessionProcess:
             self.start()
             return
         how = os.waitstatus_to_exitcode(status)
-        self._deaths.count(ready, self._ring)
+        self._deaths.count(ready, time.monotonic() - self._started, self._ring)
         self._again(f"signal {-how}" if how < 0 else f"exit code {how}")
 
     def _again(self, why: str) -> None:
-        if self._deaths.too_many:
-            self.give_up(f"it ended {TRIES} times ({why})")
+        if times := self._deaths.too_many:
+            self.give_up(f"it ended {times} times ({why})")
         elif self._deaths.pause:
             self._replacement.start = self._loop.later(self._deaths.pause, self.start)
         else:

@@ -53,6 +53,27 @@ def test_a_session_that_cannot_start(relay: Relay, fault: str) -> None:
     assert entry(relay)["agent_pid"] == before["agent_pid"]
 
 
+def test_sessions_that_die_as_soon_as_they_are_able_to_work(relay: Relay) -> None:
+    """Each holds no record, and could have been killed: after many in a row no other one is started."""
+    broken = relay.home / "broken"
+    patch = session_patch(
+        f"import os\nif os.path.exists({str(broken)!r}):\n"
+        "    from failpoints import Failpoint, Point, When, arm\n"
+        "    arm(Failpoint(Point('relay.terminal.shim_link:ShimLink.ready'), When('after')))\n"
+    )
+    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(env=patch)
+    before = entry(relay)
+    broken.touch()
+    os.kill(before["pid"], signal.SIGKILL)
+    alice.say("@relay:Bob said meanwhile\n")
+    failed = wait_until(lambda: shim_says(relay, "Alice")["failed"], timeout=300)
+    assert "it ended 20 times" in failed
+    broken.unlink()
+    relay("reload", "Alice")
+    bob.hears("said meanwhile")
+    assert entry(relay)["agent_pid"] == before["agent_pid"]
+
+
 def test_no_process_can_be_started(relay: Relay) -> None:
     """As at the limit of processes (fork: EAGAIN): who waits for the agent's start is told, too."""
     full = relay.home / "full"
