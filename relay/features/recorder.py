@@ -44,6 +44,9 @@ PATIENCE = 30.0
 FLUSH = 1.0
 """Seconds after which recorded output is on the disk."""
 
+SWEEP_EVERY = 86400.0
+"""Seconds between two looks for recordings that are too old or too many."""
+
 QUIET = 5.0
 """Seconds without output after which held back output is not examined again: it waits for the end."""
 
@@ -91,7 +94,7 @@ class Recorder:
         self._files = RecordingFiles(folder, settings.record_megabytes, header, bus, clock)
         self._flushing: asyncio.TimerHandle | None = None
         self._working: asyncio.TimerHandle | None = None
-        bus.loop.call_later(FLUSH, _sweep, folder, settings)
+        bus.loop.call_later(FLUSH, _sweep, bus.loop, folder, settings)
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
@@ -233,7 +236,9 @@ class Recorder:
             self._flush_later()
 
 
-def _sweep(folder: Path, settings: Settings) -> None:
+def _sweep(loop: asyncio.AbstractEventLoop, folder: Path, settings: Settings) -> None:
+    """Delete what is too old or too much, now and every SWEEP_EVERY."""
+    loop.call_later(SWEEP_EVERY, _sweep, loop, folder, settings)
     total = settings.record_total_megabytes * _MEGABYTE
     try:
         store.sweep(folder, days=settings.record_days, total=total)

@@ -46,6 +46,9 @@ LAST_RECONNECT = 30.0
 SWEEP_EVERY = 15.0
 """Seconds, more or less, between two looks for what has expired."""
 
+PRUNE_EVERY = 3600.0
+"""Seconds between two looks for what the ledger may forget."""
+
 
 class MessagingClient:
     """The bus as one agent's session uses it, all on one event loop's thread."""
@@ -123,6 +126,7 @@ class MessagingClient:
             ProxyPublishers(home, ledger, team, connector, roster),
             ReceiptSender(ledger, team, name),
         )
+        self._pruned = time.monotonic()  # by `open`
         self.ended = False  # `run` is over, or about to be
         parts = (self._tracker, self._announcer, self._outgoing, self._status)
         self._receiver = Receiver(ledger, team, name, limits.queue, *parts, publish)
@@ -266,6 +270,9 @@ class MessagingClient:
 
     def _expire(self, ledger: Ledger) -> int:
         ledger.check()
+        if time.monotonic() - self._pruned >= PRUNE_EVERY:
+            self._pruned = time.monotonic()
+            ledger.prune()
         expired = ledger.outbox.expire()
         if self.connected and self._tracker.online(self.name):
             self._tracker.limit_channels(ledger)

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 FIRST_WORDS = 0.03
 """Seconds for the agent's first words before the session is started, whose start would delay them."""
 
+LARGE_LOG = 8_000_000
+"""Bytes of session.log from which a session begins another one; the one before is kept as session.log.1."""
+
 BRIDGED = ("claude", "codex", "gemini", "qwen")
 """Words in the names of programs whose profiles have native hooks; only these wait for profiles to load."""
 
@@ -318,7 +321,7 @@ def bridged(
         import traceback
 
         try:
-            with open(_log_file(home), "a", encoding="utf-8") as log:
+            with open(_open_log(home), "a", encoding="utf-8") as log:
                 traceback.print_exc(file=log)
         except OSError:
             pass  # the note is shown to the user anyway
@@ -348,8 +351,15 @@ def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:
         pass  # the session says so, and hooks go by what was there
 
 
-def _log_file(home: Home) -> str:
-    return os.path.join(home.state_dir, "session.log")
+def _open_log(home: Home) -> int:
+    """Return a descriptor of the sessions' log; begin another one if it is large. Raise OSError."""
+    path = os.path.join(home.state_dir, "session.log")
+    try:
+        if os.stat(path).st_size > LARGE_LOG:
+            os.replace(path, path + ".1")
+    except FileNotFoundError:
+        pass  # it is the first
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def _bridge_dir(home: Home, claimed: Claim) -> str:
@@ -388,7 +398,7 @@ def _leave_terminal(home: Home) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     try:
-        log = os.open(_log_file(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        log = _open_log(home)
     except OSError:
         log = null
     os.dup2(log, 1)

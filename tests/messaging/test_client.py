@@ -11,8 +11,9 @@ from ledgers import counted, in_ledger, locked
 from relay.control.name_claim import claim
 from relay.home import Home
 from relay.message import State
-from relay.messaging import client
+from relay.messaging import client, ledger
 from relay.messaging.client import MessagingClient
+from support import eventually
 
 
 def test_a_message_reaches_the_other_agent_and_its_sender_hears_of_it(home: Home) -> None:
@@ -103,6 +104,28 @@ def test_what_another_process_did_to_a_message_is_told_when_it_asks_for_that(
                 await alice.client.drain()
                 told = [alice.outcomes.get_nowait() for _ in range(alice.outcomes.qsize())]
                 assert [(each.id, each.state) for each in told] == [(waiting.id, State.EXPIRED)]
+
+    asyncio.run(scenario())
+
+
+def test_a_client_of_many_weeks_forgets_what_was_settled_long_ago(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "SWEEP_EVERY", 0.02)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Alice")) as alice:
+            await alice.send("Bob", "hello")
+            (message,) = await bob.receive(1)
+            await bob.client.settle(message.id, State.INJECTED)
+            await alice.outcome(State.INJECTED)
+            monkeypatch.setattr(ledger, "KEEP_DAYS", 0.0)
+            monkeypatch.setattr(client, "PRUNE_EVERY", 0.0)
+
+            async def forgotten() -> bool:
+                return not await alice.ledger()
+
+            await eventually(forgotten)
 
     asyncio.run(scenario())
 

@@ -25,7 +25,7 @@ from relay.settings import Settings
 from relay.state.agent_terminal import AgentTerminal
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify, OutputRead, OutputSkipped, TerminalResized
-from support import Relay, wait_until
+from support import Relay, session_patch, wait_until
 
 # Put together from parts: this file holds no secret.
 TOKEN = "gh" + "p_" + "a7Qz" * 9
@@ -53,6 +53,17 @@ def shown(relay: Relay, name: str) -> str:
 
 def files_with(folder: Path, secret: str) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+
+
+def test_old_recordings_go_while_sessions_run_on_for_weeks(relay: Relay) -> None:
+    often = "from relay.features import recorder\nrecorder.SWEEP_EVERY = 0.05\n"
+    Puppet(relay, "Ann").wrap(env=session_patch(often))
+    Puppet(relay, "Bob").wrap()
+    relay("stop", "Bob")
+    (old,) = parts(relay, "Bob")
+    os.utime(old.path, (0, 0))
+    wait_until(lambda: not parts(relay, "Bob"))
+    assert parts(relay, "Ann")
 
 
 def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from relay.control.sessions import call
+from relay.session.launch import LARGE_LOG
 from session.puppet import Puppet, ps
 from session.test_session_replaced import entry
 from support import PATIENCE, Relay, session_patch, wait_until
@@ -101,6 +102,15 @@ def test_no_process_can_be_started(relay: Relay) -> None:
     full.unlink()
     assert "Alice has a new session" in relay("reload", "Alice").stdout
     wait_until(lambda: alice.events("directive"))
+
+
+def test_the_log_of_sessions_has_a_bound(relay: Relay) -> None:
+    log = relay.home / "state" / "session.log"
+    log.parent.mkdir(mode=0o700)
+    log.write_bytes(b"x" * (LARGE_LOG + 1))
+    Puppet(relay, "Bob").wrap()
+    assert log.stat().st_size < LARGE_LOG
+    assert log.with_name("session.log.1").stat().st_size == LARGE_LOG + 1
 
 
 def test_an_agent_whose_sessions_failed_is_stopped_politely(relay: Relay) -> None:
