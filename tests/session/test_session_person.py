@@ -177,6 +177,32 @@ def test_where_no_memory_can_be_reserved_nothing_is_started(relay: Relay) -> Non
     wait_until(lambda: not any("sleep 1000" in line for line in processes_of(relay.home).values()))
 
 
+def test_where_memory_runs_out_as_the_agent_begins_it_ends_with_the_reason(relay: Relay) -> None:
+    """The rest of the ring is reserved once the agent has said its first words."""
+    main = (
+        "import errno, os, sys\n"
+        "allocate = os.posix_fallocate\n"
+        "def scarce(fd, offset, size):\n"
+        "    if size > 1 << 20:\n"
+        "        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "    allocate(fd, offset, size)\n"
+        "os.posix_fallocate = scarce\n"
+        "from relay.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    person = pexpect.spawn(
+        sys.executable,
+        ["-c", main, "wrap", "sh", "-c", "echo up; exec sleep 1000"],
+        env=relay.environment, cwd=relay.home, timeout=60,
+    )  # fmt: skip
+    person.expect_exact(b"up\r\n")
+    person.expect_exact(b"relay: cannot reserve 8 MB of memory: No space left on device. Make room")
+    person.expect(pexpect.EOF)
+    person.wait()
+    assert person.exitstatus == 128 + 9
+    assert not any("sleep 1000" in line for line in processes_of(relay.home).values())
+
+
 LIMITED = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
