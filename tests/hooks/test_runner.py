@@ -12,7 +12,7 @@ from relay.errors import RelayError
 from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
 from relay.hooks.result import HookResult
 
-SHORT = 0.5  # seconds: the timeout in tests of what never ends; enough for what does end, on a busy machine
+SHORT = 1.5  # seconds: the timeout in tests of what never ends; enough for what does end, on a busy machine
 
 
 def test_sync_and_async_handlers(house: House):

@@ -65,7 +65,7 @@ def test_prompt_on_end_asks_with_the_built_in_words(relay: Relay) -> None:
 
 def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> None:
     """R52: bounded."""
-    settings(relay, "closing_seconds = 2\nstop_seconds = 0.3\n")
+    settings(relay, "closing_seconds = 8\nstop_seconds = 0.3\n")
     deaf = ("--deaf", "SIGTERM", "--deaf", "SIGHUP", "--think", "1000", "--reply", "Save what", "")
     alice = Puppet(relay, "Alice").wrap(*deaf, cwd=project(relay, CLOSING))
     relay("stop", "Alice")
