@@ -145,13 +145,13 @@ class Injector:
     @handles(KeysTyped)
     def keys(self, event: KeysTyped) -> None:
         if self._user.keys(event.data):
-            self._unfinished.typed()
+            self._unfinished.typed(event.position)
         if self._queue:
             self._news.notice()
 
     @handles(KeysWritten)
     def written(self, event: KeysWritten) -> None:
-        self._unfinished.written(event.data)
+        self._unfinished.written(event.data, event.position)
 
     @handles(KeysHeldBack)
     def held_back(self, _: KeysHeldBack) -> None:
@@ -159,7 +159,7 @@ class Injector:
 
     @handles(OutputRead)
     def output(self, event: OutputRead) -> None:
-        self._unfinished.output(event.data)
+        self._unfinished.output(event.data, event.position)
         if self._typing:
             self._typist.output(event.data)
         if self._queue or self._typing:

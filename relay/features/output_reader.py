@@ -228,7 +228,8 @@ class OutputReader:
                 # What has settled by now is no echo of these keys.
                 self._publish(self._read(lambda: self._pipeline.tick(now)))
                 self._pipeline.typed(record.data, now)
-                publish(KeysTyped(record.data) if record.kind == ring.TYPED else KeysWritten(record.data))
+                event = KeysTyped if record.kind == ring.TYPED else KeysWritten
+                publish(event(record.data, record.position))
             case ring.ECHOES:
                 self._pipeline.echoes = record.data != b""
             case ring.RESIZED:
@@ -271,7 +272,7 @@ class OutputReader:
         place = self._terminal.note_output(last.offset, last.time)
         reading = self._read(lambda: self._pipeline.output(data, last.time))
         self._terminal.remember(data)
-        self._bus.publish(OutputRead(data, place))  # the screen shows it by now
+        self._bus.publish(OutputRead(data, place, records[0].position))  # the screen shows it by now
         self._publish(reading)
         return last
 

@@ -148,29 +148,29 @@ class Unfinished:
         outcome = await typist.submit(self.mark)
         return replace(outcome, detail=SUBMITTED) if outcome.result is Result.INJECTED else outcome
 
-    def typed(self) -> None:
-        """Note that the user has pressed a key."""
-        if (left := self._later()) is not None:
+    def typed(self, position: int) -> None:
+        """Note that the user has pressed a key. position: of it in the ring."""
+        if (left := self._before(position)) is not None:
             left.touched = True
 
-    def written(self, data: bytes) -> None:
+    def written(self, data: bytes, position: int) -> None:
         """Note what a session has written."""
-        if (left := self._later()) is None:
+        if (left := self._before(position)) is None:
             return
         left.touched = left.touched or (left.written and data != b"\r")
         left.entered = left.entered or (left.written and data == b"\r")
         left.written = True
 
-    def output(self, data: bytes) -> None:
+    def output(self, data: bytes, position: int) -> None:
         """Note output of the agent."""
-        if (left := self._later()) is not None and left.lines:
+        if (left := self._before(position)) is not None and left.lines:
             left.seen += data
             del left.seen[:-_TAIL]
 
-    def _later(self) -> _Left | None:
-        """Return what was left, if what is read now came after it was begun."""
+    def _before(self, position: int) -> _Left | None:
+        """Return what was left, if it was begun before `position` of the ring."""
         left = self._left
-        return left if left is not None and self._terminal.position > left.position else None
+        return left if left is not None and position > left.position else None
 
     def decide(self) -> Outcome | Step:
         """Return what became of the text that was left, or what to do about it now."""

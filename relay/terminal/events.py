@@ -11,10 +11,11 @@ from relay.place import Place
 
 @dataclass(frozen=True, slots=True)
 class OutputRead(Event):
-    """The agent has written `data`; `place` is where it ends."""
+    """The agent has written `data`; `place` is where it ends. position: in the ring."""
 
     data: bytes
     place: Place
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +27,18 @@ class OutputSkipped(Event):
 
 @dataclass(frozen=True, slots=True)
 class KeysTyped(Event):
-    """The user has typed `data` into the agent's terminal."""
+    """The user has typed `data` into the agent's terminal. position: in the ring."""
 
     data: bytes
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
 class KeysWritten(Event):
-    """A session has written `data` into the agent's terminal: one order of its."""
+    """A session has written `data` into the agent's terminal: one order of its. position: in the ring."""
 
     data: bytes
+    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class PtyAgent(AgentTerminal):
             self._kept += keys
             return
         self.write(keys)
-        self.bus.publish(KeysTyped(keys))
+        self.bus.publish(KeysTyped(keys, self.position))
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(DEADLINE):
@@ -262,7 +262,7 @@ class PtyAgent(AgentTerminal):
         self.deferred.append(event.injection.id)
 
     def _publish_output(self, data: bytes) -> None:
-        self.bus.publish(OutputRead(data, Place("terminal", len(self.everything))))
+        self.bus.publish(OutputRead(data, Place("terminal", len(self.everything)), self.position))
 
     def _read(self) -> None:
         try:

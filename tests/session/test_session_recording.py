@@ -193,7 +193,7 @@ class Session:
         self.told.append(event.text)
 
     def output(self, data: bytes) -> None:
-        self.bus.publish(OutputRead(data, Place("terminal", 0)))
+        self.bus.publish(OutputRead(data, Place("terminal", 0), 0))
 
     def say(self, text: str, seconds: float = 0.0) -> None:
         self.now += seconds

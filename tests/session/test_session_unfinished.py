@@ -21,19 +21,22 @@ Json = dict[str, Any]
 
 
 class Tui:
-    """An agent that draws its own input (tests/fakes/agent_tui.py); its first session dies at `target`."""
+    """An agent that draws its own input (tests/fakes/agent_tui.py); its first session dies at `target`.
+
+    While the file `spared` is there, none does.
+    """
 
     def __init__(self, relay: Relay, target: str = "", when: str = "", nth: int = 1) -> None:
         self.relay = relay
         self.log = relay.home / "agent.log"
-        self.died, self.held = relay.home / "died", relay.home / "held"
+        self.died, self.held, self.spared = (relay.home / each for each in ("died", "held", "spared"))
         self.patch = session_patch(
             "import os, time\n"
             f"died, held = {str(self.died)!r}, {str(self.held)!r}\n"
             "if os.path.exists(died):\n"
             "    while os.path.exists(held):\n"
             "        time.sleep(0.01)\n"
-            f"elif {target!r}:\n"
+            f"elif {target!r} and not os.path.exists({str(self.spared)!r}):\n"
             "    from failpoints import Failpoint, Point, When, arm\n"
             f"    arm(Failpoint(Point({target!r}), When({when or 'before'!r}), nth={nth}, note=died))\n"
         )
@@ -99,6 +102,22 @@ def test_what_stands_alone_in_the_input_is_submitted_once_and_noted(
     assert [body[:11] for body in bob.bodies()] == ["a text of s", "second"]
     noted = [e for e in events(relay) if e["event"] == "injection" and e["id"] == first["id"]]
     assert [(e["result"], e["verified"]) for e in noted] == [("injected", "screen")]
+
+
+@pytest.mark.parametrize("style", [("paste",), ()], ids=["pasted", "typed"])
+def test_what_was_typed_and_submitted_before_it_is_no_doubt(relay: Relay, style: tuple[str, ...]) -> None:
+    bob = Tui(relay, *BEFORE_ENTER["the paste is drawn"])
+    bob.spared.touch()
+    bob.wrap(*style)
+    for body in ("first", "second"):
+        relay("send", "--wait", "60", "Bob", body)
+    bob.spared.unlink()
+    relay("reload", "Bob")
+    relay("send", "Bob", "third")
+    wait_until(bob.died.exists)
+    assert [message["state"] for message in bob.ends(3)] == ["injected"] * 3
+    wait_until(lambda: len(bob.took()) >= 3)
+    assert bob.bodies() == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize(("target", "when", "nth"), AFTER_ENTER.values(), ids=AFTER_ENTER)
