@@ -50,7 +50,8 @@ FIRST_SIZE = 1 << 18
     AT,
     READY,
     WAITED,
-) = range(13)
+    READY_SINCE,
+) = range(14)
 """
 HEAD, TAIL: positions behind the newest and of the oldest record.
 ARMED:      the reader wants to be woken at the next record.
@@ -58,7 +59,7 @@ READING:    output may be on its way from the terminal to the ring.
 ACCEPTED:   bytes of orders to write that were taken; QUEUED: bytes that the agent's terminal has not taken.
 READ:       the position up to which the reader has read, and READ_OFFSET that in the output.
 AT:         the position of the record that is being dealt with, and one; 0: none is.
-READY:      the generation of the session that is able to work.
+READY:      the generation of the session that is able to work; READY_SINCE: monotonic nanoseconds.
 WAITED:     twice the position at which the program was last found to wait; odd if that was sure.
 """
 

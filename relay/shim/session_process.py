@@ -35,7 +35,7 @@ SKIPPED = (ring.OUTPUT, ring.TYPED, ring.WRITTEN, ring.RESIZED)
 """Kinds of records that may be skipped; without the others a session would never learn of an end."""
 
 STEADY = 5.0
-"""Seconds after which a session counts as one that was killed, and not as one that cannot live."""
+"""Seconds that a session has to work to count as one that was killed, not as one that cannot live."""
 
 SHORT_LIVED = 16
 """Sessions in a row that were not steady, after which the next come with a pause; four more are tried."""
@@ -88,13 +88,14 @@ class _Deaths:
     def forgive(self) -> None:
         self._early = self._same = self._short = 0
 
-    def count(self, ready: bool, lived: float, ring_: RingWriter) -> None:
-        """Count one more. ready: the session had been able to work. lived: for so many seconds.
+    def count(self, ready: bool, ring_: RingWriter) -> None:
+        """Count one more. ready: the session had been able to work.
 
         One that dies with no record in its hands, once it is able to work, was killed: it counts only among
         many that were short-lived.
         """
-        self._short = self._short + 1 if lived < STEADY else 0
+        worked = time.monotonic() - ring_.words[ring.READY_SINCE] / 1e9 if ready else 0.0
+        self._short = self._short + 1 if worked < STEADY else 0
         place = ring_.words[ring.AT] - 1
         self._early = 0 if ready or place >= 0 else self._early + 1
         self._same = 0 if place < 0 else self._same + 1 if place == self._place else 1
@@ -153,7 +154,6 @@ class SessionProcess:
         self.pid = 0
         self.ended: str | None = None
         self.generation = 0
-        self._started = 0.0
         self._loop = loop
         self._ring = ring_
         self._terminals = terminals
@@ -193,7 +193,6 @@ class SessionProcess:
             return
         ours, theirs = _socket.socketpair()
         self.generation += 1
-        self._started = time.monotonic()
         self._ring.words[ring.READY] = self._ring.words[ring.AT] = 0
         self._ring.words[ring.ARMED] = 0
         fds = {**self._fds, "master": self._terminals.forwarder.pty.master}
@@ -203,7 +202,7 @@ class SessionProcess:
         except OSError as error:
             ours.close()
             theirs.close()
-            self._deaths.count(False, 0.0, self._ring)
+            self._deaths.count(False, self._ring)
             self._again(f"cannot start a process: {error.strerror}")
             return
         theirs.close()
@@ -249,7 +248,7 @@ class SessionProcess:
             self.start()
             return
         how = os.waitstatus_to_exitcode(status)
-        self._deaths.count(ready, time.monotonic() - self._started, self._ring)
+        self._deaths.count(ready, self._ring)
         self._again(f"signal {-how}" if how < 0 else f"exit code {how}")
 
     def _again(self, why: str) -> None:

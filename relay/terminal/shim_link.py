@@ -113,6 +113,7 @@ class ShimLink:
 
     def ready(self) -> None:
         """Tell the shim that this session is able to work."""
+        self.ring.words[ring.READY_SINCE] = time.monotonic_ns()
         self.ring.words[ring.READY] = self.hello.generation
 
     def arm(self) -> None:
