@@ -185,7 +185,7 @@ class House:
         model = self._open.enter_context(Model(*script))
         folder = self.relay.home / name
         place = Place(folder / "home", folder / "work", model.port)
-        common = prepare(place)
+        common = prepare(place, agent.package)
         start = agent.start(place)
         if config:
             (place.work / "relay.config.py").write_text(config)

@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from platform import machine
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 NEWEST = os.environ.get("AGENTS_NEWEST") == "1"
 NEWEST_FILE = CACHE / "agents" / "newest.json"
+NODE_PACKAGE = f"node-{sys.platform}-{'x64' if machine() == 'x86_64' else 'arm64'}"
+"""The package of npm that holds Node.js itself."""
 MINUTES = 20
 """Until an installation is given up; aider's 666 MB are the largest."""
 
@@ -60,6 +64,20 @@ class Package:
     @property
     def command(self) -> Path:
         return self.folder / self.program
+
+    @property
+    def node(self) -> Path:
+        """The folder of the Node.js that it has for itself, where that of this machine is too old for it."""
+        return self.folder / "node_modules" / NODE_PACKAGE / "bin"
+
+    def environment_path(self) -> Mapping[str, str]:
+        """PATH for the agent: the system's programs, and the Node.js that npm's agents run on."""
+        folders = ["/usr/local/bin", "/usr/bin", "/bin"]
+        system = shutil.which("node")
+        node = self.node if self.node.is_dir() else Path(system).parent if system else None
+        if node is not None and str(node) not in folders:
+            folders.insert(0, str(node))
+        return {"PATH": ":".join(folders)}
 
     def newest(self) -> str:
         """The newest version in the registry. Raise OSError or SubprocessError."""
@@ -110,7 +128,11 @@ class Package:
             pinned = f"{self.package}@{self.version}" if self.npm else f"{self.package}=={self.version}"
             if self.npm:
                 quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-                run("npm", "install", *quiet, "--prefix", self.folder, pinned)
+                install = ("npm", "install", *quiet, "--prefix", self.folder)
+                run(*install, pinned)
+                manifest = self.folder / "node_modules" / self.package / "package.json"
+                if major := _missing_node(manifest):
+                    run(*install, f"{NODE_PACKAGE}@{major}")
                 if self.after:
                     package = self.folder / "node_modules" / self.package
                     run("node", package / self.after)
@@ -171,13 +193,13 @@ def _version(interpreter: str) -> str:
     return run.stdout.strip()
 
 
-def environment_path() -> Mapping[str, str]:
-    """PATH for an agent: the system's programs, and the Node.js that npm's agents run on."""
-    node = shutil.which("node")
-    folders = ["/usr/local/bin", "/usr/bin", "/bin"]
-    if node and str(Path(node).parent) not in folders:
-        folders.insert(0, str(Path(node).parent))
-    return {"PATH": ":".join(folders)}
+def _missing_node(manifest: Path) -> str:
+    """The major version of Node.js that a package asks for, or "" if this machine's will do."""
+    engines = json.loads(manifest.read_text(encoding="utf-8")).get("engines", {})
+    least = re.search(r"\d+", engines.get("node", ""))
+    show = "console.log(process.versions.node.split('.')[0])"
+    have = subprocess.run(["node", "-e", show], capture_output=True, text=True, check=True).stdout
+    return least[0] if least and int(least[0]) > int(have) else ""
 
 
 def main(names: list[str]) -> int:

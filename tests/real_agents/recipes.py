@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from real_agents.dialects import Call
-from real_agents.install import PACKAGES, Package, environment_path
+from real_agents.install import PACKAGES, Package
 
 KEY = "sk-ant-dummy-0000000000000000000000000000"
 
@@ -77,7 +77,7 @@ class Agent:
         return self.package.name
 
 
-def prepare(place: Place) -> dict[str, str]:
+def prepare(place: Place, package: Package) -> dict[str, str]:
     """Make the folders; the environment that is common to all agents."""
     place.home.mkdir(parents=True, exist_ok=True)
     place.work.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def prepare(place: Place) -> dict[str, str]:
         ".gitconfig", "[user]\n\tname = Dev\n\temail = dev@example.com\n[init]\n\tdefaultBranch = main\n"
     )
     environment = {
-        **environment_path(),
+        **package.environment_path(),
         "HOME": str(place.home),
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",
