@@ -252,6 +252,8 @@ def _prompting(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict |
             continue
         if evidence.source == "hooks" and evidence.age >= PROMPT_LEASE and _moved_on(terminal, shown):
             continue
+        if evidence.source == "status" and evidence.kind is PromptKind.OTHER and _failed(terminal, shown):
+            continue  # claude 2.1.330 calls it blocked that the API has refused its key
         what = evidence.kind or PromptKind.OTHER
         detail = f": {one_line(evidence.detail, 60)}" if evidence.detail else ""
         left = PROMPT_LEASE - evidence.age
@@ -262,6 +264,12 @@ def _prompting(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict |
             what,
         )
     return None
+
+
+def _failed(terminal: TerminalSnapshot, shown: Detection | None) -> bool:
+    """Return True if the agent's hooks say that its turn has failed, and its input is there again."""
+    at_input = shown is not None and shown.state in {"ready", "failed"}
+    return at_input and any(one.source == "hooks" and one.state == "failed" for one in terminal.evidence)
 
 
 def _moved_on(terminal: TerminalSnapshot, shown: Detection | None) -> bool:

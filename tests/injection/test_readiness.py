@@ -361,6 +361,10 @@ def _hooks(state: str, age: float, **more: object) -> tuple[Evidence, ...]:
     return (Evidence("hooks", state, age=age, **more),)  # type: ignore[arg-type]
 
 
+AUTH = Evidence("status", "prompting", PromptKind.OTHER, "Please run /login")
+PERMISSION = Evidence("status", "prompting", PromptKind.PERMISSION)
+
+
 @pytest.mark.parametrize(
     ("drawn", "quiet", "evidence", "state"),
     [
@@ -399,6 +403,13 @@ def _hooks(state: str, age: float, **more: object) -> tuple[Evidence, ...]:
         (UNKNOWN, 60.0, (Evidence("status", "ready"),), "working"),
         (AT_INPUT, 60.0, (Evidence("status", "ready"),), "ready"),
         (AT_INPUT, 60.0, (Evidence("status", "failed", age=1.0), *_hooks("working", 1.0)), "failed"),
+        # An API that refuses the key is no dialog, whatever the report calls it.
+        (AT_INPUT, 5.0, (AUTH, *_hooks("failed", 5.0)), "failed"),
+        (FAILED, 5.0, (AUTH, *_hooks("failed", 5.0)), "failed"),
+        (AT_INPUT, FAILURE, (AUTH, *_hooks("failed", FAILURE)), "ready"),
+        (AT_INPUT, 5.0, (AUTH, *_hooks("ready", 5.0)), "prompting"),
+        (AT_INPUT, 5.0, (PERMISSION, *_hooks("failed", 5.0)), "prompting"),
+        (UNKNOWN, 5.0, (AUTH, *_hooks("failed", 5.0)), "prompting"),
     ],
 )
 def test_what_hooks_and_reports_say(
