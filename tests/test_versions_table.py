@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import tomli
+
+from real_agents.install import PINNED
 from real_agents.versions_table import BEGIN, END, HEAD, written
+from relay import data
 
 NATIVE = Path(__file__).parent.parent / "docs" / "NATIVE.md"
 OLD = "| claude | 1.0 | 9 of 9 |  | 2026-01-01 |\n"
@@ -22,3 +26,14 @@ def test_a_run_replaces_its_row_and_keeps_those_of_other_versions() -> None:
 def test_the_docs_have_the_table() -> None:
     text = NATIVE.read_text(encoding="utf-8")
     assert written(text, {}) == text
+
+
+def test_pattern_files_name_the_versions_that_passed() -> None:
+    """Those that relay was made with, and those of the table's rows in which nothing failed."""
+    passed = {(name, package.version) for name, package in PINNED.items()}
+    for line in NATIVE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].splitlines():
+        _, agent, version, _, failed, *_ = [cell.strip() for cell in line.split("|")] if line else [""] * 6
+        if agent in PINNED and not failed:
+            passed.add((agent, version))
+    files = [tomli.loads(path.read_text("utf-8")) for path in data.directory("patterns").glob("*.toml")]
+    assert {(file["name"], version) for file in files for version in file.get("checked", ())} == passed

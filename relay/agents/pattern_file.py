@@ -7,6 +7,7 @@ Every key of a file, all but `name` optional:
 
     name        = "shell"
     commands    = ["claude"]      basenames (fnmatch patterns) that are always this program
+    checked     = ["2.1.197"]     the versions of the agent that the file was checked with
     reader      = "auto"          auto | lines | screen
     decoration  = "..."           regex of what stands before the agent's own text in a line
     prefix      = "@"             the character that begins a directive
@@ -140,7 +141,7 @@ class PatternFile:
         return self._read(
             {
                 "name": self._name,
-                "commands": self._words,
+                **dict.fromkeys(("commands", "checked"), self._words),
                 "interactive": lambda key: tuple(table._interactive() for table in self._tables(key)),
                 "reader": self._choice,
                 "decoration": lambda key: self._regex(key, self._string(key)),

@@ -144,6 +144,7 @@ class Interactive:
 class Profile:
     """One kind of agent. `path` is the file it comes from (the user's, if there is one).
 
+    checked: the versions of the agent that its rules were checked with.
     echo:   how it draws what was typed into it, and other rows that are never its own words.
     code:   how it draws a line of a code fence.
     block_end: how it draws a line `>>>` below a paragraph: as it is, as an empty row, not at all.
@@ -154,6 +155,7 @@ class Profile:
     name: str
     path: Path
     commands: tuple[str, ...] = ()
+    checked: tuple[str, ...] = ()
     interactive: tuple[Interactive, ...] = ()
     reader: ReaderKind = "auto"
     decoration: re.Pattern[str] | None = None

@@ -32,6 +32,7 @@ class Said:
     subagent:   the subagent that said it; "" for the agent itself.
     agent_type: the kind of that subagent, as the agent calls it.
     place:      the offset in bytes of the end of its line in the transcript; 0 if it is from a stop event.
+    version:    that of the agent, where its lines have it.
     """
 
     text: str
@@ -40,6 +41,7 @@ class Said:
     subagent: str = ""
     agent_type: str = ""
     place: int = 0
+    version: str = ""
 
 
 _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
@@ -82,6 +84,7 @@ def _claude(line: bytes) -> list[Said]:
         _str(entry.get("timestamp")),
         (_str(entry.get("agentId")) or "subagent") if aside else "",
         _str(entry.get("attributionAgent")) if aside else "",
+        version=_str(entry.get("version")),
     )
 
 
@@ -120,7 +123,8 @@ class _Qwen:
             return []
         parts = _dicts(_dict(entry.get("message")).get("parts"))
         text = "".join(_str(part.get("text")) for part in parts if part.get("thought") is not True)
-        return _numbered(iter([text]), _str(entry.get("uuid")), _str(entry.get("timestamp")))
+        id, time, version = (_str(entry.get(key)) for key in ("uuid", "timestamp", "version"))
+        return _numbered(iter([text]), id, time, version=version)
 
     def _subagent(self, entry: dict[str, Any]) -> list[Said]:
         event = _dict(_dict(entry.get("systemPayload")).get("uiEvent"))
@@ -141,10 +145,14 @@ class _Qwen:
 
 
 def _numbered(
-    texts: Iterator[str], id: str, time: str, subagent: str = "", agent_type: str = ""
+    texts: Iterator[str], id: str, time: str, subagent: str = "", agent_type: str = "", *, version: str = ""
 ) -> list[Said]:
     numbered = ((f"{id}/{number}" if number else id, text) for number, text in enumerate(texts))
-    return [Said(text, each, time, subagent, agent_type) for each, text in numbered if text.strip()]
+    return [
+        Said(text, each, time, subagent, agent_type, version=version)
+        for each, text in numbered
+        if text.strip()
+    ]
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 The state comes from the agent's own hooks and status reports, where it has them, and from what its
 terminal shows: its modes, whose it is now, whether the program sleeps in a read of it, and the rules of the
 agent's profile (`relay agents`) over what is drawn. The rule and the lines that decided are named. So is
-whether the agent is on the bus, what of its messages is held or waits, and how far its directives have come:
-heard in its output, given to their handlers, committed in the ledger as messages.
+whether the rules were checked with this version of the agent, whether it is on the bus, what of its messages
+is held or waits, and how far its directives have come: heard in its output, given to their handlers,
+committed in the ledger as messages.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from relay.agents.version import unchecked
 from relay.cli.arguments import add_json, add_session
 from relay.cli.output import print_json
 from relay.control.sessions import claims, find
@@ -55,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
         for line in answer.get("lines", ()):
             print(f"    {one_line(line, 100)}")
     print(f"It is treated as {answer['profile']}, and read as a program that {_READS[answer['reader']]}.")
+    if answer.get("version") and answer.get("checked"):
+        told = unchecked(answer["profile"], answer["version"], answer["checked"])
+        print(told or f"{answer['profile']} {answer['version']} was checked with these rules.")
     if again := answer.get("restarts"):
         print(f"It was started again {count(again, 'time')}.")
     if steps := answer.get("directives"):

@@ -14,6 +14,7 @@ from relay.agents.transcript_reader import TranscriptReader
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.errors import RelayError
+from relay.features.agent_version import AgentVersion
 from relay.features.attention import Attention
 from relay.features.bus_connection import BusConnection
 from relay.features.config_watch import ConfigWatch
@@ -256,6 +257,9 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         knows=core.setup.registry.knows,
         prefix=core.setup.prefix,
         subagents=core.setup.settings.subagents == "act",
+    ),
+    "agent version": lambda core: AgentVersion(
+        core.bus, core.setup.profile, core.started.options.command, core.session.directory, core.started.env
     ),
     "rules": _rule_runner,
     "derived rules": lambda core: DerivedRules(

@@ -1,6 +1,8 @@
 """An agent with hooks of its own, on strings: it calls the hooks of its `--settings` as Claude Code does.
 
-    AGENT_FOLDER=FOLDER agent_hooked.py [--settings FILE]
+    AGENT_FOLDER=FOLDER agent_hooked.py [--settings FILE | --version]
+
+AGENT_VERSION      the version that it prints; FOLDER/asked has a line for each time
 
 FOLDER/arguments   its own arguments, as JSON
 FOLDER/pulled      what to do; it is removed once it was read:
@@ -20,6 +22,11 @@ from pathlib import Path
 
 folder = Path(os.environ["AGENT_FOLDER"])
 arguments = sys.argv[1:]
+if arguments == ["--version"]:
+    with open(folder / "asked", "a") as log:
+        print("asked", file=log)
+    print(os.environ.get("AGENT_VERSION", "2.1.197"), "(Claude Code)")
+    raise SystemExit
 settings = {}
 if "--settings" in arguments:
     text = arguments[arguments.index("--settings") + 1]

@@ -1,0 +1,34 @@
+"""The version of an agent, beside those that the rules of its profile were checked with."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+
+from relay.agents.profile import Profile
+from relay.text import one_line
+
+ASKS = "--version"
+"""The argument with which every agent that relay has rules for prints its version, and ends."""
+
+_VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?)")
+
+
+def find(output: str) -> str:
+    """Return the first version in what a program printed; "" if there is none."""
+    found = _VERSION.search(output)
+    return "" if found is None else found[1]
+
+
+def program(profile: Profile) -> str | None:
+    """Return the path of the agent's program in PATH; None if there is none, or no version was checked."""
+    named = (shutil.which(name) for name in profile.commands) if profile.checked else ()
+    return next((path for path in named if path), None)
+
+
+def unchecked(name: str, version: str, checked: Sequence[str]) -> str:
+    """Return one line that says that `version` of the agent `name` was not checked; "" if it was."""
+    if not version or version in checked:
+        return ""
+    return f"{name} {one_line(version, 30)} was not checked; rules are for {', '.join(checked)}."

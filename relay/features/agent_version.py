@@ -1,0 +1,78 @@
+"""Finds out the version of the agent: its own record tells, or the program is asked once it has started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relay.agents import version
+from relay.agents.events import TextRead
+from relay.agents.launchers import without_launchers
+from relay.agents.profile import Profile
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe
+from relay.rules import command
+from relay.state.events import StateChanged
+
+LIMIT = 10.0
+"""Seconds for a program to print its version; aider takes three on a machine with nothing else to do."""
+
+_STARTED = frozenset({"ready", "prompting", "failed"})
+
+_LEAST = ("nice", "-n", "19")  # before the program: nobody waits for its answer
+
+
+async def ask(program: str, directory: Path, env: Mapping[str, str], *, before: Sequence[str] = ()) -> str:
+    """Return the version that `program` prints; "" if it does not, within LIMIT.
+
+    It has no terminal, and is ended with all that it starts. before: what runs the program, if anything does.
+    """
+    argv = [*before, program, version.ASKS]
+    result = await command.run(argv, b"", cwd=directory, env=env, timeout=LIMIT)
+    printed = result.stdout if result.exit_code == 0 else b""
+    return version.find(printed.decode("utf-8", "replace"))
+
+
+class AgentVersion:
+    """Tells `relay explain` the version of the agent, where `profile` has some that were checked.
+
+    argv: the command of the agent. It is asked only if its name says that it is this agent: a script of the
+          user's that starts it may do anything.
+    """
+
+    def __init__(
+        self, bus: EventBus, profile: Profile, argv: Sequence[str], directory: Path, env: Mapping[str, str]
+    ) -> None:
+        self._bus = bus
+        self._profile = profile
+        self._argv = without_launchers(argv)
+        self._directory = directory
+        self._env = env
+        self._version = ""
+        self._started = asyncio.Event()
+
+    @handles(StateChanged)
+    def changed(self, event: StateChanged) -> None:
+        """Note that the agent has started: from now on it costs its start nothing to ask."""
+        if event.after in _STARTED:
+            self._started.set()
+
+    @handles(TextRead)
+    def read(self, event: TextRead) -> None:
+        self._version = next((said.version for said in event.texts if said.version), self._version)
+
+    async def run(self) -> None:
+        """Ask the program once, unless the agent's record has told."""
+        if not self._profile.recognises(self._argv):
+            return
+        await self._started.wait()
+        found = await ask(self._argv[0], self._directory, self._env, before=_LEAST)
+        self._version = self._version or found
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        if question.brief:
+            return None
+        return {"version": self._version or None, "checked": list(self._profile.checked)}
