@@ -1,13 +1,13 @@
-"""The catalog of profiles, shipped ones and the user's, and the profile of a command."""
+"""The catalog of profiles, relay's own, updated ones and the user's, and the profile of a command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from relay import data
+from relay.agents import updates
 from relay.agents.launchers import without_launchers
 from relay.agents.pattern_file import PatternFile
 from relay.agents.profile import InputStyle, Native, Profile, RowStyle, StateRule, Submit
@@ -42,20 +42,20 @@ def load(name: str, home: Home) -> Profile:
 
 def fallback() -> Profile:
     """Return the generic profile as shipped, for when one of the user's files is wrong."""
-    return _profile([_files(data.directory("patterns"))[GENERIC]], None)
+    return _profile([updates.shipped()[GENERIC]], None)
 
 
 def profiles(home: Home) -> list[Profile]:
     """Return every profile: the user's own, the shipped ones, the generic one last. Raise ConfigError."""
-    shipped = _files(data.directory("patterns"))
-    own = _files(home.config / "patterns")
-    paths = {name: [files[name] for files in (shipped, own) if name in files] for name in own | shipped}
+    return made(updates.shipped() | updates.in_force(home), updates.files(home.config / "patterns"))
+
+
+def made(base: Mapping[str, Path], own: Mapping[str, Path]) -> list[Profile]:
+    """Return the profiles in these pattern files by name; keys of `own` override. Raise ConfigError."""
+    names = dict.fromkeys([*own, *base])
+    paths = {name: [files[name] for files in (base, own) if name in files] for name in names}
     generic = _profile(paths.pop(GENERIC), None)
     return [*(_profile(files, generic) for files in paths.values()), generic]
-
-
-def _files(directory: Path) -> dict[str, Path]:
-    return {path.stem: path for path in sorted(directory.glob("*.toml"))}
 
 
 def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:

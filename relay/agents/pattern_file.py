@@ -1,7 +1,8 @@
 """A pattern file: read it, check it, and turn it into the fields of a Profile; errors name the line.
 
     patterns/NAME.toml            shipped: generic, shell, repl, fullscreen, and one per agent CLI
-    <config>/patterns/NAME.toml   the user's: a new profile, or keys that override a shipped one's
+    <config>/patterns/updates/NAME.toml   in place of a shipped one (relay.agents.updates)
+    <config>/patterns/NAME.toml   the user's: a new profile, or keys that override those of the above
 
 Every key of a file, all but `name` optional:
 
@@ -105,6 +106,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "state": get_args(StateName),
     "kind": tuple(PromptKind),
 }
+MAX_BYTES = 1 << 20
+"""Bytes that a pattern file may have; the longest that ships with relay has 6,000."""
+
 _MAX_DELAY = 10.0
 """Seconds between a text and Enter that a file may ask for; no agent needs more than 0.2."""
 
@@ -125,6 +129,8 @@ class PatternFile:
     def read(cls, path: Path) -> PatternFile:
         """Return the file at `path`. Raise ConfigError if it cannot be read or is no TOML."""
         try:
+            if path.stat().st_size > MAX_BYTES:
+                raise ConfigError(f"it has more than {MAX_BYTES} bytes, and is no pattern file.", path)
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read it: {error}. Mend it or remove it.", path) from None

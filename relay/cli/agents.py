@@ -1,4 +1,4 @@
-"""List the kinds of agent that relay knows.
+"""List the kinds of agent that relay knows, or take newer pattern files for them.
 
 Each is a profile: a TOML file that says how the agent's screen, prompt and dialogs look, and whether text
 may be typed into it. Files in the `patterns` folder of relay's configuration add profiles, or override
@@ -6,6 +6,16 @@ keys of those that ship with relay. `relay wrap --agent NAME` chooses one; other
 hooks=yes: relay speaks the agent's own hook protocol; the others are known by their screen alone.
 installed= is what the program in PATH prints as its version, checked= the versions that the profile was
 checked with: with others the agent's screen may look different.
+
+`update` puts newer pattern files in place of those that ship with relay: a file, or those of a folder, such
+as the `patterns` folder of a newer relay. It shows what changes, and tries them on screens of real agents:
+those that ship with relay, and those in a folder `screens` beside the files. Files by which relay would type
+into a dialog, or at work, are refused; where dialogs are known differently, nothing is taken without --yes.
+`reset` goes back. Sessions that run take either with `relay reload`. A wrapped agent may do neither.
+
+  relay agents
+  relay agents update ~/newer-relay/patterns
+  relay agents reset claude
 """
 
 from __future__ import annotations
@@ -13,29 +23,126 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.agents.catalog import profiles
+from relay import data
+from relay.agents import updates
+from relay.agents.catalog import GENERIC, made, profiles
+from relay.agents.pattern_file import PatternFile
 from relay.agents.profile import Profile
 from relay.agents.version import program, unchecked
-from relay.cli.arguments import add_json
+from relay.cli import pattern_update
+from relay.cli.arguments import add_actions, add_json
 from relay.cli.output import print_list
+from relay.control.guard import person_only
+from relay.errors import ConfigError
 from relay.features.agent_version import ask
 from relay.home import Home
-from relay.text import one_line
+from relay.text import count, one_line, visible
+
+_ADVICE = "an agent may not change how its own screen is read. The person can, in a terminal of their own."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
+    action = add_actions(parser, required=False)
+    update = action("update", "Take newer pattern files in place of those that ship with relay.")
+    update.add_argument("path", type=Path, metavar="FILE|DIR", help="NAME.toml, or a folder of such files")
+    update.add_argument("--yes", action="store_true", help="also where dialogs are known differently")
+    reset = action("reset", "Go back to the pattern files that ship with relay.")
+    reset.add_argument("names", nargs="*", metavar="NAME", help="the profile (default: all)")
 
 
 def run(args: argparse.Namespace) -> int:
-    found = sorted(profiles(Home.from_env()), key=lambda profile: profile.name)
+    home = Home.from_env()
+    match args.action:
+        case "update":
+            person_only(home.ensure(), "agents update", _ADVICE)
+            return _update(home, args.path, agreed=args.yes)
+        case "reset":
+            person_only(home.ensure(), "agents reset", _ADVICE)
+            return _reset(home, args.names)
+    found = sorted(profiles(home), key=lambda profile: profile.name)
     agents = asyncio.run(_agents(found))
     print_list(args, agents, _public, _row)
     if not args.json:
         print("".join(f"{each.unchecked}\n" for each in agents if each.unchecked), end="")
+        for name in updates.outdated(home):
+            print(
+                f"The update of {visible(name)} is not in force: relay ships another file since. "
+                f"`relay agents reset {visible(name)}` removes it."
+            )
+    return 0
+
+
+def _update(home: Home, path: Path, *, agreed: bool) -> int:
+    """Take the pattern files at `path`, all of them or, with an exit code of 1, none."""
+    given = updates.files(path) if path.is_dir() else {path.stem: path}
+    if not given:
+        raise ConfigError("there is no pattern file (NAME.toml) in this folder.", path)
+    base = updates.shipped() | updates.in_force(home)
+    read = {name: PatternFile.read(file) for name, file in given.items()}
+    for file in read.values():
+        if "name" not in file.fields():
+            raise ConfigError(f"it has no key name; write name = {file.path.stem!r} in it.", file.path)
+    new = {
+        name: text for name, file in read.items() if (text := updates.plain(file.text)) != _text(base, name)
+    }
+    print("".join(f"{name}: nothing is new.\n" for name in given if name not in new), end="")
+    if not new:
+        return 0
+    old = {profile.name: profile for profile in made(base, {})}
+    beside = (path if path.is_dir() else path.parent) / "screens"
+    folders = list(dict.fromkeys(each.resolve() for each in (data.directory("patterns") / "screens", beside)))
+    with tempfile.TemporaryDirectory() as folder:  # what was read is what is tried, and taken
+        for name, text in new.items():
+            Path(folder, f"{name}.toml").write_text(text, "utf-8")
+        known = made(base | updates.files(Path(folder)), {})
+    unsafe = agree = False
+    for profile in known:
+        before = old.get(profile.name)
+        if profile.name in new:
+            print("\n".join(pattern_update.lines(profile.name, _text(base, profile.name), new[profile.name])))
+        elif GENERIC not in new:
+            continue
+        dialogs = pattern_update.of_dialogs(before, profile) if profile.name in new else []
+        number, worse = pattern_update.on_screens(folders, before, profile)
+        unsafe = unsafe or any(each.unsafe for each in worse)
+        agree = agree or bool(dialogs or worse)
+        print("".join(f"{profile.name}: {each}.\n" for each in (*dialogs, *worse)), end="")
+        print(
+            f"{profile.name}: {count(number - len(worse), 'recorded screen')} of {number} as good as before."
+        )
+    if unsafe:
+        print("Nothing is taken: relay would type into what is not ready.", file=sys.stderr)
+        return 1
+    if agree and not agreed:
+        print("Nothing is taken yet: look at what changes for dialogs. --yes takes it.", file=sys.stderr)
+        return 1
+    for name, text in new.items():
+        updates.take(home, name, text)
+    print(f"Taken: {', '.join(new)}. `relay agents reset` goes back.")
+    print("Sessions that run take it with `relay reload NAME`.")
+    return 0
+
+
+def _text(base: dict[str, Path], name: str) -> str:
+    """Return the pattern file that is in force; "" if there is none."""
+    return updates.plain(base[name].read_text("utf-8")) if name in base else ""
+
+
+def _reset(home: Home, names: list[str]) -> int:
+    known = [*updates.in_force(home), *updates.outdated(home)]
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(
+            f"there is no update of {visible(unknown[0])!r}: {', '.join(known) or 'there is none'}."
+        )
+    for name in names or known:
+        updates.remove(home, name)
+    print(f"As shipped: {', '.join(names or known) or 'nothing was updated'}.")
     return 0
 
 

@@ -9,9 +9,9 @@ LATEST = 50
 """Entries that a list shows by default."""
 
 
-def add_actions(parser: ArgumentParser) -> Callable[[str, str], ArgumentParser]:
+def add_actions(parser: ArgumentParser, *, required: bool = True) -> Callable[[str, str], ArgumentParser]:
     """Return a function that adds the action `name`, with its `help`; the chosen one is `args.action`."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=required)
     return lambda name, help: actions.add_parser(name, help=help, description=help)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pexpect
 import pytest
 
+from relay import data
 from relay.control.sessions import call
 from relay.errors import NotAllowed, UsageError
 from relay.state.question import find
@@ -19,7 +20,7 @@ from session.puppet import events, messages, ps
 from support import Relay, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
-SCREENS = Path(__file__).parent.parent / "state" / "screens"
+SCREENS = data.directory("patterns") / "screens"
 
 
 class Asking:

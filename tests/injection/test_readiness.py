@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 import pytest
 from ptyagent import shipped
 
+from relay import data
 from relay.agents.profile import PromptKind
 from relay.shim.process_wait import Wait
 from relay.state.evidence import Evidence
@@ -183,7 +183,7 @@ def test_the_users_opt_in_is_obeyed() -> None:
     assert judge(replace(LINES, unfinished="$ "), replace(shell, inject="auto")).state == "ready"
 
 
-SCREENS = Path(__file__).parent.parent / "state" / "screens"
+SCREENS = data.directory("patterns") / "screens"
 RULE = "─" * 60
 BOX = (RULE, "❯", RULE)
 AT_INPUT = ("● Done.", *BOX, "  ? for shortcuts")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from injection.ptyagent import fake, running, shipped
+from relay import data
 from relay.injection import layout
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.layout import Style
@@ -16,7 +17,7 @@ from relay.injection.unfinished import alone, find
 from relay.lifecycle import SessionBegan
 from relay.state.detection import ScreenSnapshot
 
-SCREENS = Path(__file__).parent.parent / "state" / "screens"
+SCREENS = data.directory("patterns") / "screens"
 MARK = "k3f9"
 DRAFT = "half a draft"
 

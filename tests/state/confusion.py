@@ -3,8 +3,9 @@
     python tests/state/confusion.py            prints the table of the README and each miss
     python tests/state/confusion.py --write    puts it into the README
 
-A screen is `screens/AGENT/STATE-WHAT.txt`, of a dialog `prompting-KIND-WHAT.txt`: what an agent's terminal
-showed, with its title in a first line `# title: ...`.  A recording's instants are in its `.expected.json`.
+A screen is `patterns/screens/AGENT/STATE-WHAT.txt`, of a dialog `prompting-KIND-WHAT.txt`: what an agent's
+terminal showed, with its title in a first line `# title: ...`.  A recording's instants are in its
+`.expected.json`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Case:
 
 
 def screens() -> Iterator[Case]:
-    for path in sorted((TESTS / "state" / "screens").glob("*/*.txt")):
+    for path in sorted((TESTS.parent / "patterns" / "screens").glob("*/*.txt")):
         match = _SCREEN.fullmatch(path.stem)
         assert match is not None, f"{path} is not called as a screen is"
         agent = path.parent.name

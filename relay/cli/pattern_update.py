@@ -1,0 +1,97 @@
+"""What a newer pattern file changes: its lines, how dialogs are known, and the verdicts on recorded screens.
+
+A recorded screen is a file `screens/NAME/STATE-WHAT.txt`, or `prompting-KIND-WHAT.txt`, beside the pattern
+files, in the form that `relay inspect --screen` reads. Those that ship with relay are of real agents.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.agents.profile import Profile
+from relay.cli.inspect import inspect_screen
+from relay.errors import ConfigError
+from relay.text import visible
+
+CONTEXT = 1
+"""Lines shown around those that change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The verdict on one recorded screen of an agent that `was` in a state: before and after an update."""
+
+    screen: str
+    was: str
+    before: str
+    after: str
+
+    @property
+    def unsafe(self) -> bool:
+        """True if something would be typed where it must not be."""
+        return self.after == "ready" != self.was
+
+    def __str__(self) -> str:
+        return f"{self.screen}: it was {self.was}; said to be {self.before or 'nothing'}, now {self.after}"
+
+
+def lines(name: str, old: str, new: str) -> list[str]:
+    """Return the lines that differ, as `diff -u` prints them, safe to show."""
+    found = difflib.unified_diff(
+        old.splitlines(), new.splitlines(), "in force", f"{name}.toml", "", "", CONTEXT
+    )
+    return [visible(line.rstrip("\n")) for line in found]
+
+
+def of_dialogs(old: Profile | None, new: Profile) -> list[str]:
+    """Return, a line for each, the changes of when something is typed, and of what counts as a dialog."""
+    if old is None:
+        return [f"a new profile, for {', '.join(map(visible, new.commands)) or 'no program by its name'}"]
+    found = []
+    if old.inject != new.inject:
+        found.append(f'inject was "{old.inject}" and is "{new.inject}"')
+    if (old.commands, old.interactive) != (new.commands, new.interactive):
+        found.append("it is for other programs")
+    if old.input != new.input:
+        found.append("its input is known by something else")
+    rules = {rule.name: rule for rule in new.states}
+    for rule in old.states:
+        if rule.state == "prompting" and rules.get(rule.name) != rule:
+            done = "is changed" if rule.name in rules else "is gone"
+            found.append(f"the rule {visible(rule.name)!r}, by which a dialog is known, {done}")
+    known = {rule.name: rule for rule in old.states}
+    found += [
+        f"the rule {visible(rule.name)!r} says that it is ready"
+        for rule in new.states
+        if rule.state == "ready" and known.get(rule.name) != rule
+    ]
+    for key in ("decisions", "questions", "dialogs", "executes"):
+        gone = set(getattr(old, key)) - set(getattr(new, key))
+        found += [f"{key} is without {visible(rule.pattern)!r}" for rule in gone]
+    return found
+
+
+def on_screens(folders: Sequence[Path], old: Profile | None, new: Profile) -> tuple[int, list[Change]]:
+    """Return the number of recorded screens of the agent, and those on which `new` says worse than `old`.
+
+    folders: each has a folder of screens by the name of the profile. Raise ConfigError for one that is none.
+    """
+    number, worse = 0, []
+    for path, was, text in _recorded(folders, new.name):
+        number += 1
+        before = "" if old is None else str(inspect_screen(text, old).state)
+        change = Change(f"{new.name}/{path.name}", was, before, str(inspect_screen(text, new).state))
+        if change.unsafe or (change.after != was and before in {was, ""}):
+            worse.append(change)
+    return number, worse
+
+
+def _recorded(folders: Sequence[Path], name: str) -> Iterator[tuple[Path, str, str]]:
+    for path in (path for folder in folders for path in sorted((folder / name).glob("*.txt"))):
+        try:
+            yield path, path.stem.partition("-")[0], path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read this screen: {error}. Mend it or remove it.", path) from None

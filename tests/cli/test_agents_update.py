@@ -1,0 +1,210 @@
+"""`relay agents update` and `reset`: newer pattern files in place of relay's, tried, shown, taken back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agents.hooked import Claude
+from relay import data
+from relay.agents import catalog, updates
+from relay.home import Home
+from support import Relay, wait_until
+
+SHIPPED = data.directory("patterns")
+READY = """
+[[states]]
+name = "hasty"
+state = "ready"
+priority = 500
+region = "screen"
+any = ['.']
+"""
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """A folder with the pattern file of claude, of which another version was checked."""
+    folder = tmp_path / "newer"
+    folder.mkdir()
+    _edit(folder, "claude", 'checked = ["', 'checked = ["999.0.1", "')
+    return folder
+
+
+def _edit(folder: Path, name: str, old: str = "", new: str = "", more: str = "") -> Path:
+    path = folder / f"{name}.toml"
+    text = (path if path.exists() else SHIPPED / path.name).read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1) + more, "utf-8")
+    return path
+
+
+def _checked(relay: Relay, name: str = "claude") -> tuple[str, ...]:
+    return catalog.load(name, Home.from_env(relay.environment)).checked
+
+
+def test_a_newer_file_is_shown_tried_taken_and_taken_back(relay: Relay, newer: Path) -> None:
+    shipped = _checked(relay)
+    done = relay("agents", "update", newer)
+    assert '+checked = ["999.0.1", ' in done.stdout and "Taken: claude." in done.stdout
+    number = len(list((SHIPPED / "screens" / "claude").iterdir()))
+    assert f"{number} recorded screens of {number} as good as before" in done.stdout
+    assert _checked(relay) == ("999.0.1", *shipped)
+    path = Home.from_env(relay.environment).config / "patterns" / "updates" / "claude.toml"
+    assert path.stat().st_mode & 0o777 == 0o600
+    (row,) = [each for each in json.loads(relay("agents", "--json").stdout) if each["name"] == "claude"]
+    assert row["path"] == str(path)
+    assert "nothing is new" in relay("agents", "update", newer).stdout
+    assert "As shipped: claude." in relay("agents", "reset").stdout
+    assert _checked(relay) == shipped and not path.exists()
+    assert "nothing was updated" in relay("agents", "reset").stdout
+
+
+def test_the_patterns_of_this_relay_are_nothing_new(relay: Relay) -> None:
+    assert "Taken" not in relay("agents", "update", SHIPPED).stdout
+
+
+def test_the_users_own_keys_count_more_than_those_of_an_update(relay: Relay, newer: Path) -> None:
+    own = Home.from_env(relay.environment).config / "patterns" / "claude.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[submit]\ndelay = 1.5\n")
+    relay("agents", "update", _edit(newer, "claude", "delay = 0.05", "delay = 0.9"))
+    profile = catalog.load("claude", Home.from_env(relay.environment))
+    assert profile.submit.delay == 1.5 and "999.0.1" in profile.checked
+    relay("agents", "reset", "claude")
+    assert own.exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("reader = ", "reeder = ", "toml:7: the key 'reeder' is not known"),
+        ("'^ Do you want to '", "'('", "is not a regular expression"),
+        ('name = "claude"\n', "", "it has no key name"),
+        ('name = "claude"\n', 'name = "clod"\n', "they must agree"),
+    ],
+)
+def test_of_files_of_which_one_is_wrong_none_is_taken(
+    relay: Relay, newer: Path, old: str, new: str, said: str
+) -> None:
+    _edit(newer, "codex", "checked = ", "# More\nchecked = ")
+    _edit(newer, "claude", old, new)
+    failed = relay("agents", "update", newer, check=False)
+    assert failed.returncode and "claude.toml" in failed.stderr and said in failed.stderr
+    assert not updates.in_force(Home.from_env(relay.environment))
+
+
+def test_there_is_nothing_to_take_or_to_reset(relay: Relay, tmp_path: Path) -> None:
+    assert "no pattern file" in relay("agents", "update", tmp_path, check=False).stderr
+    assert "cannot read it" in relay("agents", "update", tmp_path / "x.toml", check=False).stderr
+    assert "no update of 'codex'" in relay("agents", "reset", "codex", check=False).stderr
+
+
+def test_what_would_type_into_work_or_a_dialog_is_refused_whatever_the_user_says(
+    relay: Relay, newer: Path
+) -> None:
+    _edit(newer, "claude", more=READY)
+    refused = relay("agents", "update", "--yes", newer, check=False)
+    assert refused.returncode == 1 and "Nothing is taken" in refused.stderr
+    assert "it was working; said to be working, now ready" in refused.stdout
+    assert "the rule 'hasty' says that it is ready" in refused.stdout
+    assert not updates.in_force(Home.from_env(relay.environment))
+
+
+def test_screens_of_its_own_are_tried_too(relay: Relay, newer: Path) -> None:
+    screen = newer / "screens" / "claude" / "prompting-other-new.txt"
+    screen.parent.mkdir(parents=True)
+    shutil.copy(next((SHIPPED / "screens" / "claude").glob("ready-*.txt")), screen)
+    refused = relay("agents", "update", newer, check=False)
+    assert "claude/prompting-other-new.txt: it was prompting" in refused.stdout and refused.returncode == 1
+    screen.write_bytes(b"\xff")
+    assert "cannot read this screen" in relay("agents", "update", newer, check=False).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        (
+            "claude",
+            "'^ Do you want to '",
+            "'^ ?Do you want to '",
+            "'permission dialog', by which a dialog is",
+        ),
+        (
+            "claude",
+            'name = "plan approval"',
+            'name = "plans"',
+            "'plan approval', by which a dialog is known, is g",
+        ),
+        ("claude", 'glyphs = "❯>"', 'glyphs = "❯>$"', "its input is known by something else"),
+        ("shell", 'inject = "never"', 'inject = "auto"', 'inject was "never" and is "auto"'),
+        ("claude", '["claude"]', '["claude", "bash"]', "it is for other programs"),
+    ],
+)
+def test_how_dialogs_are_known_changes_only_with_the_users_word(
+    relay: Relay, tmp_path: Path, name: str, old: str, new: str, said: str
+) -> None:
+    path = _edit(tmp_path, name, old, new)
+    asked = relay("agents", "update", path, check=False)
+    assert said in asked.stdout and asked.returncode == 1 and "--yes" in asked.stderr
+    assert not updates.in_force(Home.from_env(relay.environment))
+    assert "Taken" in relay("agents", "update", "--yes", path).stdout
+
+
+def test_a_new_agent_is_taken_with_the_users_word(relay: Relay, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\ncommands = ["bash", "my-agent"]\n')
+    assert "a new profile, for bash, my-agent" in relay("agents", "update", path, check=False).stdout
+    relay("agents", "update", "--yes", path)
+    home = Home.from_env(relay.environment)
+    assert catalog.for_command(["my-agent"], home).name == "mine"
+    assert (
+        catalog.for_command(["bash"], home).name == "shell"
+    )  # what relay ships knows its own programs first
+
+
+def test_generic_rules_are_tried_on_every_agents_screens(relay: Relay, tmp_path: Path) -> None:
+    _edit(tmp_path, "generic", "# What holds", "# All that holds")
+    shown = relay("agents", "update", tmp_path).stdout
+    assert "claude: " in shown and "generic: " in shown
+
+
+def test_an_update_is_out_of_force_once_relay_ships_another_file(
+    relay: Relay, newer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay("agents", "update", newer)
+    home = Home.from_env(relay.environment)
+    path = home.config / "patterns" / "updates" / "claude.toml"
+    text = path.read_text("utf-8")
+    path.write_text(f"{text.rstrip()[:-8]}00000000\n", "utf-8")
+    assert "999.0.1" not in _checked(relay)
+    assert "The update of claude is not in force" in relay("agents").stdout
+    relay("agents", "update", newer)
+    assert "999.0.1" in _checked(relay)
+    relay("agents", "reset", "claude")
+    assert not path.exists()
+
+
+def test_an_agent_may_not_do_it(relay: Relay, newer: Path) -> None:
+    claude = Claude(relay).wrap()
+    inside = {"RELAY_NAME": "Ann", "RELAY_SOCKET": str(claude.socket)}
+    for words in (("update", newer), ("reset",)):
+        refused = relay("agents", *words, check=False, env=inside)
+        assert "an agent may not change how its own screen is read" in refused.stderr
+    assert not updates.in_force(Home.from_env(relay.environment))
+
+
+def test_a_running_session_takes_it_at_reload(relay: Relay, newer: Path) -> None:
+    claude = Claude(relay).wrap(env={"AGENT_VERSION": "999.0.1"})
+    claude.print(" Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · Tab to amend\n")
+    wait_until(lambda: "claude 999.0.1 was not checked" in relay("explain", "Ann").stdout)
+    relay("agents", "update", newer)
+    assert "claude 999.0.1 was not checked" in relay("explain", "Ann").stdout
+    relay("reload", "Ann")
+    wait_until(lambda: "claude 999.0.1 was checked" in relay("explain", "Ann", check=False).stdout)
+    relay("agents", "reset")
+    relay("reload", "Ann")
+    wait_until(lambda: "claude 999.0.1 was not checked" in relay("explain", "Ann", check=False).stdout)
