@@ -68,9 +68,13 @@ _NOT_CODEX = {"PostToolUseFailure", "Notification", "StopFailure"}
 _CODEX = {name: kind for name, kind in _QWEN.items() if name not in _NOT_CODEX}
 
 EVENTS: Mapping[str, Mapping[str, NativeName]] = MappingProxyType(
-    {"claude": _CLAUDE, "codex": _CODEX, "qwen": _QWEN, "gemini": _GEMINI}
+    {"claude": _CLAUDE, "codex": _CODEX, "qwen": _QWEN, "gemini": _GEMINI, "relay": _QWEN}
 )
-"""The events of each agent with a bridge, by its own names of them."""
+"""The events of each dialect, by its own names of them.
+
+"relay" is for programs that follow docs/NATIVE.md; a plugin of ours in an agent without hooks speaks it under
+the agent's name.
+"""
 
 OBSERVED = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
 """The tools with which an agent asks its user something: the matcher of the silent observer."""

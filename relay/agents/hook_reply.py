@@ -96,6 +96,7 @@ _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
         "claude": _CLAUDE,
         "codex": _CODEX,
         "qwen": _QWEN,
+        "relay": _PLAIN,
         "gemini": {
             NativeName.SESSION_START: frozenset({"context", "notice"}),
             NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "notice"}),

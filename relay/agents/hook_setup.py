@@ -165,6 +165,17 @@ def entries(kind: str, socket: str, handle: Callable[[list[str]], dict[str, Any]
     return found
 
 
+def plugin_options(run: Run, kind: str) -> dict[str, Any]:
+    """Return what the plugin of ours in an agent of `kind` needs for bridge.mjs."""
+    hook = call(kind, run.socket, "decide", "EVENT")
+    return {"hook": hook, "transcript": transcript(run), "timeout": TIMEOUT}
+
+
+def transcript(run: Run) -> str:
+    """Return the path of the transcript that relay has written for it; nothing is there yet."""
+    return f"{run.directory}/transcript.jsonl"
+
+
 def merged(settings: dict[str, Any], ours: HookEntries) -> dict[str, Any]:
     """Return the user's `settings` with our hooks behind theirs. Raise ConfigError for an unknown shape."""
     theirs = settings.get("hooks", {})

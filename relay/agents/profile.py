@@ -15,9 +15,9 @@ InjectPolicy = Literal["auto", "never"]
 StateName = Literal["working", "ready", "prompting", "failed", "draft"]
 RegionName = Literal["screen", "bottom", "title"]
 WhileWorking = Literal["queues", "interrupts", "unknown"]
-HooksDialect = Literal["", "claude", "codex", "qwen", "gemini"]
+HooksDialect = Literal["", "claude", "codex", "qwen", "gemini", "relay"]
 BlockEnd = Literal["drawn", "blank", "none"]
-TranscriptFormat = Literal["", "claude", "codex", "qwen"]
+TranscriptFormat = Literal["", "claude", "codex", "qwen", "relay"]
 
 
 class PromptKind(StrEnum):

@@ -9,6 +9,8 @@ ISO 8601 "timestamp" in UTC.
             Subagents: a rollout of their own.
     qwen    ~/.qwen/projects/DIR/chats/SESSION.jsonl: a line for each message, about when the next hook runs.
             Subagents: only in the telemetry lines of the same file.
+    relay   what programs without a transcript of their own write for relay (docs/NATIVE.md), and our plugins
+            in other agents: a line for each text as soon as it is complete. Subagents: in the same file.
 
 Left out, as the model did not say it: the program's own text about an API error, the summary of a compaction,
 thinking, and a text that the user interrupted. Codex does not write an interrupted text at all, and nothing
@@ -52,14 +54,14 @@ LineReader = Callable[[bytes], list[Said]]
 
 
 def reader(kind: str) -> LineReader:
-    """Return a new reader of the format `kind`: "claude", "codex" or "qwen". Raise KeyError for another."""
-    return {"claude": _claude, "codex": _codex, "qwen": _Qwen().read}[kind]
+    """Return a new reader of the format `kind`, a relay.agents.profile.TranscriptFormat. Raise KeyError."""
+    return {"claude": _claude, "codex": _codex, "qwen": _Qwen().read, "relay": _relay}[kind]
 
 
 def subagent_path(kind: str, transcript_path: str, agent_id: str) -> str:
     """Return the transcript of a subagent whose event names `transcript_path` only; "" where it has none.
 
-    Claude names the session's file there, codex the subagent's own; qwen has one file for all.
+    Claude names the session's file there, codex the subagent's own; the others have one file for all.
     """
     if kind == "codex":
         return transcript_path
@@ -142,6 +144,15 @@ class _Qwen:
             agent[1] if len(agent) > 1 and agent[1] else name,
             name,
         )
+
+
+def _relay(line: bytes) -> list[Said]:
+    entry = _object(line)
+    text, id = _str(entry.get("text")), _str(entry.get("id"))
+    if entry.get("type") != "said" or not id or not text.strip():
+        return []
+    time, subagent, kind = (_str(entry.get(key)) for key in ("time", "subagent", "agent_type"))
+    return [Said(text, id, time, subagent, kind)]
 
 
 def _numbered(

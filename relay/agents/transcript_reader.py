@@ -58,7 +58,7 @@ class TranscriptReader:
     texts since the last call, and blocks on nothing but the disk; `event` and `poll` read at most BUDGET
     bytes once or twice.
 
-    kind:     "claude", "codex" or "qwen".
+    kind:     its transcripts' format (relay.agents.transcript_formats).
     clock:    seconds since the epoch, by the agent's own clock.
     followed: called with what `resume` needs, whenever another transcript is followed.
     """

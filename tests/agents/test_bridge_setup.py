@@ -242,6 +242,16 @@ def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(plac
     assert not place.run.exists()
 
 
+# relay's own dialect
+
+
+def test_a_program_that_speaks_relays_dialect_is_told_where_to_write_its_words(place: Place) -> None:
+    prepared = place.prepare("relay", "mine", "-x", A="1")
+    path = str(place.run / "transcript.jsonl")
+    assert (prepared.command, prepared.kind) == (["mine", "-x"], "relay")
+    assert prepared.env == {"HOME": str(place.person), "A": "1", "RELAY_TRANSCRIPT": path}
+
+
 # every kind of agent
 
 
@@ -282,6 +292,7 @@ def test_a_program_without_hooks_is_left_as_it_is(place: Place, tmp_path: Path) 
 def test_the_programs_that_wait_for_profiles_are_those_with_hooks(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     hooked = [profile for profile in profiles(home) if profile.native.hooks]
-    assert {profile.native.hooks for profile in hooked} == KINDS == set(BRIDGED)
+    # A profile with the dialect "relay" is always a user's own.
+    assert {profile.native.hooks for profile in hooked} == KINDS - {"relay"} == set(BRIDGED)
     for profile in hooked:
         assert all(any(word in command for word in BRIDGED) for command in profile.commands), profile.name

@@ -30,6 +30,7 @@ EXPECTED = {
     "codex-compacted.jsonl": [*MULTI, *MULTI],
     "qwen.jsonl": [*MULTI, "Asking a helper.", "Back again."],
     "qwen-interrupted.jsonl": MULTI,
+    "relay.jsonl": [*MULTI, "Same.", "Same.", FENCE, "Back again."],
 }
 
 
@@ -54,7 +55,11 @@ def test_each_text_has_an_id_of_its_own_and_times_never_run_back(name: str) -> N
 
 @pytest.mark.parametrize(
     ("name", "subagent"),
-    [("claude-subagent.jsonl", "a7443b7a25dc06331"), ("qwen.jsonl", "general-purpose-ua8de6")],
+    [
+        ("claude-subagent.jsonl", "a7443b7a25dc06331"),
+        ("qwen.jsonl", "general-purpose-ua8de6"),
+        ("relay.jsonl", "ses_1"),
+    ],
 )
 def test_what_a_subagent_said_is_attributed_to_it(name: str, subagent: str) -> None:
     said = [(each.text, each.subagent, each.agent_type) for each in spoken(name) if each.subagent]
@@ -78,6 +83,13 @@ def test_qwens_housekeeping_says_nothing() -> None:
     assert reader("qwen")(aside) == []
 
 
+def test_a_line_of_relays_own_needs_no_more_than_an_id_and_a_text() -> None:
+    """docs/NATIVE.md documents it for programs of the user's own."""
+    assert reader("relay")(b'{"type": "said", "id": "7", "text": "Hi.", "mood": "good"}') == [
+        Said("Hi.", "7")
+    ]
+
+
 def test_where_a_subagents_texts_are_written() -> None:
     assert subagent_path("claude", "/p/S.jsonl", "a1") == "/p/S/subagents/agent-a1.jsonl"
     assert subagent_path("claude", "/p/S.jsonl", "../../x") == ""
@@ -86,7 +98,7 @@ def test_where_a_subagents_texts_are_written() -> None:
     assert subagent_path("qwen", "/p/S.jsonl", "a1") == ""
 
 
-@pytest.mark.parametrize("kind", ["claude", "codex", "qwen"])
+@pytest.mark.parametrize("kind", ["claude", "codex", "qwen", "relay"])
 @pytest.mark.parametrize(
     "line",
     [
@@ -99,6 +111,10 @@ def test_where_a_subagents_texts_are_written() -> None:
         b'{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage","content":{}}}}',
         b'{"type":"system","systemPayload":{"uiEvent":{"subagent_name":[],"event.name":"qwen-code.api_response"}}}',
         b'["assistant","AgentMessage","subagent_name"]',
+        b'{"type":"said","text":"of nobody knows which time"}',
+        b'{"type":"said","id":"1","text":["no text"]}',
+        b'{"type":"said","id":"1","text":" \\n"}',
+        b'{"type":"thought","id":"1","text":"Let me think."}',
         b'{"type":"user","message":{"content":[{"type":"text","text":"\\"assistant\\" says"}]}}',
         b'{"assistant":' + b"[" * 100_000,
     ],

@@ -1,0 +1,72 @@
+// The bridge to relay from a plugin of ours in an agent without hooks of its own.
+//
+//     const bridge = new Bridge(options)                       options: relay.agents.hook_setup.plugin_options
+//     await bridge.tell("PreToolUse", { session_id, ... })     the session's reply, parsed; {} if it has none
+//     bridge.said(id, text)                                    the agent has said `text`, all of it
+//
+// Events go to the session through hook_client.py, so that its time limits and guards hold; texts are appended
+// to the transcript (docs/NATIVE.md has the formats of both). Nothing here throws: the agent goes on without relay.
+
+import { spawn } from "node:child_process"
+import { appendFileSync } from "node:fs"
+
+export class Bridge {
+  // hook: the client's command line, with EVENT in place of the event's name; timeout: seconds.
+  constructor({ hook, transcript, timeout }) {
+    this.hook = hook
+    this.transcript = transcript
+    this.timeout = timeout
+  }
+
+  tell(event, fields) {
+    return new Promise((resolve) => {
+      const common = { hook_event_name: event, transcript_path: this.transcript, cwd: process.cwd() }
+      let printed = ""
+      try {
+        const [program, ...words] = this.hook.map((word) => (word === "EVENT" ? event : word))
+        const child = spawn(program, words, { stdio: ["pipe", "pipe", "ignore"] })
+        // Not spawn's own `timeout`, whose timer outlives a program that could not be started.
+        const timer = setTimeout(() => child.kill("SIGKILL"), this.timeout * 1000)
+        child.on("error", () => {
+          clearTimeout(timer)
+          resolve({})
+        })
+        child.on("exit", () => clearTimeout(timer))
+        child.on("close", () => resolve(parsed(printed)))
+        child.stdin.on("error", () => {}) // it has ended before it has read everything
+        child.stdout.setEncoding("utf8")
+        child.stdout.on("data", (text) => (printed += text))
+        child.stdin.end(written({ ...common, ...fields }))
+      } catch {
+        resolve({})
+      }
+    })
+  }
+
+  // id: unique in this run; time: of the text, where that is not now; subagent, agent_type: of whoever said it.
+  said(id, text, { time = new Date(), subagent = "", agent_type = "" } = {}) {
+    const line = written({ type: "said", id, time: time.toISOString(), text, subagent, agent_type })
+    try {
+      appendFileSync(this.transcript, line + "\n", { mode: 0o600 })
+    } catch {
+      // The session hears the last text of a turn from its Stop event.
+    }
+  }
+}
+
+function written(value) {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    return "" // a guarded tool call that cannot be written is denied
+  }
+}
+
+function parsed(text) {
+  try {
+    const value = JSON.parse(text)
+    return value !== null && typeof value === "object" ? value : {}
+  } catch {
+    return {} // mostly "": there is no reply
+  }
+}
