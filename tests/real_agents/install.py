@@ -159,6 +159,10 @@ PINNED = {
 """The versions that relay was made with."""
 
 
+LATER = {"pi": replace(PINNED["pi"], package="@earendil-works/pi-coding-agent", version="0.87.1")}
+"""Newest versions in packages of another name. The registry lacks what pi from 1.0 on depends on."""
+
+
 def _newest() -> dict[str, str]:
     """The newest versions, by agent, as far as they were asked for."""
     try:
@@ -170,6 +174,7 @@ def _newest() -> dict[str, str]:
 PACKAGES = dict(PINNED)
 if NEWEST:
     PACKAGES |= {name: replace(PINNED[name], version=version) for name, version in _newest().items()}
+    PACKAGES |= LATER
 """What is tested."""
 
 
@@ -225,7 +230,7 @@ def main(names: list[str]) -> int:
 
 def _look_for_newest(names: list[str]) -> None:
     """Note the newest versions; where a registry does not answer, the version stays, and that is said."""
-    for name in names:
+    for name in set(names) - LATER.keys():
         try:
             PACKAGES[name] = replace(PACKAGES[name], version=PINNED[name].newest())
         except (OSError, subprocess.SubprocessError) as error:
