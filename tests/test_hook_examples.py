@@ -114,7 +114,7 @@ def test_project_context_comes_with_every_prompt(project: Project) -> None:
     assert answer["outcome"] == "allow"
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "pi"])
 def test_the_guardrail_reads_every_agents_own_payload(project: Project, agent: str) -> None:
     """R21, R45: its shell tool is called Bash or run_shell_command; a group and a flat rule hear of both."""
     (captured,) = [

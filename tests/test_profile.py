@@ -130,7 +130,7 @@ def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home)
         ('[submit]\ndelay = "1"\n', 2, "number of seconds"),
         ("[submit]\ndelay = 11\n", 2, "from 0 to 10"),
         ('[submit]\nwhile_working = "waits"\n', 2, "one of queues, interrupts, unknown"),
-        ('[native]\nhooks = "pi"\n', 2, 'one of "", claude'),
+        ('[native]\nhooks = "vi"\n', 2, 'one of "", claude'),
         ("[states]\n", 1, "[[states]]"),
         (f"{RULE}[[states]]\nname = 'b'\n", 5, "needs a name and a state"),
         (f"{RULE}[[states]]\nname = 'b'\nstate = 'ready'\n", 5, "needs regexes"),
@@ -166,7 +166,7 @@ def test_every_agent_has_a_profile_with_rules(user: Home, agent: str) -> None:
 
 def test_which_agents_have_hooks_of_their_own(user: Home) -> None:
     hooks = {profile.name: profile.native.hooks for profile in profiles(user) if profile.native.hooks}
-    assert hooks == {name: name for name in ("claude", "codex", "qwen", "gemini")}
+    assert hooks == {name: name for name in ("claude", "codex", "qwen", "gemini", "pi")}
 
 
 def test_rules_come_by_priority_and_the_users_replace_those_of_their_name(user: Home) -> None:
@@ -254,5 +254,5 @@ def test_the_command_lists_them(relay: Relay) -> None:
     assert "shell" in relay("agents").stdout
     listed = {entry["name"]: entry for entry in json.loads(relay("agents", "--json").stdout)}
     assert listed["shell"]["inject"] == "never" and "bash" in listed["shell"]["commands"]
-    assert (listed["claude"]["hooks"], listed["pi"]["hooks"]) == ("claude", None)
+    assert (listed["claude"]["hooks"], listed["aider"]["hooks"]) == ("claude", None)
     assert "permission dialog" in listed["claude"]["rules"]

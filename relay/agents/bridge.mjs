@@ -18,13 +18,14 @@ export class Bridge {
     this.timeout = timeout
   }
 
-  tell(event, fields) {
+  // signal: an AbortSignal that ends the waiting.
+  tell(event, fields, signal) {
     return new Promise((resolve) => {
       const common = { hook_event_name: event, transcript_path: this.transcript, cwd: process.cwd() }
       let printed = ""
       try {
         const [program, ...words] = this.hook.map((word) => (word === "EVENT" ? event : word))
-        const child = spawn(program, words, { stdio: ["pipe", "pipe", "ignore"] })
+        const child = spawn(program, words, { stdio: ["pipe", "pipe", "ignore"], signal })
         // Not spawn's own `timeout`, whose timer outlives a program that could not be started.
         const timer = setTimeout(() => child.kill("SIGKILL"), this.timeout * 1000)
         child.on("error", () => {

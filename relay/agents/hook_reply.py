@@ -96,6 +96,7 @@ _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
         "claude": _CLAUDE,
         "codex": _CODEX,
         "qwen": _QWEN,
+        "pi": _PLAIN | {NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] | {"input"}},
         "relay": _PLAIN,
         "gemini": {
             NativeName.SESSION_START: frozenset({"context", "notice"}),

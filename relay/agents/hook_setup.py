@@ -61,9 +61,13 @@ class Run:
 
     def file(self, name: str, content: dict[str, Any]) -> str:
         """Write `content` as JSON into the run's directory. Return the path."""
+        return self.write(name, json.dumps(content, indent=1))
+
+    def write(self, name: str, text: str) -> str:
+        """Write `text` into the run's directory. Return the path."""
         path = f"{self.directory}/{name}"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
+            file.write(text)
         return path
 
     def with_flags(self, flags: Sequence[str], arguments: Sequence[str]) -> list[str]:

@@ -40,7 +40,8 @@ Every key of a file, all but `name` optional:
     idle         = ["..."]        regexes of titles that say that it does not work
 
     [native]                      what it has beside its terminal
-    hooks       = "claude"        whose hook protocol it speaks: claude | codex | qwen | gemini | relay
+    hooks       = "claude"        whose hook protocol it speaks: claude | codex | qwen | gemini | pi |
+                                  relay
     transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | relay
 
     [[states]]                    what the screen or the title shows in a state; the highest priority wins

@@ -27,7 +27,7 @@ OPTIONS = {
     "--team": ("TEAM", "its team (default: RELAY_TEAM, else 'default')"),
     "--agent": (
         "KIND",
-        "whose hooks these are: claude, codex, gemini, qwen or relay (default: as its profile says)",
+        "whose hooks these are: claude, codex, gemini, pi, qwen or relay (default: as its profile says)",
     ),
 }
 

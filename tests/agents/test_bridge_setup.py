@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -240,6 +241,60 @@ def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(plac
     with pytest.raises(ConfigError, match="belongs to root"):
         place.prepare("gemini", "gemini")
     assert not place.run.exists()
+
+
+# pi
+
+
+def extension(prepared: Prepared) -> Any:
+    """What the extension of the run hands to ours."""
+    source = Path(prepared.command[prepared.command.index("--extension") + 1]).read_text()
+    (own,) = re.findall(r'import extension from (".*")', source)
+    assert Path(json.loads(own)).name == "pi.mjs" and Path(json.loads(own)).is_file()
+    (options,) = re.findall(r"export default extension\((.*)\)", source)
+    return json.loads(options)
+
+
+def test_pi_gets_an_extension_beside_the_persons_own(place: Place) -> None:
+    prepared = place.prepare("pi", "pi", "-e", "mine.ts", "--continue", "hello")
+    file = str(place.run / "relay.js")
+    assert prepared.command == ["pi", "--extension", file, "-e", "mine.ts", "--continue", "hello"]
+    client = [sys.executable, "-I", "-S", hook_client.__file__]
+    assert extension(prepared) == {
+        "hook": [*client, "hook", "decide", "EVENT", place.socket, "pi"],
+        "transcript": str(place.run / "transcript.jsonl"),
+        "timeout": TIMEOUT,
+    }
+    assert (place.run.stat().st_mode & 0o777, Path(file).stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+@pytest.mark.parametrize(
+    "command", [["install", "npm:x"], ["update"], ["list"], ["config"], ["auth", "check"]]
+)
+def test_a_command_of_pis_that_starts_no_agent_stays_as_it_is(place: Place, command: list[str]) -> None:
+    prepared = place.prepare("pi", "pi", *command)
+    assert (prepared.command, prepared.kind) == (["pi", *command], "")
+
+
+@pytest.mark.parametrize(
+    ("version", "hooked"),
+    [("0.30.2", False), ("0.64.9", False), ("0.65.0", True), ("1.5.2", True), ("x", True)],
+)
+def test_a_pi_that_is_too_old_for_the_extension_is_read_from_its_screen(
+    place: Place, tmp_path: Path, version: str, hooked: bool
+) -> None:
+    package = tmp_path / "node_modules" / "@mariozechner" / "pi-coding-agent"
+    put(package / "package.json", {"name": "@mariozechner/pi-coding-agent", "version": version})
+    put(package / "dist" / "package.json", ["of another kind"])
+    program = package / "dist" / "cli.js"
+    program.touch(mode=0o755)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "pi").symlink_to(program)
+    if hooked:
+        assert place.prepare("pi", "pi", PATH=str(tmp_path / "bin")).kind == "pi"
+    else:
+        with pytest.raises(ConfigError, match=r"needs pi 0\.65 or later"):
+            place.prepare("pi", "pi", PATH=str(tmp_path / "bin"))
 
 
 # relay's own dialect

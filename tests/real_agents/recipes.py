@@ -172,6 +172,8 @@ def _pi(place: Place) -> Start:
         "maxTokens": 4000,
     }
     provider = {"baseUrl": f"{place.url}/v1", "api": "openai-completions", "apiKey": "sk-dummy"}
+    # 0.87.1 compacts no conversation of a few words otherwise.
+    place.put(".pi/agent/settings.json", {"compaction": {"keepRecentTokens": 1}})
     place.put(".pi/agent/models.json", {"providers": {"mock": {**provider, "models": [model]}}})
     environment = {"PI_SKIP_VERSION_CHECK": "1", "PI_OFFLINE": "1"}
     return Start(("--provider", "mock", "--model", "mock-model"), environment)
@@ -291,7 +293,7 @@ AGENTS = {
             resume=("--continue",),
             native=True,
         ),
-        Agent(PACKAGES["pi"], _pi, ready="mock-model", clear="/new", resume=("--continue",)),
+        Agent(PACKAGES["pi"], _pi, ready="mock-model", clear="/new", resume=("--continue",), native=True),
         Agent(
             PACKAGES["gemini"],
             _gemini,

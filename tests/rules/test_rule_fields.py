@@ -12,7 +12,7 @@ from relay.rules.event import EVENTS, from_native
 RECORDED = Path(__file__).parents[1] / "agents" / "payloads"
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "qwen"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "pi", "qwen"])
 def test_each_field_that_agents_tell_is_known(agent: str) -> None:
     """R18: else a matcher that asks for it would be said to fit nothing."""
     found = set()

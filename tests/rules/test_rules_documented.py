@@ -14,7 +14,7 @@ from relay.features.derived_rules import DERIVED
 from relay.rules.event import EVENTS, from_native
 
 PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf-8")
-AGENTS = {"claude": "Claude Code", "codex": "Codex", "qwen": "Qwen Code", "gemini": "Gemini CLI"}
+AGENTS = {"claude": "Claude Code", "codex": "Codex", "qwen": "Qwen Code", "gemini": "Gemini CLI", "pi": "pi"}
 OTHER = "any other program"
 
 

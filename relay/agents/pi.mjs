@@ -1,0 +1,139 @@
+// The extension of relay's for pi, for one run of it (relay.agents.pi names it on the command line).
+//
+//     pi's events ──→ the hooks of docs/NATIVE.md ──→ what they answer, in pi's words
+//     message_end ──→ the transcript: each text that the model has completed
+//
+// pi makes another instance for each of its sessions: /new, /resume, /fork and /reload end this one. What the model
+// has still to be given stays: `lesson` for the session that has begun, `held` for whichever it is.
+
+import { randomUUID } from "node:crypto"
+import { Bridge } from "./bridge.mjs"
+
+const STARTED = { startup: "startup", new: "clear", resume: "resume", fork: "resume" }
+const TOOLS = { bash: "Bash", edit: "Edit", find: "Glob", grep: "Grep", ls: "LS", read: "Read", write: "Write" }
+const FILES = new Set(["edit", "read", "write"]) // whose `path` Claude Code calls `file_path`
+const CUT_OFF = new Set(["aborted", "error"]) // stop reasons: the user's Esc, and an API error that pi may try again
+
+const waiting = (globalThis[Symbol.for("relay.waiting")] ??= { lesson: "", held: [] })
+
+export default (options) => (pi) => {
+  const bridge = new Bridge(options)
+  const run = randomUUID()
+  const begun = new Map() // tool calls: the time when each was asked for
+  let said = 0
+
+  // Tell the session of an event; what it answers. An Esc of the user's ends the waiting.
+  const tell = async (event, ctx, fields, signal = ctx.signal) => {
+    const common = { session_id: ctx.sessionManager.getSessionId(), cwd: ctx.cwd }
+    const reply = await bridge.tell(event, { ...common, ...fields }, signal?.aborted ? undefined : signal)
+    const more = reply.hookSpecificOutput ?? {}
+    return { ...reply, ...more, refused: reply.decision === "block" }
+  }
+  const hold = ({ additionalContext: text }) => text && waiting.held.push(context(text))
+  const release = () => {
+    const texts = [waiting.lesson, ...waiting.held.splice(0)].filter(Boolean)
+    waiting.lesson = ""
+    return texts.join("\n\n")
+  }
+  const message = (content) => ({ customType: "relay", content, display: true })
+  const start = async (ctx, source) => {
+    const { additionalContext: text } = await tell("SessionStart", ctx, { source })
+    waiting.lesson = text ? context(text) : ""
+  }
+
+  pi.on("session_start", async (event, ctx) => {
+    if (event.reason === "reload") return
+    const old = ctx.sessionManager.getEntries().some((entry) => entry.type === "message")
+    const source = event.reason === "startup" && old ? "resume" : (STARTED[event.reason] ?? "startup")
+    await start(ctx, source)
+  })
+
+  pi.on("session_shutdown", async (event, ctx) => {
+    if (event.reason !== "reload") await tell("SessionEnd", ctx, { reason: event.reason ?? "quit" })
+  })
+
+  pi.on("session_before_compact", async (event, ctx) => {
+    const trigger = (event.reason ?? "manual") === "manual" ? "manual" : "auto"
+    const reply = await tell("PreCompact", ctx, { trigger }, event.signal)
+    return reply.refused ? { cancel: true } : undefined
+  })
+
+  pi.on("session_compact", (_, ctx) => start(ctx, "compact"))
+
+  pi.on("input", async (event, ctx) => {
+    const reply = await tell("UserPromptSubmit", ctx, { prompt: event.text })
+    if (reply.refused) {
+      if (ctx.hasUI) ctx.ui.notify(reply.reason, "warning")
+      return { action: "handled" }
+    }
+    hold(reply)
+  })
+
+  pi.on("before_agent_start", () => {
+    const text = release()
+    if (text) return { message: message(text) }
+  })
+
+  pi.on("message_end", (event) => {
+    const { role, content, stopReason } = event.message
+    if (role !== "assistant" || CUT_OFF.has(stopReason)) return
+    for (const text of texts(content)) bridge.said(`${run}/${++said}`, text)
+  })
+
+  pi.on("tool_call", async (event, ctx) => {
+    begun.set(event.toolCallId, Date.now())
+    const reply = await tell("PreToolUse", ctx, call(event))
+    if (ctx.signal?.aborted) return { block: true, reason: "The user has interrupted it." }
+    if (reply.permissionDecision === "deny") return { block: true, reason: reply.permissionDecisionReason }
+    hold(reply)
+    if (reply.updatedInput) {
+      for (const key of Object.keys(event.input)) delete event.input[key]
+      Object.assign(event.input, renamed(event.toolName, reply.updatedInput, "file_path", "path"))
+    }
+  })
+
+  pi.on("tool_result", async (event, ctx) => {
+    const took = Date.now() - (begun.get(event.toolCallId) ?? Date.now())
+    begun.delete(event.toolCallId)
+    const fields = { ...call(event), duration_ms: took }
+    const reply = event.isError
+      ? await tell("PostToolUseFailure", ctx, { ...fields, error: texts(event.content).join("\n") })
+      : await tell("PostToolUse", ctx, {
+          ...fields,
+          tool_response: { content: event.content, details: event.details },
+        })
+    hold(reply)
+    const text = release()
+    if (text) return { content: [...event.content, { type: "text", text }] }
+  })
+
+  pi.on("agent_end", async (event, ctx) => {
+    begun.clear()
+    const last = event.messages.findLast(({ role }) => role === "assistant")
+    if (!last || CUT_OFF.has(last.stopReason)) return // its screen tells, as pi may try again
+    const reply = await tell("Stop", ctx, { last_assistant_message: texts(last.content).at(-1) ?? "" })
+    if (reply.refused) waiting.held.push(reply.reason)
+    const text = waiting.held.splice(0).join("\n\n")
+    if (text) pi.sendMessage(message(text), { triggerTurn: true, deliverAs: "followUp" })
+  })
+}
+
+// What is nobody's prompt, for the model.
+function context(text) {
+  return `<hook_context>\n${text}\n</hook_context>`
+}
+
+function texts(content) {
+  return content.filter(({ type, text }) => type === "text" && text.trim()).map(({ text }) => text)
+}
+
+// The call as Claude Code would tell of it.
+function call({ toolName, toolCallId, input }) {
+  const tool_input = renamed(toolName, input, "path", "file_path")
+  return { tool_name: TOOLS[toolName] ?? toolName, tool_use_id: toolCallId, tool_input }
+}
+
+function renamed(tool, input, from, to) {
+  const names = FILES.has(tool) ? { [from]: to } : {}
+  return Object.fromEntries(Object.entries(input).map(([name, value]) => [names[name] ?? name, value]))
+}
