@@ -126,7 +126,6 @@ class MessagingClient:
             ProxyPublishers(home, ledger, team, connector, roster),
             ReceiptSender(ledger, team, name),
         )
-        self._pruned = time.monotonic()  # by `open`
         self.ended = False  # `run` is over, or about to be
         parts = (self._tracker, self._announcer, self._outgoing, self._status)
         self._receiver = Receiver(ledger, team, name, limits.queue, *parts, publish)
@@ -254,9 +253,13 @@ class MessagingClient:
         return not self._connector.external or self._tracker.online(self.name)
 
     async def _sweep(self) -> None:
-        """Give up what has waited too long, whatever the broker does."""
+        """Give up what has waited too long, and forget what is long over, whatever the broker does."""
+        pruned = time.monotonic()  # by `open`
         while True:
             try:
+                if time.monotonic() - pruned >= PRUNE_EVERY:
+                    await self._ledger.run(Ledger.prune)
+                    pruned = time.monotonic()
                 if await self._ledger.run(self._expire):
                     self._outgoing.own.wake()
                 await self._receiver.report()
@@ -270,9 +273,6 @@ class MessagingClient:
 
     def _expire(self, ledger: Ledger) -> int:
         ledger.check()
-        if time.monotonic() - self._pruned >= PRUNE_EVERY:
-            self._pruned = time.monotonic()
-            ledger.prune()
         expired = ledger.outbox.expire()
         if self.connected and self._tracker.online(self.name):
             self._tracker.limit_channels(ledger)
