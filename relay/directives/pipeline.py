@@ -7,7 +7,7 @@ A session feeds it what the terminal brings, with the times of that; `play` feed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,29 @@ class Reading:
             [*self.directives, *other.directives],
             [*self.passed_over, *other.passed_over],
         )
+
+
+class Burst:
+    """Pieces of output that come to the same whether they are read as one or one after the other.
+
+    pause: returns the seconds between a piece and those beside it from which it is read by itself.
+    until: seconds, from which a piece belongs to the next burst.
+    begun: seconds, when the first came.
+    """
+
+    def __init__(self, pause: Callable[[bytes], float], data: bytes, now: float, until: float) -> None:
+        self.begun = self._last = now
+        self._until = until
+        self._pause_at = pause
+        self._pause = pause(data)
+
+    def takes(self, data: bytes, now: float) -> bool:
+        """Return True, and count it in, if `data`, which comes next, belongs to it."""
+        self._pause = min(self._pause, self._pause_at(data))
+        if now - self._last >= self._pause or now >= self._until:
+            return False
+        self._last = now
+        return True
 
 
 class OutputPipeline:
@@ -88,15 +111,19 @@ class OutputPipeline:
         """True while `tick` may find something though nothing happens."""
         return self.reader.settling or (self._in_turn and self._quiet is not None)
 
-    def pause(self, data: bytes) -> float:
+    def burst(self, data: bytes, now: float) -> Burst:
+        """Return the burst that `data`, which comes next, begins."""
+        return Burst(self._pause, data, now, self.reader.look_due(now))
+
+    def _pause(self, data: bytes) -> float:
         """Return the seconds between `data` and the output beside it from which they are not read as one."""
         return PAUSE if self.muted else self.reader.pause(data)
 
-    def output(self, data: bytes, now: float) -> Reading:
-        """Take output of the agent."""
+    def output(self, data: bytes, now: float, begun: float | None = None) -> Reading:
+        """Take output of the agent. begun: seconds, when the first piece of it came, if before `now`."""
         self.last_output = now
         self._in_turn = True
-        return self._found(self.reader.feed(data, now), now)
+        return self._found(self.reader.feed(data, now, begun), now)
 
     def typed(self, data: bytes, now: float) -> None:
         """Note keys before their echo comes."""
@@ -134,8 +161,12 @@ class OutputPipeline:
         """Let time pass until `until`, in ticks while these may find something; yield after each and last."""
         while self.settling and self.now + TICK < until:
             yield self.tick(self.now + TICK)
-        self.now = until
+        self.now = max(self.now, until)
         yield Reading()
+
+    def catch_up(self, now: float) -> Reading:
+        """Return what is found by letting time pass until `now`, as `advance` does."""
+        return sum(self.advance(now), Reading())
 
     def _found(self, lines: list[Line], now: float, *, ends_turn: bool = False) -> Reading:
         self.now = now

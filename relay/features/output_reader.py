@@ -219,8 +219,9 @@ class OutputReader:
                 self._bus.publish(OutputSkipped(min(lost, missed)))
             self._publish(reading)
         self._terminal.note_position(record.position)
-        asked_of_another = record.position < self._shim.ring.joined.head
         now, publish = record.time, self._bus.publish
+        self._publish(self._read(lambda: self._pipeline.catch_up(now)))
+        asked_of_another = record.position < self._shim.ring.joined.head
         match record.kind:
             case ring.OUTPUT:
                 record = self._output(record)
@@ -260,17 +261,15 @@ class OutputReader:
 
     def _output(self, record: Record) -> Record:
         """Read `record` with the output that follows it: large pieces are read faster. Return the last."""
-        pause, until = self._pipeline.pause(record.data), self._checkpoints.next_wait
+        burst, until = self._pipeline.burst(record.data, record.time), self._checkpoints.next_wait
 
-        def joins(last: Record, record: Record) -> bool:
-            nonlocal pause
-            pause = min(pause, self._pipeline.pause(record.data))
-            return record.time - last.time < pause and record.position < until
+        def joins(record: Record) -> bool:
+            return record.position < until and burst.takes(record.data, record.time)
 
         records = [record, *self._shim.ring.read_output(record, PIECE, joins)]
         data, last = b"".join(each.data for each in records), records[-1]
         place = self._terminal.note_output(last.offset, last.time)
-        reading = self._read(lambda: self._pipeline.output(data, last.time))
+        reading = self._read(lambda: self._pipeline.output(data, last.time, burst.begun))
         self._terminal.remember(data)
         self._bus.publish(OutputRead(data, place, records[0].position))  # the screen shows it by now
         self._publish(reading)

@@ -7,6 +7,7 @@ on the screen have been returned by then, but for the one with the cursor.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from relay.agents.profile import BlockEnd, RowStyle
@@ -17,7 +18,7 @@ from relay.readers.echo import Echo
 from relay.readers.flood import visible_part
 from relay.readers.line import Line
 from relay.readers.lines import LinesReader
-from relay.readers.screen import PAUSE, QUIET, ScreenReader
+from relay.readers.screen import LOOK_EVERY, PAUSE, QUIET, ScreenReader
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.screen import VirtualScreen
 
@@ -85,6 +86,11 @@ class AutoReader:
         """True while `tick` may return lines though nothing is fed: it must go on being called."""
         return self._reader.settling
 
+    def look_due(self, now: float) -> float:
+        """Return the time from which output is not fed as one with what comes at `now`, or came before."""
+        due = math.inf if self._drawn is None else self._drawn.look_due
+        return min(due, now + LOOK_EVERY)
+
     def pause(self, data: bytes) -> float:
         """Return the seconds between `data` and the output beside it from which they are not fed as one.
 
@@ -94,13 +100,17 @@ class AutoReader:
             return QUIET if self._drawn.matters(data) else PAUSE
         return QUIET if self._switches and leaves_line(data) >= 0 else PAUSE
 
-    def feed(self, data: bytes, now: float) -> list[Line]:
-        """Take output of the program, cut anywhere; return the lines that it completed."""
+    def feed(self, data: bytes, now: float, begun: float | None = None) -> list[Line]:
+        """Take output of the program, cut anywhere; return the lines that it completed.
+
+        begun: seconds, when its first piece came, if that was before `now`.
+        """
         self.offset += len(data)
         data = self.held + data
         end = cut(data)
         data, self.held = data[:end], data[end:]
-        return self._take(seven_bit(data), self.offset - len(data) - len(self.held), now)
+        start = self.offset - len(data) - len(self.held)
+        return self._take(seven_bit(data), start, now if begun is None else begun, now)
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here, beside the screen."""
@@ -166,7 +176,7 @@ class AutoReader:
     def close(self, now: float) -> list[Line]:
         """Return what is left at the end of the output."""
         held, self.held = self.held, b""
-        return self._take(held, self.offset - len(held), now) + self._reader.close(now)
+        return self._take(held, self.offset - len(held), now, now) + self._reader.close(now)
 
     def unfinished(self) -> str:
         """Return the logical line that the cursor stands on: a prompt, a question, a half line."""
@@ -185,11 +195,11 @@ class AutoReader:
     def _screen_reader(self, screen: VirtualScreen) -> ScreenReader:
         return ScreenReader(screen, self._marker, self._drawing, self._echo, self._places)
 
-    def _take(self, data: bytes, start: int, now: float) -> list[Line]:
+    def _take(self, data: bytes, start: int, begun: float, now: float) -> list[Line]:
         """Read `data`, which begins at the offset `start` of the output."""
         end = self.offset - len(self.held)
         if self._drawn is not None:
-            return self._drawn.feed(self._reveal(data), end, now)
+            return self._drawn.feed(self._reveal(data), end, begun, now)
         at = leaves_line(data) if self._switches else -1
         if at < 0:
             self._show(data)
@@ -200,7 +210,7 @@ class AutoReader:
         assert self.screen is not None
         self._drawn = self._screen_reader(self.screen)
         self._drawn.begin(self._lines.unfinished(), self._lines.settled, middle, now)
-        return lines + self._drawn.feed(self._reveal(data[at:]), end, now)
+        return lines + self._drawn.feed(self._reveal(data[at:]), end, now, now)
 
     def _show(self, data: bytes) -> None:
         if self.screen is not None:

@@ -125,15 +125,15 @@ class ScreenReader:
         self._unseen = _Unseen(*state["unseen"])
         self._text.restore(state["text"])
 
-    def feed(self, data: bytes, end: int, now: float) -> list[Line]:
+    def feed(self, data: bytes, end: int, begun: float, now: float) -> list[Line]:
         """Take output that ends at the offset `end`; return the lines that it completed."""
-        lines = self.tick(now)
+        lines = self.tick(begun)
         start, self._end = self._end, end
         if not data:
             return lines
         self._fed = now
         if (tail := self._skippable(data)) is not None:
-            return lines + self._skip(data, tail, now)
+            return lines + self._skip(data, tail, begun, now)
         at, apart = 0, len(data) // _MAX_LOOKS
         for turn in self._turns(data)[:_MAX_LOOKS]:
             lines += self._draw(data[at : turn.start()], start + at, now, apart)
@@ -150,7 +150,7 @@ class ScreenReader:
             self._screen.feed(turn[0])  # by itself: what follows may be on the other screen
         lines += self._draw(data[at:], start + at, now, apart)
         self._text.drawn(data, now)
-        self._unseen.add(len(data), now)
+        self._unseen.add(len(data), begun)
         return lines
 
     def tick(self, now: float) -> list[Line]:
@@ -158,7 +158,9 @@ class ScreenReader:
         if self._screen.synchronized and now - self._fed < _FRAME:
             return []
         lines: list[Line] = []
-        if self._unseen.size and (now - self._fed >= QUIET or self._unseen.due(now)):
+        if self._unseen.size:
+            if now - self._fed < QUIET and not self._unseen.due(now):
+                return []
             lines += self._look(self._end, now)
         return lines + self._emitter.emit(self._text.settled(now), self._end, now)
 
@@ -171,10 +173,15 @@ class ScreenReader:
         return lines
 
     def gap(self, end: int, now: float) -> list[Line]:
-        lines = self._look(self._end, now)
+        lines = self.tick(now) + self._look(self._end, now)
         self._end = end
         self._emitter.gap = True
         return lines
+
+    @property
+    def look_due(self) -> float:
+        """The time of the next look, however much is fed before it; infinity: all has been looked at."""
+        return self._unseen.since + LOOK_EVERY if self._unseen.size else math.inf
 
     @property
     def settling(self) -> bool:
@@ -183,7 +190,7 @@ class ScreenReader:
         return self._ticked - self._fed <= PATIENCE and any(line.pending for line in self._text.lines)
 
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
-        lines = self._look(self._end, now)
+        lines = self.tick(now) + self._look(self._end, now)
         self._screen.resize(columns, rows)
         self._fed = now
         self._text.resized(now)
@@ -236,14 +243,14 @@ class ScreenReader:
         tail = visible_part(data, self._screen)
         return tail if len(tail) < len(data) // 2 else None
 
-    def _skip(self, data: bytes, tail: bytes, now: float) -> list[Line]:
+    def _skip(self, data: bytes, tail: bytes, begun: float, now: float) -> list[Line]:
         """Feed only the end of a line that was begun, and the `tail`; the rest holds nothing to find."""
         self._screen.feed(data[: data.index(b"\n") + 1])
         lines = self._look(self._end, now) + self._emitter.emit(self._text.lines, self._end, now)
         self._screen.feed(tail)
         self._screen.drain()
         self._text.restart()
-        self._unseen.add(len(data), now)
+        self._unseen.add(len(data), begun)
         self._emitter.gap = True
         return lines
 

@@ -92,16 +92,16 @@ class RingReader:
         self.lost, self._offset = max(start - self._offset, 0), record.offset
         return record
 
-    def read_output(self, first: Record, most: int, joins: Callable[[Record, Record], bool]) -> list[Record]:
+    def read_output(self, first: Record, most: int, joins: Callable[[Record], bool]) -> list[Record]:
         """Return the records of output that follow `first`, with that some `most` bytes.
 
-        Nothing was lost between them, and each `joins` the one before.
+        Nothing was lost between them, and each `joins` those before.
         """
         found, last = [], first
         most -= len(first.data)
         while most > 0 and (record := self._ahead.popleft() if self._ahead else self._take()) is not None:
             lost = record.offset - len(record.data) != last.offset
-            if record.kind != OUTPUT or lost or not joins(last, record):
+            if record.kind != OUTPUT or lost or not joins(record):
                 self._ahead.append(record)
                 break
             last = record

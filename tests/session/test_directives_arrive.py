@@ -205,10 +205,10 @@ def test_what_was_skipped_after_two_deaths_is_told_and_a_gap_in_the_recording(re
         "import os, signal\n"
         "from relay.readers.auto import AutoReader\n"
         "feed = AutoReader.feed\n"
-        "def dies(self, data, now):\n"
+        "def dies(self, data, *times):\n"
         "    if b'poison' in data:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return feed(self, data, now)\n"
+        "    return feed(self, data, *times)\n"
         "AutoReader.feed = dies\n"
     )
     alice = Puppet(relay, "Alice").wrap(env=patch)

@@ -184,10 +184,10 @@ def test_input_that_ends_every_session_is_skipped_and_the_agent_runs_on(relay: R
         "import os, signal\n"
         "from relay.readers.auto import AutoReader\n"
         "feed = AutoReader.feed\n"
-        "def dies(self, data, now):\n"
+        "def dies(self, data, *times):\n"
         "    if b'poison' in data:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return feed(self, data, now)\n"
+        "    return feed(self, data, *times)\n"
         "AutoReader.feed = dies\n"
     )
     alice, bob = Puppet(relay, "Alice").wrap(env=patch), Puppet(relay, "Bob").wrap()

@@ -44,7 +44,7 @@ class Ring:
 
 
 def joins(reader: RingReader, first: Record, most: int) -> list[Record]:
-    return reader.read_output(first, most, lambda *_: True)
+    return reader.read_output(first, most, lambda _: True)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_output_is_joined_up_to_what_lies_between(small: Ring) -> None:
     small.writer.output(b"d")
     first = small.reader.read()
     assert first is not None
-    assert [each.data for each in small.reader.read_output(first, 100, lambda *_: True)] == [
+    assert [each.data for each in small.reader.read_output(first, 100, lambda _: True)] == [
         b"b",
         b"c",
     ]
