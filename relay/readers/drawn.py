@@ -101,6 +101,11 @@ class DrawnText:
         return self._page.visible
 
     @property
+    def covered(self) -> list[PageLine]:
+        """The lines of the primary screen while the alternate one covers it."""
+        return self._primary.visible if self.alternate else []
+
+    @property
     def alternate(self) -> bool:
         """True while the page is that of the alternate screen."""
         return self._page is self._alternate

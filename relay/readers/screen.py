@@ -197,7 +197,8 @@ class ScreenReader:
         return lines + self._look(self._end, now)
 
     def close(self, now: float) -> list[Line]:
-        return self.waiting(now)
+        lines = self._look(self._end, now)
+        return lines + self._emitter.emit(self._text.covered, self._end, now) + self.waiting(now)
 
     def _turns(self, data: bytes) -> list[re.Match[bytes]]:
         """Return the sequences in `data` before which a look is due."""

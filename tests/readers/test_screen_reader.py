@@ -352,6 +352,13 @@ def test_a_line_printed_just_before_the_alternate_screen_is_said() -> None:
     assert ears.told == HI
 
 
+def test_what_the_alternate_screen_covers_is_said_when_the_program_ends() -> None:
+    """A hidden cursor does not tell which of its lines are complete."""
+    ears = Ears(60, 12).hear(f"{CLEAR}\x1b[?25l{LINE}\r\n\x1b[?1049h{CLEAR}@relay:Ann a file").wait()
+    assert ears.told == [("Ann", "a file")]
+    assert ears.close().told == [("Ann", "a file"), *HI]
+
+
 def test_forms_of_many_lines_keep_their_empty_lines() -> None:
     text = "@relay:Bob <<<\r\nfirst\r\n\r\nlast\r\n>>>\r\n"
     assert Ears().hear(CLEAR + text).wait().told == [("Bob", "first\n\nlast")]
