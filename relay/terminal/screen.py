@@ -174,12 +174,15 @@ class VirtualScreen:
             return
         size = _bounded(columns, rows)
         self._rows = None
+        synchronized = self.synchronized and self.ground
         try:
             # The pixel sizes matter to size reports and images only.
             _check(self._lib.ghostty_terminal_resize(self._terminal, *size, 8, 16), "resizing")
             self._size = size
             self._collect()
             self._bound_scrollback()
+            if synchronized:  # the library ends the frame, which the program has not
+                self.feed(b"\x1b[?2026h")
         except _CallFailed as error:
             self.failed = f"the virtual screen stopped: {error}"
 

@@ -352,6 +352,14 @@ def test_a_line_printed_just_before_the_alternate_screen_is_said() -> None:
     assert ears.told == HI
 
 
+def test_a_frame_in_whose_middle_the_window_changes_its_size_is_not_read_before_its_end() -> None:
+    """F5: pi draws on in the frame that it has begun, for as long as the machine takes for that."""
+    ears = Ears(60, 12).hear("\x1b[?2026h", at(3, "@relay:Bob a message that is drawn"), at(5, "Working"))
+    ears.wait(0.5).resize(80, 12).wait(0.5).hear(at(7, "~")).wait(0.5)
+    ears.hear(at(3, f"{LINE}\x1b[K"), "\x1b[?2026l").wait()
+    assert ears.told == HI
+
+
 def test_what_the_alternate_screen_covers_is_said_when_the_program_ends() -> None:
     """A hidden cursor does not tell which of its lines are complete."""
     ears = Ears(60, 12).hear(f"{CLEAR}\x1b[?25l{LINE}\r\n\x1b[?1049h{CLEAR}@relay:Ann a file").wait()
