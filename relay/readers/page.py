@@ -168,36 +168,56 @@ class Page:
         """
         if self._scrolls_back:
             lines = self._with_rows_above(lines)
-        old = [index for index, known in enumerate(self._lines) if known.visible]
-        pairs = self._align([self._lines[index].key for index in old], lines)
-        if old and not pairs:
+        shown = self.visible
+        pairs = self._align([known.key for known in shown], lines)
+        came = sorted(set(range(len(lines))).difference(j for _, j in pairs))
+        if shown and not pairs:
             self.wipe(now)
-            old = []
+            shown = []
         if self._reprint is not None and now > self._reprint.deadline:
             self._end_reprint()
-        if self._reprint is not None and not old:
+        if self._reprint is not None and not shown:
             self._reprint.at = 0  # the page is blank
+        uncovered = self._uncover([lines[j] for j in came])
+        old = [index for index, known in enumerate(self._lines) if known.visible]
         # Between two lines that stayed lie those that went and those that came.
         gone: list[PageLine] = []
         result: list[PageLine] = []
-        last_came = max(set(range(len(lines))).difference(j for _, j in pairs), default=-1)
+        last_came = max(came, default=-1)
         at = next_line = 0
         for index, j in [*((old[i], j) for i, j in pairs), (len(self._lines), len(lines))]:
             stayed = self._lines[index] if j < len(lines) else None
             moved = lines[j].first - stayed.first if stayed is not None else 0
             fills = j <= last_came  # else the page has shrunk, and nothing has scrolled
             away = gone if scrolls and moved < 0 and fills else None
-            result += self._gap(self._lines[at:index], lines[next_line:j], moved, away, now)
+            result += self._gap(self._lines[at:index], lines[next_line:j], uncovered, moved, away, now)
             if stayed is not None:
                 stayed.update(lines[j], now)
                 result.append(stayed)
             at, next_line = index + 1, j + 1
         self._lines = result
         hidden = [known for known in result if not known.visible]
+        if gone:
+            for known in hidden:
+                known.first = -1  # it would not be drawn again where it was
         for known in hidden[: max(0, len(hidden) - _HIDDEN)]:
             self._remember(known)
             self._lines.remove(known)
         return gone
+
+    def _uncover(self, came: Sequence[LogicalLine]) -> dict[int, PageLine]:
+        """Take out those of the hidden lines that are, in the same rows, among those that `came`.
+
+        Return them by their first rows: a dialog or a list of choices stood before them meanwhile.
+        """
+        rows = {line.first: line.key for line in came}
+        uncovered = {
+            known.first: known
+            for known in self._lines
+            if not known.visible and known.key and rows.get(known.first) == known.key
+        }
+        self._lines = [known for known in self._lines if uncovered.get(known.first) is not known]
+        return uncovered
 
     def _with_rows_above(self, lines: Sequence[LogicalLine]) -> Sequence[LogicalLine]:
         """Return `lines`, the topmost whole though its first rows, seen at the last look, are not drawn now.
@@ -258,6 +278,7 @@ class Page:
         self,
         before: list[PageLine],
         came: Sequence[LogicalLine],
+        uncovered: dict[int, PageLine],
         moved: int,
         gone: list[PageLine] | None,
         now: float,
@@ -270,6 +291,10 @@ class Page:
         again = self._scrolled_back(came) if moved > 0 else set[int]()
         at = 0
         for number, line in enumerate(came):
+            if (known := uncovered.get(line.first)) is not None:
+                known.update(line, now)
+                result.append(known)
+                continue
             k = self._same_place(before, at, line)
             if k is None:
                 emitted = line.key if number in again else None

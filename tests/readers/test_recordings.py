@@ -4,10 +4,12 @@ recordings/          120 x 40
 recordings/resized/  60 and 200 columns, another size in the middle, typed directives, tools that print them.
                      (A form's indents are as the agent draws them.)
                      aider-*: its live display failed to erase itself, and may have erased the text later.
+                     *-80: several sizes, and /compact, on a machine that took its time.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +24,20 @@ from relay.readers.auto import AutoReader
 from relay.recording.asciicast import Cast
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
-NAMES = sorted(str(path.relative_to(RECORDINGS).with_suffix("")) for path in RECORDINGS.rglob("*.cast"))
+NAMES = sorted(
+    str(path.relative_to(RECORDINGS)).removesuffix(".expected.json")
+    for path in RECORDINGS.rglob("*.expected.json")
+)
+
+
+def recording(name: str, folder: Path) -> Path:
+    """The asciicast of that name, unpacked in `folder` if it is compressed."""
+    path = RECORDINGS / f"{name}.cast"
+    if path.exists():
+        return path
+    unpacked = folder / path.name
+    unpacked.write_bytes(gzip.decompress(path.with_suffix(".cast.gz").read_bytes()))
+    return unpacked
 
 
 def told(path: Path, agent: str, home: Home) -> list[list[str]]:
@@ -47,8 +62,8 @@ def told(path: Path, agent: str, home: Home) -> list[list[str]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_screen_with_the_agents_profile_finds_exactly_what_was_told(name: str, tmp_path: Path) -> None:
     """R46, R98. What no reader of the screen can tell (`undecidable`) may be found too."""
-    path = RECORDINGS / f"{name}.cast"
-    expected = json.loads(path.with_suffix(".expected.json").read_text("utf-8"))
+    path = recording(name, tmp_path)
+    expected = json.loads((RECORDINGS / f"{name}.expected.json").read_text("utf-8"))
     undecidable = {line.removeprefix("\\") for line in expected["undecidable"]}
     home = Home.from_env({"RELAY_HOME": str(tmp_path)})
     found = told(path, expected["agent"].removesuffix("-inline"), home)

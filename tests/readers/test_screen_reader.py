@@ -352,6 +352,26 @@ def test_a_line_printed_just_before_the_alternate_screen_is_said() -> None:
     assert ears.told == HI
 
 
+def test_a_list_of_choices_that_grows_shorter_above_the_input_uncovers_nothing_new() -> None:
+    """F5: opencode draws its commands over the conversation, in rows that are taken up and left one by one."""
+    said = ["  ┃  tell", "  ┃", "", "  Afterwards.", f"  {LINE}", "  End."]
+    footer = ["  ┃", "  ┃  /", "  ┃"]
+    commands = [f"  ┃ /{name}" for name in ("agents", "compact", "connect", "new", "diff")]
+
+    def page(*rows: str) -> str:
+        return (
+            "\x1b[?2026h"
+            + "".join(at(y, f"{row}\x1b[K") for y, row in enumerate(rows, start=1))
+            + "\x1b[?2026l"
+        )
+
+    ears = Ears(60, 12).hear("\x1b[?1049h", page(*said, *footer)).wait()
+    ears.hear(page(said[0], *commands, *footer)).wait(0.1)
+    ears.hear(page(*said[:5], commands[3], *footer)).wait()
+    ears.hear(page(*said, *footer)).wait()
+    assert ears.told == HI
+
+
 def test_a_frame_in_whose_middle_the_window_changes_its_size_is_not_read_before_its_end() -> None:
     """F5: pi draws on in the frame that it has begun, for as long as the machine takes for that."""
     ears = Ears(60, 12).hear("\x1b[?2026h", at(3, "@relay:Bob a message that is drawn"), at(5, "Working"))
