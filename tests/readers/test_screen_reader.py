@@ -353,7 +353,7 @@ def test_a_line_printed_just_before_the_alternate_screen_is_said() -> None:
 
 
 def test_a_list_of_choices_that_grows_shorter_above_the_input_uncovers_nothing_new() -> None:
-    """F5: opencode draws its commands over the conversation, in rows that are taken up and left one by one."""
+    """F5: opencode draws its commands over the conversation, in rows that come and go one by one."""
     said = ["  ┃  tell", "  ┃", "", "  Afterwards.", f"  {LINE}", "  End."]
     footer = ["  ┃", "  ┃  /", "  ┃"]
     commands = [f"  ┃ /{name}" for name in ("agents", "compact", "connect", "new", "diff")]
