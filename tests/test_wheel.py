@@ -33,7 +33,7 @@ def test_patterns_and_config_are_inside_the_package(wheel: Path) -> None:
         assert shipped
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"relay"}
-    assert {"relay/py.typed", "relay/agents/bridge.mjs"} <= set(names)
+    assert {"relay/py.typed", "relay/agents/bridge.mjs", "relay/agents/pi.mjs"} <= set(names)
 
 
 def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:

@@ -1,0 +1,272 @@
+"""pi.mjs, the extension in pi: what it tells of pi's events, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relay.agents
+from relay.agents.transcript_formats import reader
+
+EXTENSION = Path(relay.agents.__file__).with_name("pi.mjs")
+NODE = shutil.which("node")
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+
+CLIENT = """
+import json, pathlib, sys, time
+event, answers, log = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+payload = json.load(sys.stdin)
+with open(log, "a") as file:
+    file.write(json.dumps(payload) + "\\n")
+if answers.get(event) == "never":
+    time.sleep(600)
+if event in answers:
+    print(json.dumps(answers[event]))
+"""
+
+PI = """
+const handlers = {}, sent = [], notes = []
+const pi = {
+  on: (event, handler) => (handlers[event] = handler),
+  sendMessage: (message, options) => sent.push({ ...message, ...options }),
+}
+const entries = []
+const ctx = {
+  cwd: "/home/dev/project",
+  hasUI: true,
+  ui: { notify: (text) => notes.push(text) },
+  sessionManager: { getSessionId: () => "S", getEntries: () => entries },
+}
+const fire = (event, fields = {}) => handlers[event]({ type: event, ...fields }, ctx)
+const assistant = (stopReason, ...content) => ({ role: "assistant", stopReason, content })
+const text = (text) => ({ type: "text", text })
+const bash = (command) => ({ toolName: "bash", toolCallId: "c1", input: { command } })
+const result = (fields) => ({ content: [text("out")], isError: false, ...fields })
+const begin = () => extension(options)(pi)
+begin()
+const print = (value) => console.log(JSON.stringify(value ?? null))
+"""
+
+
+class Played:
+    """What the JavaScript of a test printed, and what the client was told."""
+
+    def __init__(self, folder: Path, program: str, answers: dict[str, Any]) -> None:
+        log, transcript = folder / "log", folder / "transcript.jsonl"
+        hook = [sys.executable, "-c", CLIENT, "EVENT", json.dumps(answers), str(log)]
+        options = {"hook": hook, "transcript": str(transcript), "timeout": 60}
+        source = f"""
+import extension from {json.dumps(EXTENSION.as_uri())}
+const options = {json.dumps(options)}
+{PI}
+{program}
+"""
+        command = [str(NODE), "--input-type=module", "-"]
+        done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        self.printed = [json.loads(line) for line in done.stdout.splitlines()]
+        self.told = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        lines = transcript.read_bytes().splitlines() if transcript.exists() else []
+        self.said = [said for line in lines for said in reader("relay")(line)]
+
+    @property
+    def events(self) -> list[str]:
+        return [each["hook_event_name"] for each in self.told]
+
+
+def context(event: str, text: str) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+
+def marked(*texts: str) -> str:
+    return "\n\n".join(f"<hook_context>\n{text}\n</hook_context>" for text in texts)
+
+
+def test_each_text_that_the_model_has_completed_is_a_line(tmp_path: Path) -> None:
+    """Not its thinking, not what Esc or an API error cut off, and not what others say."""
+    played = Played(
+        tmp_path,
+        """
+const end = (message) => fire("message_end", { message })
+end({ role: "user", content: [text("mine")] })
+end({ role: "custom", customType: "relay", content: "theirs" })
+end(assistant("toolUse", { type: "thinking", thinking: "Hm." }, text("One."), text(" "), text("Two.")))
+end({ role: "toolResult", content: [text("out")] })
+end(assistant("aborted", text("Cut")))
+end(assistant("error", text("Bro")))
+end(assistant("stop", text("One.")))
+""",
+        {},
+    )
+    assert [said.text for said in played.said] == ["One.", "Two.", "One."]
+    assert len({said.id for said in played.said}) == 3
+    assert played.told == []
+
+
+def test_a_call_is_told_as_claudes_and_done_as_the_answer_says(tmp_path: Path) -> None:
+    changed = {"permissionDecision": "allow", "updatedInput": {"file_path": "/b", "content": "c"}}
+    played = Played(
+        tmp_path,
+        """
+const write = { toolName: "write", toolCallId: "c2", input: { path: "/a", content: "x", odd: 1 } }
+print(await fire("tool_call", write))
+print(write.input)
+print(await fire("tool_result", result({ ...write, isError: true })))
+""",
+        {"PreToolUse": {"hookSpecificOutput": changed}},
+    )
+    assert played.printed == [None, {"path": "/b", "content": "c"}, None]
+    before, after = played.told
+    assert (before["tool_name"], before["tool_use_id"]) == ("Write", "c2")
+    assert before["tool_input"] == {"file_path": "/a", "content": "x", "odd": 1}
+    assert (after["hook_event_name"], after["error"]) == ("PostToolUseFailure", "out")
+    assert after["tool_input"] == {"file_path": "/b", "content": "c"}
+    assert after["duration_ms"] >= 0
+
+
+def test_a_denied_call_is_blocked_with_the_reason(tmp_path: Path) -> None:
+    denial = {"permissionDecision": "deny", "permissionDecisionReason": "POLICY-7"}
+    program = 'print(await fire("tool_call", bash("rm")))'
+    played = Played(tmp_path, program, {"PreToolUse": {"hookSpecificOutput": denial}})
+    assert played.printed == [{"block": True, "reason": "POLICY-7"}]
+    assert played.told[0]["tool_name"] == "Bash"
+
+
+def test_esc_ends_the_waiting_for_an_answer_and_the_call_does_not_happen(tmp_path: Path) -> None:
+    program = """
+const stop = new AbortController()
+ctx.signal = stop.signal
+const { existsSync } = await import("node:fs")
+const asked = setInterval(() => existsSync(options.hook.at(-1)) && stop.abort(), 20)
+print(await fire("tool_call", bash("make")))
+clearInterval(asked)
+print(await fire("tool_result", result({ ...bash("make"), isError: true })))
+"""
+    played = Played(tmp_path, program, {"PreToolUse": "never"})
+    assert played.printed == [{"block": True, "reason": "The user has interrupted it."}, None]
+    assert played.events == ["PreToolUse", "PostToolUseFailure"], "its end is told all the same"
+
+
+def test_a_context_comes_beside_the_prompt_or_with_the_next_result(tmp_path: Path) -> None:
+    played = Played(
+        tmp_path,
+        """
+await fire("session_start", { reason: "startup" })
+await fire("input", { text: "one" })
+print(await fire("before_agent_start"))
+print(await fire("before_agent_start"))
+await fire("input", { text: "two, in the midst of the turn" })
+print(await fire("tool_result", result(bash("make"))))
+await fire("agent_end", { messages: [assistant("stop", text("Done."))] })
+print(sent)
+""",
+        {
+            "SessionStart": context("SessionStart", "lesson"),
+            "UserPromptSubmit": context("UserPromptSubmit", "prompt"),
+            "PostToolUse": context("PostToolUse", "found"),
+        },
+    )
+    first, again, after, sent = played.printed
+    message = {"customType": "relay", "content": marked("lesson", "prompt"), "display": True}
+    assert (first, again, sent) == ({"message": message}, None, [])
+    added = {"type": "text", "text": marked("prompt", "found")}
+    assert after == {"content": [{"type": "text", "text": "out"}, added]}
+    assert [each.get("prompt") for each in played.told[1:3]] == ["one", "two, in the midst of the turn"]
+
+
+def test_a_context_that_found_no_place_in_its_turn_has_the_agent_go_on(tmp_path: Path) -> None:
+    played = Played(
+        tmp_path,
+        """
+await fire("input", { text: "in the midst of a turn that calls no tool" })
+await fire("agent_end", { messages: [assistant("aborted", text("Cut"))] })
+print(sent)
+await fire("agent_end", { messages: [assistant("stop", text("One."), text("Done."))] })
+print(sent)
+""",
+        {
+            "UserPromptSubmit": context("UserPromptSubmit", "news"),
+            "Stop": {"decision": "block", "reason": "Go on."},
+        },
+    )
+    (none, sent) = played.printed
+    assert none == []
+    assert [each["content"] for each in sent] == [marked("news") + "\n\nGo on."]
+    assert (sent[0]["triggerTurn"], sent[0]["deliverAs"]) == (True, "followUp")
+    assert played.events == ["UserPromptSubmit", "Stop"]
+    assert played.told[-1]["last_assistant_message"] == "Done."
+
+
+def test_a_blocked_prompt_goes_no_further_and_the_person_reads_why(tmp_path: Path) -> None:
+    program = 'print(await fire("input", { text: "forbidden" })); print(notes)'
+    played = Played(tmp_path, program, {"UserPromptSubmit": {"decision": "block", "reason": "POLICY-7"}})
+    assert played.printed == [{"action": "handled"}, ["POLICY-7"]]
+
+
+def test_each_conversation_is_told_and_only_its_own_lesson_is_given(tmp_path: Path) -> None:
+    """What else waits for the model is not lost with the conversation, nor with /reload."""
+    played = Played(
+        tmp_path,
+        """
+await fire("session_start", { reason: "startup" })
+await fire("input", { text: "in the midst" })
+for (const reason of ["new", "resume", "fork", "reload"]) {
+  await fire("session_shutdown", { reason })
+  begin()
+  await fire("session_start", { reason })
+}
+print(await fire("before_agent_start"))
+entries.push({ type: "message" })
+begin()
+await fire("session_start", { reason: "startup" })
+await fire("session_shutdown", { reason: "quit" })
+""",
+        {
+            "SessionStart": context("SessionStart", "lesson"),
+            "UserPromptSubmit": context("UserPromptSubmit", "news"),
+        },
+    )
+    assert played.printed[0]["message"]["content"] == marked("lesson", "news")
+    told = [each.get("source", each.get("reason")) for each in played.told]
+    conversations = ["new", "clear", "resume", "resume", "fork", "resume"]
+    assert told == ["startup", None, *conversations, "resume", "quit"]
+
+
+def test_a_compaction_is_told_may_be_refused_and_is_followed_by_the_lesson(tmp_path: Path) -> None:
+    program = """
+print(await fire("session_before_compact", {}))
+print(await fire("session_before_compact", { reason: "threshold" }))
+await fire("session_compact")
+print(await fire("tool_result", result(bash("make"))))
+"""
+    refusal = {"decision": "block", "reason": "not now"}
+    answers = {"PreCompact": refusal, "SessionStart": context("SessionStart", "lesson")}
+    played = Played(tmp_path, program, answers)
+    assert played.printed[:2] == [{"cancel": True}] * 2
+    assert played.printed[2]["content"][1]["text"] == marked("lesson")
+    assert [each.get("trigger", each.get("source")) for each in played.told[:3]] == [
+        "manual",
+        "auto",
+        "compact",
+    ]
+
+
+def test_a_client_that_is_not_there_disturbs_nobody(tmp_path: Path) -> None:
+    program = """
+options.hook = ["/nonexistent/program"]
+begin()
+await fire("session_start", { reason: "startup" })
+print(await fire("input", { text: "one" }))
+print(await fire("tool_call", bash("make")))
+print(await fire("tool_result", result(bash("make"))))
+await fire("agent_end", { messages: [] })
+print(sent)
+"""
+    assert Played(tmp_path, program, {}).printed == [None, None, None, []]
