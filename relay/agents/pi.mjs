@@ -25,7 +25,7 @@ export default (options) => (pi) => {
   // Tell the session of an event; what it answers. An Esc of the user's ends the waiting.
   const tell = async (event, ctx, fields, signal = ctx.signal) => {
     const common = { session_id: ctx.sessionManager.getSessionId(), cwd: ctx.cwd }
-    const reply = await bridge.tell(event, { ...common, ...fields }, signal?.aborted ? undefined : signal)
+    const reply = await bridge.tell(event, { ...common, ...fields }, signal)
     const more = reply.hookSpecificOutput ?? {}
     return { ...reply, ...more, refused: reply.decision === "block" }
   }
@@ -93,6 +93,7 @@ export default (options) => (pi) => {
   })
 
   pi.on("tool_result", async (event, ctx) => {
+    if (ctx.signal?.aborted) return // the turn ends with it, and nothing would be read that comes along
     const took = Date.now() - (begun.get(event.toolCallId) ?? Date.now())
     begun.delete(event.toolCallId)
     const fields = { ...call(event), duration_ms: took }
