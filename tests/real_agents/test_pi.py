@@ -1,0 +1,150 @@
+"""pi, whose record relay writes by an extension: its conversations, the user's own extensions, and Esc."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
+
+pytestmark = pytest.mark.agents("pi")
+
+SCRIPT = (
+    Rule("^first", "Now then.\n\n@relay:you before it"),
+    Rule("^second", "Now then.\n\n@relay:you after it"),
+    Rule("^third", "Now then.\n\n@relay:you at last"),
+)
+
+MINE = """
+import { writeFileSync } from "node:fs"
+export default (pi) => {
+  pi.on("tool_call", (event) => {
+    writeFileSync("mine-" + event.toolCallId, "")
+    if (event.input.command.includes("forbidden")) return { block: true, reason: "MINE-7 says so" }
+  })
+}
+"""
+
+
+def said(house: House) -> list[str]:
+    return [row["body"] for row in house.messages("you")]
+
+
+def say(alice: Wrapped, text: str, heard: str) -> None:
+    """Say something to which Alice answers with a message of that body."""
+    alice.becomes("ready")
+    alice.say(text)
+    alice.house.wait(lambda: heard in said(alice.house), f"{heard!r} is heard")
+    alice.becomes("ready")
+
+
+def bridge(alice: Wrapped) -> str:
+    return str(alice.explain().get("bridge", ""))
+
+
+def sessions(alice: Wrapped) -> list[Path]:
+    return sorted((alice.house.relay.home / "Alice" / "home" / ".pi").rglob("*.jsonl"))
+
+
+def test_a_fork_and_a_step_back_repeat_nothing(house: House, agent: Agent) -> None:
+    """/fork and /tree show the old words again, as another conversation and as another branch."""
+    alice = house.wrap(agent, "Alice", *SCRIPT)
+    say(alice, "first thing", "before it")
+    alice.say("/fork")
+    alice.sees("Fork from Message|Fork from")
+    alice.type("\r")
+    alice.sees("Forked|Branched")
+    alice.type("\x15")  # it has the prompt in its input again
+    say(alice, "second thing", "after it")
+    alice.say("/tree")
+    alice.sees("Session Tree")
+    alice.type("\x1b[A\x1b[A\r")
+    alice.house.wait(lambda: not alice.shows("Session Tree"), "the choice is made")
+    if alice.shows("(?i)summar"):
+        alice.type("\r")
+    alice.becomes("ready", "working")
+    alice.type("\x15")
+    say(alice, "third thing", "at last")
+    assert said(house) == ["before it", "after it", "at last"]
+    assert "they tell what it does and what it says" in bridge(alice)
+
+
+@pytest.mark.parametrize("how", ["--session", "--fork"])
+def test_a_conversation_that_is_named_repeats_nothing(house: House, agent: Agent, how: str) -> None:
+    alice = house.wrap(agent, "Alice", *SCRIPT)
+    say(alice, "first thing", "before it")
+    house.relay("stop", "--now", "Alice")
+    house.wait(alice.terminal.ended, "the session ends")
+    (session,) = sessions(alice)
+    again = house.wrap(agent, "Alice", *SCRIPT, arguments=(how, str(session)))
+    again.sees("before it")
+    say(again, "second thing", "after it")
+    assert said(house) == ["before it", "after it"]
+
+
+def test_a_compaction_says_nothing(house: House, agent: Agent) -> None:
+    """Its summary may quote anything; what comes later is heard."""
+    quoted = Rule("conversation to summarize|structured context checkpoint", "@relay:you from a summary")
+    alice = house.wrap(agent, "Alice", quoted, *SCRIPT)
+    say(alice, "first thing", "before it")
+    alice.say("/compact")
+    alice.sees("Compacted from")
+    say(alice, "second thing", "after it")
+    assert said(house) == ["before it", "after it"]
+
+
+def test_esc_in_a_tool_leaves_what_was_said_before_it(house: House, agent: Agent) -> None:
+    """And a message that rode on the tool's result is not lost with the turn."""
+    run = Step("@relay:you before the tool", calls=(Shell("touch started; sleep 600"),))
+    alice = house.wrap(agent, "Alice", Rule("^begin", run, "Never said."), *SCRIPT)
+    alice.say("begin now")
+    house.wait((alice.work / "started").exists, "the command runs")
+    alice.send("while it runs")
+    alice.type("\x1b")
+    alice.hears("while it runs")
+    say(alice, "second thing", "after it")
+    assert said(house) == ["before the tool", "after it"]
+    assert alice.model.count("while it runs") == 1
+    assert alice.messages() == ["injected"]
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-extensions",)], ids=["found", "named alone"])
+def test_the_users_own_extensions_are_loaded_beside_ours(
+    house: House, agent: Agent, flags: tuple[str, ...]
+) -> None:
+    """Those that pi finds by itself, and with --no-extensions those that are named; it draws no complaint."""
+    folder = house.relay.home / "Alice"
+    found, named = folder / "home/.pi/agent/extensions/mine.js", folder / "named.js"
+    for path in (found, named):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    (named if flags else found).write_text(MINE)
+    call = Step(calls=(Shell("touch forbidden"),))
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^begin", call, "@relay:you done"),
+        arguments=(*flags, "--extension", str(named)) if flags else (),
+    )
+    say(alice, "begin now", "done")
+    assert list(alice.work.glob("mine-*"))
+    assert "MINE-7 says so" in alice.model.heard("result")
+    assert not (alice.work / "forbidden").exists()
+    assert "they tell what it does and what it says" in bridge(alice)
+    assert not alice.shows("Failed to load|Error")
+
+
+def test_without_the_extension_its_screen_is_read_and_that_is_said(house: House, agent: Agent) -> None:
+    """Something between relay and pi leaves the flag out, as an old version would the extension."""
+    script = house.relay.home / "pi"
+    script.write_text(f'#!/bin/sh\nshift 2\nexec {agent.package.command} "$@"\n')
+    script.chmod(0o755)
+    through = replace(agent, package=replace(agent.package, program=str(script)))
+    alice = house.wrap(through, "Alice", *SCRIPT)
+    say(alice, "first thing", "before it")
+    say(alice, "second thing", "after it")
+    assert said(house) == ["before it", "after it"]
+    assert "the screen tells what it does" in bridge(alice)
