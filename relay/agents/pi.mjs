@@ -125,7 +125,7 @@ function context(text) {
 }
 
 function texts(content) {
-  return content.filter(({ type, text }) => type === "text" && text.trim()).map(({ text }) => text)
+  return (Array.isArray(content) ? content : []).filter(({ type, text }) => type === "text" && text.trim()).map(({ text }) => text)
 }
 
 // The call as Claude Code would tell of it.

@@ -102,6 +102,7 @@ end({ role: "toolResult", content: [text("out")] })
 end(assistant("aborted", text("Cut")))
 end(assistant("error", text("Bro")))
 end(assistant("stop", text("One.")))
+end({ role: "assistant", stopReason: "stop" })
 """,
         {},
     )
