@@ -222,8 +222,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.model.faults.append(f"{self.path}: {error!r}")
             return self._json({"error": {"message": repr(error), "type": "invalid_request_error"}}, 400)
         if step.status != 200:
-            kind = "overloaded_error" if step.status == 529 else "api_error"
-            problem = {"type": kind, "message": f"scripted error {step.status}"}
+            kind, why = ("overloaded_error", "Overloaded: ") if step.status == 529 else ("api_error", "")
+            problem = {"type": kind, "message": f"{why}scripted error {step.status}"}
             return self._json({"type": "error", "error": problem}, step.status)
         if not streaming:
             return self._json(dialect.whole(answer))
