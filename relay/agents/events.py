@@ -30,6 +30,36 @@ class TextRead(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TurnShown(Event):
+    """The screen shows the end of what may be a turn; its words are in the agent's own record.
+
+    worked: it has shown that the agent worked after a prompt.
+    """
+
+    worked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRead(Event):
+    """The agent's own record was read up to the end of the turn that the screen has shown.
+
+    silent: it has nothing of that turn.
+    """
+
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLost(Event):
+    """The agent's own record does not have its words any more: they come from the screen.
+
+    since: those that came after that many bytes of output; earlier ones were in the record.
+    """
+
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class HookAsked(Question[Answered]):
     """A hook of the agent's own waits for an answer to `event`.
 

@@ -23,6 +23,7 @@ from typing import Any
 from relay.agents import hook_client
 from relay.agents.catalog import for_command, load
 from relay.agents.hook_event import EVENTS, OBSERVED, NativeName
+from relay.agents.named_transcripts import Named
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
 
@@ -32,7 +33,10 @@ HookEntries = dict[str, list[dict[str, Any]]]
 TIMEOUT = int(hook_client.LONGEST) + 7
 """Seconds after which an agent gives up its hook: later than the client gives up itself."""
 
-KINDS = frozenset(EVENTS)
+NAMED = frozenset({"aider"})
+"""Kinds of agents without hooks, which write a transcript where they are told to."""
+
+KINDS = frozenset(EVENTS) | NAMED
 
 _DEFAULTS = "system-defaults.json"
 
@@ -86,13 +90,16 @@ class Run:
 class Prepared:
     """The command line and the environment to start instead.
 
-    kind: the kind of agent that the bridge is for, "" without one. note: a problem for the user to know.
+    kind:   the kind of agent that the bridge is for, "" without one.
+    note:   a problem for the user to know.
+    record: what the agent writes in this run, if no hooks are to tell that; None: it is not known.
     """
 
     command: list[str]
     env: dict[str, str] = field(repr=False)
     kind: str = ""
     note: str = ""
+    record: Named | None = None
 
 
 def bridge(
@@ -106,11 +113,13 @@ def bridge(
         known = load(profile, home) if profile else for_command(command, home)
     except RelayError:
         return Prepared(list(command), env)  # the session's own set-up reports it
-    if not known.native.hooks:
+    native = known.native
+    kind = native.hooks or (native.transcript if native.transcript in NAMED else "")
+    if not kind:
         return Prepared(list(command), env)
     at = next((place for place in range(len(command)) if known.recognises(command[place:])), None)
     try:
-        return prepare(known.native.hooks, command, env, run_dir, socket, at=at)
+        return prepare(kind, command, env, run_dir, socket, at=at)
     except (RelayError, OSError) as error:
         return Prepared(list(command), env, note=f"{error}".rstrip("."))
 
@@ -131,10 +140,12 @@ def prepare(
     try:
         agent = importlib.import_module(f"relay.agents.{kind}")  # the others are not loaded
         prepared: Prepared = agent.prepare(Run(tuple(command), at, dict(env), run_dir, socket))
-        return prepared
     except BaseException:
         remove(run_dir)
         raise
+    if not (prepared.kind or prepared.record):
+        remove(run_dir)
+    return prepared
 
 
 def remove(run_dir: str) -> None:

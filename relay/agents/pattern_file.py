@@ -42,7 +42,7 @@ Every key of a file, all but `name` optional:
     [native]                      what it has beside its terminal
     hooks       = "claude"        whose hook protocol it speaks: claude | codex | qwen | gemini | pi |
                                   relay
-    transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | relay
+    transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | gemini | aider | relay
 
     [[states]]                    what the screen or the title shows in a state; the highest priority wins
     name        = "permission"    unique in the file; the user's rule replaces a shipped one of its name

@@ -17,7 +17,7 @@ RegionName = Literal["screen", "bottom", "title"]
 WhileWorking = Literal["queues", "interrupts", "unknown"]
 HooksDialect = Literal["", "claude", "codex", "qwen", "gemini", "pi", "relay"]
 BlockEnd = Literal["drawn", "blank", "none"]
-TranscriptFormat = Literal["", "claude", "codex", "qwen", "relay"]
+TranscriptFormat = Literal["", "claude", "codex", "qwen", "gemini", "aider", "relay"]
 
 
 class PromptKind(StrEnum):

@@ -1,7 +1,7 @@
 """The formats of transcripts: what a line of an agent's transcript says, one function for each format.
 
-Measured with claude 2.1.197, codex 0.169.0 and qwen 0.15.10. All write JSON lines, one object a line, with an
-ISO 8601 "timestamp" in UTC.
+Measured with claude 2.1.197, codex 0.169.0, qwen 0.15.10, gemini 0.61.0 and aider 0.86.2. All but aider write
+JSON lines, one object a line, with an ISO 8601 "timestamp" in UTC.
 
     claude  ~/.claude/projects/DIR/SESSION.jsonl: a line for each content block, about 0.1 s after the end
             of the message, often after its PreToolUse or Stop hook. Subagents: SESSION/subagents/.
@@ -9,6 +9,10 @@ ISO 8601 "timestamp" in UTC.
             Subagents: a rollout of their own.
     qwen    ~/.qwen/projects/DIR/chats/SESSION.jsonl: a line for each message, about when the next hook runs.
             Subagents: only in the telemetry lines of the same file.
+    gemini  ~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl: a line as soon as a message has ended, the same
+            again with the results of its tools. Subagents: chats/SESSION/ID.jsonl.
+    aider   the file of --llm-history-file: each request whole, then each answer as soon as it has ended, with
+            the role in front of every line. (Its chat history does not tell a tool's output from its words.)
     relay   what programs without a transcript of their own write for relay (docs/NATIVE.md), and our plugins
             in other agents: a line for each text as soon as it is complete. Subagents: in the same file.
 
@@ -20,6 +24,7 @@ tells whether what was cut off was meant to be acted on.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -50,12 +55,29 @@ _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
 """Prefixes of the subagents that qwen runs for itself after a turn. No hook tells of them."""
 
 LineReader = Callable[[bytes], list[Said]]
-"""Return the texts of a complete line; none for a line that is bad or has none."""
+"""Return the texts of a complete line; none for a line that is bad or has none. Raise Ambiguous.
+
+It is given an empty line where the file has not grown since the last look. A text that ended before the line
+has the place BEFORE.
+"""
+
+BEFORE = -1
+
+
+class Ambiguous(Exception):
+    """Nothing that follows in this transcript can be told for certain; the message says why."""
 
 
 def reader(kind: str) -> LineReader:
     """Return a new reader of the format `kind`, a relay.agents.profile.TranscriptFormat. Raise KeyError."""
-    return {"claude": _claude, "codex": _codex, "qwen": _Qwen().read, "relay": _relay}[kind]
+    stateless: dict[str, LineReader] = {
+        "claude": _claude,
+        "codex": _codex,
+        "gemini": _gemini,
+        "relay": _relay,
+    }
+    made: dict[str, Callable[[], LineReader]] = {"qwen": lambda: _Qwen().read, "aider": lambda: _Aider().read}
+    return made[kind]() if kind in made else stateless[kind]
 
 
 def subagent_path(kind: str, transcript_path: str, agent_id: str) -> str:
@@ -144,6 +166,57 @@ class _Qwen:
             agent[1] if len(agent) > 1 and agent[1] else name,
             name,
         )
+
+
+def _gemini(line: bytes) -> list[Said]:
+    # What it makes up itself, as in a conversation that it has compressed, names no model.
+    if b'"gemini"' not in line:
+        return []
+    entry = _object(line)
+    if entry.get("type") != "gemini" or not _str(entry.get("model")):
+        return []
+    text, id = _str(entry.get("content")), _str(entry.get("id"))
+    return _numbered(iter([text]), id, _str(entry.get("timestamp")))
+
+
+class _Aider:
+    """aider's log of its model calls. A text ends with the next line that is none of it.
+
+        TO LLM 2026-11-23T15:45:05                  LLM RESPONSE 2026-11-23T15:45:07
+        -------                                     ASSISTANT I say this
+        USER what the user said, and whole files    ASSISTANT in two lines
+
+    A part of a request that is a list, as where prompts are cached, has its role before its first line only:
+    a file that the user has added could then look like an answer.
+    """
+
+    def __init__(self) -> None:
+        self._answers = 0
+        self._lines: list[str] | None = None  # of the answer that is being read
+
+    def read(self, line: bytes) -> list[Said]:
+        if self._lines is not None and (line + b" ").startswith(b"ASSISTANT "):
+            self._lines.append(line[len(b"ASSISTANT ") :].decode("utf-8", "replace"))
+            return []
+        said = self._end()
+        if _AIDER_ANSWER.match(line):
+            self._answers += 1
+            self._lines = []
+        elif line and not _AIDER_REQUEST.match(line):
+            raise Ambiguous("its log of model calls does not tell files in the chat from answers")
+        return said
+
+    def _end(self) -> list[Said]:
+        if not self._lines:
+            return []
+        text, self._lines = _THOUGHTS.sub("", "\n".join(self._lines)), None
+        return [Said(text, f"answer/{self._answers}", place=BEFORE)] if text.strip() else []
+
+
+_AIDER_ANSWER = re.compile(rb"LLM RESPONSE [-0-9T:]{19}$")
+_AIDER_REQUEST = re.compile(rb"TO LLM [-0-9T:]{19}$|-------$|[A-Z]+( |$)")
+_THOUGHTS = re.compile(r"<(thinking-content-\w+|think(?:ing)?)>.*?(</\1>|\Z)", re.DOTALL)
+"""aider's tags (reasoning_tags.py), and those of models that write them themselves."""
 
 
 def _relay(line: bytes) -> list[Said]:

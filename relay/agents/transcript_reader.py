@@ -8,6 +8,8 @@ The transcript is the source: only it has the texts before tool calls. But it la
 missing, so the last text that a stop event carries is *expected*: if the transcript does not have it within
 GRACE, it is taken from the event, and a later line of the transcript with the same text is dropped.
 
+Where no hooks open them, `follow` names them: what one run of an agent writes (`Named`).
+
 Texts from before this run, or before `/clear`, are never emitted: a transcript that exists when a session
 begins is read from its end, and copies of old lines in a new file (a forked session) are recognised by their
 ids and times.
@@ -19,13 +21,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.named_transcripts import Named, iso
 from relay.agents.tail import Tail
-from relay.agents.transcript_formats import Said, reader, subagent_path
+from relay.agents.transcript_formats import BEFORE, Ambiguous, Said, reader, subagent_path
 
 GRACE = 0.7
 """Seconds that a transcript may lag behind a stop event (claude 2.1.197: about 0.1)."""
@@ -61,6 +63,8 @@ class TranscriptReader:
     kind:     its transcripts' format (relay.agents.transcript_formats).
     clock:    seconds since the epoch, by the agent's own clock.
     followed: called with what `resume` needs, whenever another transcript is followed.
+
+    broken: why nothing more can be read; None if it can.
     """
 
     def __init__(
@@ -75,17 +79,24 @@ class TranscriptReader:
         self._read = reader(kind)
         self._clock = clock
         self._transcripts: dict[str, _Transcript] = {}  # by path, the least recently used first
-        self._began = _iso(clock())  # the beginning of this run, or of its latest session
+        self._began = iso(clock())  # the beginning of this run, or of its latest session
         self._speakers: dict[str, _Speaker] = {}
         self._seen: dict[str, None] = {}  # ids of emitted texts, oldest first
         self._expected = 0
         self._silent = 0  # texts from stop events since a transcript last had one
+        self._named: Named | None = None
+        self.broken: str | None = None
 
     @property
     def problem(self) -> str | None:
         """The reason why texts may be missing or late; None if there is none."""
         found = next((each.tail.problem for each in self._transcripts.values() if each.tail.problem), None)
-        return found or (SILENT if self._silent >= _SILENT else None)
+        return self.broken or found or (SILENT if self._silent >= _SILENT else None)
+
+    @property
+    def size(self) -> int:
+        """The bytes up to which the transcripts were read: more than before, if they have grown."""
+        return sum(each.tail.offset for each in self._transcripts.values())
 
     @property
     def settled(self) -> bool:
@@ -107,6 +118,10 @@ class TranscriptReader:
             self._speaker(last).expect(last, self._clock())
         return said
 
+    def follow(self, named: Named) -> None:
+        """Follow what `named` finds, as soon as it finds any."""
+        self._named = named
+
     def resume(self, followed: Sequence[Mapping[str, Any]]) -> list[Said]:
         """Follow the transcripts of an earlier reader; return their texts, which it may have returned."""
         for each in followed:
@@ -114,10 +129,7 @@ class TranscriptReader:
             transcript = _Transcript(tail, each["since"], each["subagent"], each["agent_type"])
             self._transcripts[each["path"]] = transcript
             self._began = each["began"]
-        said = self._written()
-        while self._behind():
-            said += self._written()
-        return said
+        return self._rest()
 
     def poll(self) -> list[Said]:
         """Return the texts written since the last call, and the expected ones that are overdue."""
@@ -128,11 +140,16 @@ class TranscriptReader:
 
     def close(self) -> list[Said]:
         """Return the rest, when the agent has ended: all that is written, and every expected text."""
+        said = self._rest()
+        self._transcripts.clear()
+        self._named = None
+        return said + self._overdue(float("inf"))
+
+    def _rest(self) -> list[Said]:
         said = self._written()
         while self._behind():
             said += self._written()
-        self._transcripts.clear()
-        return said + self._overdue(float("inf"))
+        return said + self._written()  # of a text that is known to have ended once nothing follows
 
     def _overdue(self, now: float) -> list[Said]:
         late = [said for speaker in self._speakers.values() for said in speaker.overdue(now)]
@@ -145,14 +162,27 @@ class TranscriptReader:
     def _written(self) -> list[Said]:
         said: list[Said] = []
         budget = BUDGET
+        self._find()
         for each in self._transcripts.values():
             lines, used = each.tail.read(budget)
             budget -= used
-            for line, end in lines:
-                said += self._line(line, end, each)
-            if budget <= 0:
+            if not (used or each.tail.behind):
+                lines = [(b"", each.tail.offset + 1)]
+            try:
+                for line, end in lines:
+                    said += self._line(line, end, each)
+            except Ambiguous as error:
+                self.broken = str(error)
+            if budget <= 0 or self.broken:
                 break
         return said
+
+    def _find(self) -> None:
+        if self.broken:
+            self._transcripts.clear()
+        elif self._named is not None and not self._transcripts:
+            for path in self._named.find():
+                self._add(path, Tail(Path(path)), self._named.since)
 
     def _line(self, line: bytes, end: int, source: _Transcript) -> list[Said]:
         new: list[Said] = []
@@ -164,7 +194,8 @@ class TranscriptReader:
             while len(self._seen) > _SEEN:
                 del self._seen[next(iter(self._seen))]
             subagent, kind = said.subagent or source.subagent, said.agent_type or source.agent_type
-            text = replace(said, subagent=subagent, agent_type=kind, place=end)
+            place = end - len(line) - 1 if said.place == BEFORE else end
+            text = replace(said, subagent=subagent, agent_type=kind, place=place)
             if self._speaker(text).written(text, self._clock()):
                 new.append(text)
         return new
@@ -193,16 +224,18 @@ class TranscriptReader:
             # The agent waits for the answer to this event: what is there now was said before it.
             at_end = os.access(path, os.F_OK)  # Path.exists raises for a name that is too long
             if event.name is NativeName.SESSION_START:
-                since = self._began = _iso(self._clock())
+                since = self._began = iso(self._clock())
                 if not at_end and event.source in _FRESH:
                     since = ""  # no old line is ever copied there: a clock that is set back does no harm
-        tail = Tail(Path(path), at_end)
+        self._add(path, Tail(Path(path), at_end), since, subagent, agent_type)
+        return True
+
+    def _add(self, path: str, tail: Tail, since: str, subagent: str = "", agent_type: str = "") -> None:
         self._transcripts[path] = _Transcript(tail, since, subagent, agent_type)
         place = {"path": path, "offset": tail.offset, "since": since, "began": self._began}
         self._followed({**place, "subagent": subagent, "agent_type": agent_type})
         while len(self._transcripts) > _FOLLOWED:
             del self._transcripts[next(iter(self._transcripts))]
-        return True
 
     def _speaker(self, said: Said) -> _Speaker:
         # Qwen's transcript and its hooks name a subagent differently; both say its kind.
@@ -266,8 +299,3 @@ class _Speaker:
 def _bare(text: str) -> str:
     """Return a text without its white space, which a stop event trims."""
     return "".join(text.split())
-
-
-def _iso(seconds: float) -> str:
-    """Return a time as the agents write it, so that texts compare as times: 2026-11-22T06:12:53.205Z."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

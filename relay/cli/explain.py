@@ -66,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         _print_steps(session.name, steps)
     if answer.get("bridge"):
         print(f"Its own hooks: {visible(answer['bridge'])}.")
+    if answer.get("record"):
+        print(f"Its own record: {visible(answer['record'])}.")
     if answer.get("rules"):
         print(f"Rules of hooks.json files: {answer['rules']}.")
     if answer.get("waiting"):

@@ -15,9 +15,13 @@ from relay.readers.line import Line
 
 @dataclass(frozen=True, slots=True)
 class SourceChosen(Event):
-    """The agent's words are taken from this source (relay.place) from now on; None: from none."""
+    """The agent's words are taken from this source (relay.place) from now on; None: from none.
+
+    kept: what the screen shows meanwhile is kept, as the source may turn out to lack it.
+    """
 
     source: str | None
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

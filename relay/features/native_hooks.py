@@ -17,6 +17,7 @@ from typing import Any
 from relay.agents.events import HookAsked, HookReported, TextRead
 from relay.agents.hook_event import NativeEvent, NativeName, known, parse
 from relay.agents.hook_reply import Answered, Fate, Reply, render
+from relay.agents.listening import Listening
 from relay.agents.transcript_formats import Said
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.operations import operation
@@ -79,7 +80,7 @@ class NativeHooks:
         self._progress = progress
         self._spoken = False  # the hooks have reported at least once
         self._problem: str | None = None
-        self._listening = _Listening()
+        self._listening = Listening()
         self._agent_session = ""  # the agent's own id of its session
 
     @handles(SessionBegan)
@@ -223,24 +224,3 @@ class NativeHooks:
             said += f"; relay has had it go on {times} times of {self._most} at most"
         problem = self._record.problem if self._record is not None else None
         return "; ".join(part for part in (said, self._note, problem) if part)
-
-
-class _Listening:
-    """The time until which the agent's own record is worth reading."""
-
-    def __init__(self) -> None:
-        self._begun = asyncio.Event()
-        self._until = 0.0
-
-    def until(self, time: float) -> None:
-        self._until = time
-        self._begun.set()
-
-    async def begun(self) -> None:
-        await self._begun.wait()
-
-    def over(self, now: float) -> bool:
-        """Return True if the time is over; then `begun` waits until the next `until`."""
-        if now >= self._until:
-            self._begun.clear()
-        return now >= self._until

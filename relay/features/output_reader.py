@@ -4,7 +4,8 @@
           └→ OutputPipeline ─→ AgentSaid, DirectiveRead
 
 It runs on the session's event loop, in slices, so that a flood of output delays nothing else for long. While
-the agent's words come from its own record, the output is read for the screen only.
+the agent's words come from its own record, the output is read for the screen only, or kept until the record
+is known to have them.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from relay.agents.events import RecordLost, TurnRead
 from relay.directives.checkpoint import Checkpoint, Checkpoints
-from relay.directives.events import DirectivePassedOver, SourceChosen, said
+from relay.directives.events import SourceChosen
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
+from relay.directives.screen_words import ScreenWords
 from relay.eventbus import Event, EventBus, answers, handles
 from relay.lifecycle import Describe, LastWords, SessionBegan, SessionClosed
 from relay.place import TERMINAL
@@ -27,6 +30,7 @@ from relay.readers.auto import AutoReader
 from relay.shim import ring
 from relay.shim.ring_reader import Record
 from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import PromptSubmitted
 from relay.terminal.events import (
     AgentExited,
     AgentResumed,
@@ -107,7 +111,7 @@ class OutputReader:
         self._reader = reader
         self._pipeline = OutputPipeline(reader, grammar)
         self._pipeline.muted = source != TERMINAL
-        self._prefix = prefix
+        self._words = ScreenWords(prefix)
         self._ticking: asyncio.TimerHandle | None = None
         self._checks: list[asyncio.TimerHandle] = []
         self._scheduled = False
@@ -168,10 +172,39 @@ class OutputReader:
 
     @handles(SourceChosen)
     def choose(self, event: SourceChosen) -> None:
-        """Change the source of the agent's words; what was drawn before the change does not count."""
+        """Change the source of the agent's words; what was drawn before the change does not count.
+
+        Except for what was kept.
+        """
+        if self._words.keeps and event.source == TERMINAL:
+            self._pipeline.muted = False
+            for kept in self._words.release():
+                self._bus.publish(kept)
+            return
+        self._words.forget(keeps=event.kept)
+        self._read_on(muted=event.source != TERMINAL and not event.kept)
+
+    def _read_on(self, *, muted: bool) -> None:
+        """Read on from here: what was drawn so far does not count."""
         self._pipeline.muted = True
         self._read(lambda: self._pipeline.waiting(time.monotonic()))
-        self._pipeline.muted = event.source != TERMINAL
+        self._pipeline.muted = muted
+
+    @handles(TurnRead)
+    def confirm(self, event: TurnRead) -> None:
+        """Keep nothing of a turn that is in the agent's own record, until the next one begins."""
+        if self._words.keeps and not event.silent:
+            self._words.forget(keeps=True)
+            self._pipeline.muted = True
+
+    @handles(PromptSubmitted)
+    def submitted(self, _: PromptSubmitted) -> None:
+        if self._words.keeps and self._pipeline.muted:
+            self._read_on(muted=False)
+
+    @handles(RecordLost)
+    def lost(self, event: RecordLost) -> None:
+        self._words.since = event.since
 
     def _woken(self) -> None:
         if self._scheduled:
@@ -292,11 +325,8 @@ class OutputReader:
         return reading
 
     def _publish(self, reading: Reading) -> None:
-        again = self._terminal.replaying
-        for event in said(reading.lines, reading.directives, self._prefix, again=again):
+        for event in self._words.take(reading, again=self._terminal.replaying):
             self._bus.publish(event)
-        for passed in () if again else reading.passed_over:
-            self._bus.publish(DirectivePassedOver(passed))
 
     def _schedule(self) -> None:
         self._tick_later()

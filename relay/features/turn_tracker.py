@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from relay.agents.events import HookReported, TextRead
+from relay.agents.events import HookReported, RecordLost, TextRead, TurnRead, TurnShown
 from relay.directives.events import AgentSaid, SourceChosen
 from relay.eventbus import EventBus, handles
 from relay.hooks.apply import apply
@@ -39,6 +39,7 @@ class TurnTracker:
     known:    relay has rules for the agent's screen; the screen of a plain program never shows a turn's end.
     hooked:   the agent's own hooks were set up.
     recorded: the agent has a record of its own, which can be read once its hooks are alive.
+    named:    it has one that is known without hooks (relay.features.own_record).
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class TurnTracker:
         known: bool,
         hooked: bool,
         recorded: bool,
+        named: bool,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -61,9 +63,10 @@ class TurnTracker:
         self._known = known
         self._hooked = hooked
         self._recorded = recorded
+        self._named = named
         self._drawn = _DrawnTurn()
         self._begun = not known
-        self._source: str | None = first_source(known=known)
+        self._source: tuple[str | None, bool] = first_source(known=known), False
 
     # By its hooks.
 
@@ -122,7 +125,24 @@ class TurnTracker:
             if began is not None and worked and self._turn.hooks.lapse(began):
                 self._bus.publish(HooksAlive(False))  # the screen has shown a whole turn without a report
             self._lapse(verdict.reason if failed else None)
-        elif not failed and self._known and (ended := self._drawn.ended()) is not None:
+        elif self._named:
+            self._bus.publish(TurnShown(self._drawn.shown(over=not failed)))
+        elif not failed and self._known:
+            self._end()
+
+    @handles(TurnRead)
+    def read(self, _: TurnRead) -> None:
+        if self._drawn.over:
+            self._end()
+
+    @handles(RecordLost)
+    def lost(self, _: RecordLost) -> None:
+        self._named = False
+        self._choose()
+
+    def _end(self) -> None:
+        """End the turn on the screen, if there is one."""
+        if (ended := self._drawn.ended()) is not None:
             self._bus.publish(TurnDrawn())
             self._tasks.queue(ended.name, self._go_on(ended))
 
@@ -164,11 +184,12 @@ class TurnTracker:
         self._choose()
 
     def _choose(self) -> None:
-        recorded = self._recorded and self._turn.hooks.alive
+        recorded = (self._recorded and self._turn.hooks.alive) or self._named
+        kept = self._named and self._begun
         source = TRANSCRIPT if recorded else TERMINAL if self._begun else None
-        if source != self._source:
-            self._source = source
-            self._bus.publish(SourceChosen(source))
+        if (source, kept) != self._source:
+            self._source = source, kept
+            self._bus.publish(SourceChosen(source, kept))
 
 
 def first_source(*, known: bool) -> str | None:
@@ -177,15 +198,20 @@ def first_source(*, known: bool) -> str | None:
 
 
 class _DrawnTurn:
-    """A turn on the screen, from a submission until the agent is ready. worked: the screen has shown work."""
+    """A turn on the screen, from a submission until the agent is ready.
+
+    worked: the screen has shown work. over: it shows that the agent is ready.
+    """
 
     def __init__(self) -> None:
         self.worked = False
+        self.over = False
         self._began: float | None = None
         self._lines: list[str] = []
 
     def submitted(self) -> bool:
         """Record a submission; return True if a turn begins with it."""
+        self.over = False
         begins = self._began is None
         if begins:
             self._began = time.monotonic()
@@ -197,6 +223,12 @@ class _DrawnTurn:
         began, self._began = self._began, None
         worked, self.worked = self.worked, False
         return began, worked
+
+    def shown(self, *, over: bool) -> bool:
+        """Note that the agent is ready or has failed; return True if it has worked in a turn."""
+        worked, self.worked = self.worked and self._began is not None, False
+        self.over = over
+        return worked
 
     def said(self, lines: Sequence[str]) -> None:
         if self._began is not None:

@@ -35,6 +35,7 @@ from relay.features.notices import Notices
 from relay.features.onboarding import Onboarding
 from relay.features.orphans import Orphans
 from relay.features.output_reader import OutputReader
+from relay.features.own_record import OwnRecord
 from relay.features.recorder import Recorder
 from relay.features.rule_runner import RuleRunner
 from relay.features.sender import MessageSender
@@ -150,6 +151,12 @@ def _native(core: Core) -> NativeHooks:
     )
 
 
+def _own_record(core: Core) -> OwnRecord | None:
+    if core.started.record is None:
+        return None
+    return OwnRecord(core.bus, core.journal, core.agent.terminal, core.started.record, core.progress)
+
+
 def _onboarding(core: Core) -> Onboarding | None:
     if not core.setup.teaches or core.started.resumed:
         return None  # an earlier session has taught it
@@ -241,6 +248,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "attention": lambda core: Attention(core.bus, core.journal, core.agent.terminal, core.agent.state),
     "escalation": _escalation,
     "native hooks": _native,
+    "own record": _own_record,
     "turns": lambda core: TurnTracker(
         core.bus,
         core.tasks,
@@ -250,6 +258,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         known=core.setup.knows_agent,
         hooked=bool(core.started.bridge),
         recorded=_record(core) is not None,
+        named=core.started.record is not None,
     ),
     "transcript": lambda core: TranscriptListener(
         core.bus,

@@ -41,8 +41,8 @@ FIRST_WORDS = 0.03
 LARGE_LOG = 8_000_000
 """Bytes of session.log from which a session begins another one; the one before is kept as session.log.1."""
 
-BRIDGED = ("claude", "codex", "gemini", "pi", "qwen")
-"""Words in the names of programs whose profiles have native hooks; only these wait for profiles to load."""
+BRIDGED = ("aider", "claude", "codex", "gemini", "pi", "qwen")
+"""Words in the names of programs with hooks or a record of their own; only they wait for profiles to load."""
 
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
@@ -115,7 +115,7 @@ def _be_shim(
         )
         _add_relay(env)
         plain, directory = env, _bridge_dir(home, claimed)
-        command, env, bridge, note = bridged(options, env, home, directory, claimed.socket)
+        command, env, bridge = bridged(options, env, home, directory, claimed.socket)
         claimed.note(os.getpid())  # an ancestor of the agent, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         piped = bool(pipes) or not (options.detached or mode.interactive)
@@ -139,7 +139,7 @@ def _be_shim(
         except RelayError as error:
             if pty is not None:
                 pty.hang_up(signal.SIGKILL)
-            if bridge:
+            if bridge["bridge"] or bridge["record"]:
                 from relay.agents.hook_setup import remove
 
                 remove(directory)
@@ -181,8 +181,7 @@ def _be_shim(
             "piped": piped,
             "line_feeds_return": pty.line_feeds_return,
             "unbridged": {name: plain.get(name) for name in env if env[name] != plain.get(name)},
-            "bridge": bridge,
-            "bridge_note": note,
+            **bridge,
             "bridge_dir": directory,
             "restarts": 0,
             "kept": False,
@@ -300,19 +299,20 @@ def _add_relay(env: dict[str, str]) -> None:
 
 def bridged(
     options: Options, env: dict[str, str], home: Home, directory: str, socket: str
-) -> tuple[list[str], dict[str, str], str, str]:
-    """Return the command and environment with the bridge to the agent's own hooks, the agent's kind, a note.
+) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+    """Return the command and environment with the bridge to the agent's own hooks or record; and about it.
 
-    directory: for the bridge's files; they are there if a kind is returned.
+    directory: for the bridge's files; they are there if there is a bridge or a record.
     A failure is logged and described by the note: the agent is started anyway.
     """
     command = options.command
+    about: dict[str, Any] = {"bridge": "", "bridge_note": "", "record": {}}
     if not (
         options.profile
         or any(name in os.path.basename(word) for word in command for name in BRIDGED)
         or os.path.isdir(os.path.join(home.config_dir, "patterns"))
     ):
-        return command, env, "", ""
+        return command, env, about
     try:
         from relay.agents import hook_setup
 
@@ -325,10 +325,15 @@ def bridged(
                 traceback.print_exc(file=log)
         except OSError:
             pass  # the note is shown to the user anyway
-        return command, env, "", f"setting it up failed ({type(error).__name__}: {error})"
+        return (
+            command,
+            env,
+            about | {"bridge_note": f"setting it up failed ({type(error).__name__}: {error})"},
+        )
     if done.kind:
         _note_guards(options, home, socket, env["RELAY_NAME"])
-    return done.command, done.env, done.kind, done.note
+    record = {} if done.record is None else done.record.fields()
+    return done.command, done.env, {"bridge": done.kind, "bridge_note": done.note, "record": record}
 
 
 def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:

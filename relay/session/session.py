@@ -134,7 +134,7 @@ class Session:
         await self._bus.ask_all(SessionSettling())
         await self._bus.ask_all(SessionClosed())
         tasks.cancel()
-        if self._started.bridge and not self._shutdown.again:
+        if (self._started.bridge or self._started.record) and not self._shutdown.again:
             hook_setup.remove(self._started.bridge_dir)
         self._started.shim.done()  # before it is forgotten what was acted on: no session follows
         self._core.progress.close(remove=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relay.agents.named_transcripts import Named
 from relay.home import Home
 from relay.session.launch import bridged
 from relay.session.options import Options
@@ -25,6 +26,7 @@ class Started:
     piped:       the agent's input comes from a pipe or a file that relay copies into its terminal.
     bridge:      the kind of agent whose own hooks were pointed at the session (relay.agents); "" for none.
     bridge_note: why there is no bridge, or what keeps it from working, for the user; "" if nothing is wrong.
+    record:      what the agent writes in this run; None: hooks are to tell that, or it is not known.
     bridge_dir:  the directory for the bridge's files, removed when the session ends.
     unbridged:   the variables of `env` that the bridge has changed, as they were before; None: not there.
     restarts:    the number of agents that were started here before this one.
@@ -43,6 +45,7 @@ class Started:
     piped: bool
     bridge: str = ""
     bridge_note: str = ""
+    record: Named | None = None
     bridge_dir: str = ""
     unbridged: dict[str, str | None] = field(default_factory=dict)
     restarts: int = 0
@@ -69,6 +72,7 @@ class Started:
             fields["piped"],
             fields["bridge"],
             fields["bridge_note"],
+            Named(**record) if (record := fields.get("record")) else None,
             fields["bridge_dir"],
             fields["unbridged"],
             fields["restarts"],
@@ -93,8 +97,8 @@ class Started:
         id = os.urandom(8).hex()
         before = {**self.env, **self.unbridged, "RELAY_SESSION": id}
         plain = {name: value for name, value in before.items() if value is not None}
-        argv, env, bridge, note = bridged(self.options, plain, self.home, self.bridge_dir, self.socket)
+        argv, env, bridge = bridged(self.options, plain, self.home, self.bridge_dir, self.socket)
         changed = {name: plain.get(name) for name in env if env[name] != plain.get(name)}
-        hello = {"id": id, "env": env, "unbridged": changed, "bridge": bridge, "bridge_note": note}
+        hello = {"id": id, "env": env, "unbridged": changed, **bridge}
         more = {"restarts": self.restarts + 1, "kept": False}
         return {"argv": argv, "env": env, "cwd": str(directory), "hello": {**hello, **more}}

@@ -238,8 +238,9 @@ def test_qwen_is_read_from_its_screen_where_it_would_take_no_more_hooks(place: P
 
 def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(place: Place) -> None:
     """A folder below /tmp is one that others can write to."""
-    with pytest.raises(ConfigError, match="belongs to root"):
-        place.prepare("gemini", "gemini")
+    prepared = place.prepare("gemini", "gemini", "mcp", "list")
+    assert "belongs to root" in prepared.note
+    assert (prepared.command, prepared.kind, prepared.record) == (["gemini", "mcp", "list"], "", None)
     assert not place.run.exists()
 
 
@@ -344,10 +345,11 @@ def test_a_program_without_hooks_is_left_as_it_is(place: Place, tmp_path: Path) 
     assert not place.run.exists()
 
 
-def test_the_programs_that_wait_for_profiles_are_those_with_hooks(tmp_path: Path) -> None:
+def test_the_programs_that_wait_for_profiles_are_those_with_hooks_or_a_record(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
-    hooked = [profile for profile in profiles(home) if profile.native.hooks]
+    hooked = [profile for profile in profiles(home) if profile.native.hooks or profile.native.transcript]
     # A profile with the dialect "relay" is always a user's own.
-    assert {profile.native.hooks for profile in hooked} == KINDS - {"relay"} == set(BRIDGED)
+    kinds = {profile.native.hooks or profile.native.transcript for profile in hooked}
+    assert kinds == KINDS - {"relay"} == set(BRIDGED)
     for profile in hooked:
         assert all(any(word in command for word in BRIDGED) for command in profile.commands), profile.name

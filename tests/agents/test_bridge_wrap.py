@@ -221,7 +221,7 @@ def test_a_fault_of_ours_keeps_no_agent_from_starting(home: Path, monkeypatch: p
     monkeypatch.setattr("relay.agents.hook_setup.bridge", fail)
     place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
     directory, socket = str(home / "bridge"), str(home / "ann.sock")
-    command, env, kind, note = launch.bridged(Options(["claude"]), {"A": "1"}, place, directory, socket)
-    assert (command, env, kind) == (["claude"], {"A": "1"}, "")
-    assert "ZeroDivisionError: by us" in note
+    command, env, about = launch.bridged(Options(["claude"]), {"A": "1"}, place, directory, socket)
+    assert (command, env, about["bridge"]) == (["claude"], {"A": "1"}, "")
+    assert "ZeroDivisionError: by us" in about["bridge_note"]
     assert "in fail" in (home / "state" / "session.log").read_text()

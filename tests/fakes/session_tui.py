@@ -1,9 +1,10 @@
 """A TUI on strings: says lines above its input, which it draws itself, and logs every text it is given.
 
-    session_tui.py FOLDER
+    session_tui.py FOLDER [--llm-history-file LOG]
 
 FOLDER/heard     every submitted text, with a newline at its end
 FOLDER/strings   a datagram socket: {"say": TEXT} draws TEXT above the input, {"exit": CODE} ends
+                 {"log": TEXT} appends TEXT to LOG; {"bottom": TEXT} draws TEXT in place of the input
 """
 
 import json
@@ -30,12 +31,12 @@ def draw(above: str = "") -> None:
     """Draw the live region anew: the row of the input, below what is said now."""
     shown = typed.decode("utf-8", "replace").replace("\n", " ")
     lines = "".join(f"● {line}\r\n" for line in above.splitlines())
-    out(f"\x1b[?2026h\r\x1b[J{lines}> {shown[-60:]}\x1b[?2026l")
+    out(f"\x1b[?2026h\r\x1b[J{lines}{bottom or '> ' + shown[-60:]}\x1b[?2026l")
 
 
 log = os.open(f"{folder}/heard", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 signal.signal(signal.SIGWINCH, lambda *_: draw())
-typed, pasting, rest = b"", False, b""
+typed, pasting, rest, bottom = b"", False, b"", ""
 out("\x1b[?2004h")
 draw()
 while True:
@@ -44,6 +45,11 @@ while True:
         match json.loads(strings.recv(1 << 20)):
             case {"say": text}:
                 draw(text)
+            case {"log": text}:
+                with open(sys.argv[sys.argv.index("--llm-history-file") + 1], "a") as record:
+                    record.write(text)
+            case {"bottom": bottom}:
+                draw()
             case {"exit": code}:
                 out("\x1b[?2004l\r\n")
                 os._exit(code)
@@ -66,6 +72,8 @@ while True:
             typed = typed[:-1]
         elif key == b"\x15":
             typed = b""
+        elif key == b"\x03":
+            os.write(log, key)
         elif pasting or key >= b" ":
             typed += b"\n" if key == b"\r" else key
     draw()

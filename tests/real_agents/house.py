@@ -46,6 +46,7 @@ class Wrapped:
         """Type a line and submit it once it is drawn: agents take an Enter at once for a newline."""
         self.terminal.type(text)
         self.sees(re.escape(text[-30:]))
+        time.sleep(self.agent.pause)
         self.terminal.type("\r")
 
     def send(self, text: str, wait: float = 0, *options: str) -> str:
@@ -176,14 +177,16 @@ class House:
         columns: int = 120,
         rows: int = 40,
         ready: bool = True,
+        beside: str = "",
     ) -> Wrapped:
         """Run `relay wrap -n NAME AGENT` in a terminal; `config` is a relay.config.py, which is trusted.
 
         arguments: more of the agent's own. rules: hooks.json files that are named. ready: wait until it has
-        drawn its prompt. A second agent of the same name has the home and the folder of the first.
+        drawn its prompt. A second agent of the same name has the home and the folder of the first; so has one
+        `beside` it.
         """
         model = self._open.enter_context(Model(*script))
-        folder = self.relay.home / name
+        folder = self.relay.home / (beside or name)
         place = Place(folder / "home", folder / "work", model.port)
         common = prepare(place, agent.package)
         start = agent.start(place)

@@ -55,7 +55,8 @@ class Agent:
     waits, or that a dialog has; "" where it has none. question_call, plan_call: the tools that ask.
     clear: begins a new conversation. planning, free, resume: arguments with which it plans first, runs
     commands unasked, goes on with the last conversation. native: it has hooks that relay
-    uses here (not gemini: it takes them from a folder of root's only).
+    uses here (not gemini: it takes them from a folder of root's only). pause: seconds in which it takes an
+    Enter behind other keys for a newline.
     """
 
     package: Package
@@ -71,6 +72,7 @@ class Agent:
     free: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
     native: bool = False
+    pause: float = 0.0
 
     @property
     def name(self) -> str:
@@ -297,6 +299,7 @@ AGENTS = {
         Agent(
             PACKAGES["gemini"],
             _gemini,
+            pause=0.4,
             ready="Type your message",
             permission=r"Allow execution of",
             clear="/clear",

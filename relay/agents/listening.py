@@ -1,0 +1,26 @@
+"""The time in which the record of an agent may grow, and is read."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Listening:
+    """The time until which the agent's own record is worth reading."""
+
+    def __init__(self) -> None:
+        self._begun = asyncio.Event()
+        self._until = 0.0
+
+    def until(self, time: float) -> None:
+        self._until = time
+        self._begun.set()
+
+    async def begun(self) -> None:
+        await self._begun.wait()
+
+    def over(self, now: float) -> bool:
+        """Return True if the time is over; then `begun` waits until the next `until`."""
+        if now >= self._until:
+            self._begun.clear()
+        return now >= self._until

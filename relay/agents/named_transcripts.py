@@ -1,0 +1,51 @@
+"""The transcripts of one run of an agent, named before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from relay.storage.files import open_regular
+
+MARKED = 4 << 10
+"""Bytes at the beginning of a file in which a mark is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The transcripts of one run.
+
+    kind:    their format (relay.agents.transcript_formats).
+    pattern: of their absolute paths (glob).
+    since:   the beginning of the run, as agents write times: older texts are not this run's.
+    mark:    what is in the first line of each of them; "" for nothing.
+    """
+
+    kind: str
+    pattern: str
+    since: str
+    mark: str = ""
+
+    def fields(self) -> dict[str, str]:
+        """Return it as JSON."""
+        return asdict(self)
+
+    def find(self) -> list[str]:
+        """Return the paths of the files that are there now."""
+        found = Path("/").glob(self.pattern.lstrip("/"))
+        return [str(path) for path in sorted(found) if self._is_marked(path)]
+
+    def _is_marked(self, path: Path) -> bool:
+        if not self.mark:
+            return True
+        try:
+            with open(path, "rb", buffering=0, opener=open_regular) as file:
+                return self.mark.encode() in file.read(MARKED).partition(b"\n")[0]
+        except OSError:
+            return False
+
+
+def iso(seconds: float) -> str:
+    """Return a time as the agents write it, so that texts compare as times: 2026-11-22T06:12:53.205Z."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,159 @@
+"""Reads the record that an agent without hooks writes in this run, until the screen contradicts it.
+
+    Named ─→ TextRead ─→ words and directives
+    TurnShown ─→ read to its end ─┬→ TurnRead
+                                  └→ RecordLost ─→ the words of this turn, and all later ones, from the screen
+
+A record that has not grown at all in a turn in which the screen has shown work (in TURNS of them) is not this
+agent's any more, as after Gemini's /clear, or cannot be written.  It is not taken up again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from relay.agents.events import RecordLost, TextRead, TurnRead, TurnShown
+from relay.agents.listening import Listening
+from relay.agents.named_transcripts import Named
+from relay.agents.transcript_formats import Said
+from relay.agents.transcript_reader import TranscriptReader
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe, LastWords, SessionBegan
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import PromptSubmitted
+from relay.storage.journal import Journal
+from relay.storage.progress import Progress
+from relay.terminal.events import KeysTyped, Notify, OutputRead
+
+POLL = 0.1
+"""Seconds between two reads of the record while the agent writes something."""
+
+AFTERWARDS = 3.0
+"""Seconds after the agent's last output in which the record may still grow."""
+
+GRACE = 2.0
+"""Seconds that the record may lag behind a screen that shows the end of a turn."""
+
+TURNS = {"aider": 3}
+"""Turns of work in a row without a word in the record after which it is given up; 1 for others.
+
+aider does not log what it has another model write, such as the message of a commit.
+"""
+
+SILENT = "it has nothing of what the agent does"
+
+_LOST = "record_lost"
+
+
+class OwnRecord:
+    """Follows what `named` finds. It goes on where an earlier session has stopped."""
+
+    def __init__(
+        self, bus: EventBus, journal: Journal, terminal: AgentTerminal, named: Named, progress: Progress
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._terminal = terminal
+        self._named = named
+        self._progress = progress
+        self._reader: TranscriptReader | None = TranscriptReader(
+            named.kind, followed=lambda fields: progress.note("transcript", **fields)
+        )
+        self._listening = Listening()
+        self._shown: TurnShown | None = None  # the end of a turn up to which it was not read
+        self._size = 0  # of the record, at the end of the last turn
+        self._silent = 0  # turns in a row
+        self._lost = ""
+        self._cut = False  # the user interrupts what the agent says
+
+    @handles(SessionBegan)
+    def begin(self, event: SessionBegan) -> None:
+        """Follow the record, unless an earlier session has given it up."""
+        notes = self._progress.notes if event.resumed else []
+        lost = next((note for note in notes if note["note"] == _LOST), None)
+        if lost is not None:
+            self._give_up(lost["why"], lost["since"])
+        elif self._reader is not None:
+            texts = self._reader.resume([note for note in notes if note["note"] == "transcript"])
+            self._reader.follow(self._named)
+            self._publish(texts, again=True)
+
+    @handles(OutputRead)
+    def written(self, _: OutputRead) -> None:
+        self._listening.until(time.monotonic() + AFTERWARDS)
+
+    @handles(KeysTyped)
+    def keys(self, event: KeysTyped) -> None:
+        self._cut = self._cut or b"\x03" in event.data
+
+    @handles(PromptSubmitted)
+    def submitted(self, _: PromptSubmitted) -> None:
+        self._cut = False
+
+    @handles(TurnShown)
+    def shown(self, event: TurnShown) -> None:
+        self._shown = event
+        self._listening.until(time.monotonic() + AFTERWARDS)
+
+    async def run(self) -> None:
+        """Read the record while the agent writes, until it is given up."""
+        while self._reader is not None:
+            await self._listening.begun()
+            self._publish(self._reader.poll())
+            if self._reader.broken:
+                self._lose(self._reader.broken)
+            elif self._shown is not None:
+                shown, self._shown = self._shown, None
+                await self._read_up_to(shown)
+            if not self._listening.over(time.monotonic()):
+                await asyncio.sleep(POLL)
+
+    async def _read_up_to(self, shown: TurnShown) -> None:
+        """Read all of the turn whose end the screen shows; give the record up if it has nothing of it."""
+        assert self._reader is not None
+        deadline = time.monotonic() + GRACE
+        while (silent := self._reader.size == self._size) and shown.worked and time.monotonic() < deadline:
+            await asyncio.sleep(POLL)
+            self._publish(self._reader.poll())
+        self._publish(self._reader.poll())  # the end of a text that is known by silence
+        self._cut = False
+        self._size = self._reader.size
+        self._silent = self._silent + shown.worked if silent else 0
+        if self._silent >= TURNS.get(self._named.kind, 1):
+            self._lose(self._reader.problem or SILENT)
+        self._bus.publish(TurnRead(silent))
+
+    def _lose(self, why: str) -> None:
+        since = self._terminal.output_offset()
+        self._progress.note(_LOST, why=why, since=since)
+        self._journal.write(_LOST, why=why)
+        self._bus.publish(Notify(f"the agent's own record: {why}; what it says is read from its screen"))
+        self._give_up(why, 0)
+
+    def _give_up(self, why: str, since: int) -> None:
+        self._reader, self._lost = None, why
+        self._bus.publish(RecordLost(since))
+
+    @answers(LastWords)
+    async def read_to_the_end(self, _: LastWords, __: object) -> None:
+        if self._reader is not None:
+            self._publish(self._reader.close())
+
+    def _publish(self, texts: Sequence[Said], *, again: bool = False) -> None:
+        if texts and not self._cut:  # nothing tells whether what was cut off was meant to be acted on
+            self._bus.publish(TextRead(tuple(texts), again=again))
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        if question.brief:
+            return None
+        if self._reader is None:
+            return {"record": f"{self._lost}; what it says is read from its screen"}
+        if problem := self._reader.problem:
+            return {"record": problem}
+        if not self._reader.size:
+            return {"record": "nothing is there yet"}
+        return {"record": "it tells what the agent says"}

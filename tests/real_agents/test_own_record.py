@@ -1,0 +1,148 @@
+"""What agents without hooks say, from the records that they write: each directive once, and exactly."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
+
+pytestmark = pytest.mark.agents("gemini", "aider")
+
+TEXT = "\n".join(
+    [
+        "First **this**:",
+        "",
+        "@relay:you said before the tool, **in bold**, with https://example.com/" + "a-long-path/" * 12,
+        "",
+        "```text",
+        "@relay:you said in a fence",
+        "```",
+        "",
+        "> @relay:you said in a quote",
+        "",
+        "- item",
+        "",
+        "\\@relay:you said behind a backslash",
+        "",
+        "@relay:you 请检查这个文件 🧑‍💻👍🏽 now",
+    ]
+)
+SAID = [
+    "said before the tool, **in bold**, with https://example.com/" + "a-long-path/" * 12,
+    "请检查这个文件 🧑‍💻👍🏽 now",
+]
+
+
+def said(house: House) -> list[str]:
+    return [row["body"] for row in house.messages("you")]
+
+
+def recorded(agent: Wrapped) -> str:
+    return str(agent.explain().get("record", ""))
+
+
+def test_directives_are_taken_from_its_own_record(house: House, agent: Agent) -> None:
+    """Exactly as the model wrote them; a tool's output, a fence and a quote say nothing (F16)."""
+    run = "echo @relay:you said by a tool"
+    step, more = Step(TEXT, calls=(Shell(run),)), "@relay:you said last"
+    if agent.name == "aider":  # its shell commands are in its text
+        step, more = Step(f"{TEXT}\n\n```bash\n{run}\n```\n"), more
+    alice = house.wrap(
+        agent, "Alice", Rule("^begin", step, more), Rule("by a tool|^again", more), arguments=agent.free
+    )
+    alice.say("begin now")
+    if agent.name == "aider":
+        alice.sees(agent.permission)
+        alice.type("y\r")
+        alice.sees("Add command output")
+        alice.type("y\r")
+        alice.becomes("ready")
+        alice.say("again please")
+    house.wait(lambda: "said last" in said(house), "all is heard")
+    alice.becomes("ready")
+    exact = [
+        body.replace("\u200d", "") if agent.name == "gemini" else body for body in SAID
+    ]  # it drops joiners
+    assert said(house) == [*exact, "said last"]
+    assert recorded(alice) == "it tells what the agent says"
+    alice.say("again please")
+    house.wait(lambda: len(said(house)) > len(SAID) + 1, "the same is heard again")
+    alice.becomes("ready")
+    assert said(house) == [*exact, "said last", "said last"]
+
+
+@pytest.mark.agents("gemini")
+def test_a_new_conversation_is_heard_from_the_screen(house: House, agent: Agent) -> None:
+    """/clear begins a session of another id: its first turn is not lost, and nothing is heard again."""
+    rules = (
+        Rule("^begin", "Hello.\n\n@relay:you first"),
+        Rule("^go on", "@relay:you second\n\nThat is all."),
+    )
+    alice = house.wrap(agent, "Alice", *rules, Rule("^more", "@relay:you third\n\nThat, too."))
+    alice.say("begin now")
+    house.wait(lambda: said(house) == ["first"], "the first is heard")
+    alice.becomes("ready")
+    alice.say(agent.clear)
+    alice.becomes("ready")
+    alice.say("go on now")
+    alice.sees("That is all")
+    house.wait(lambda: "second" in said(house), "what is said in the new conversation is heard")
+    assert "from its screen" in recorded(alice)
+    alice.becomes("ready")
+    alice.say("more now")
+    house.wait(lambda: "third" in said(house), "and the next")
+    assert said(house) == ["first", "second", "third"]
+
+
+@pytest.mark.agents("gemini")
+def test_a_resumed_conversation_says_nothing_again(house: House, agent: Agent) -> None:
+    """Its record has the old words, and its screen shows them; only new ones count."""
+    id = "0f5bd5cd-1c9d-4f02-9a0e-0123456789ab"
+    rules = (Rule("^begin", "Hello.\n\n@relay:you first"), Rule("^go on", "@relay:you second"))
+    alice = house.wrap(agent, "Alice", *rules, arguments=("--session-id", id))
+    alice.say("begin now")
+    house.wait(lambda: said(house) == ["first"], "the first is heard")
+    assert recorded(alice) == "it tells what the agent says"
+    alice.becomes("ready")
+    house.relay("stop", "Alice")
+    again = house.wrap(agent, "Alice", *rules, arguments=("--resume", id))
+    again.say("go on now")
+    house.wait(lambda: "second" in said(house), "what it says now is heard")
+    again.becomes("ready")
+    assert said(house) == ["first", "second"]
+    assert recorded(again) == "it tells what the agent says"
+
+
+def test_two_agents_in_one_folder_act_on_their_own_words(house: House, agent: Agent) -> None:
+    """What one says is never taken for the other's."""
+    alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you from Alice"))
+    bob = house.wrap(agent, "Bob", Rule("^begin", "@relay:you from Bob"), beside="Alice")
+    alice.say("begin now")
+    bob.say("begin now")
+    house.wait(lambda: len(said(house)) > 1, "both are heard")
+    for each in (alice, bob):
+        each.becomes("ready")
+    assert sorted((row["from"], row["body"]) for row in house.messages("you")) == [
+        ("Alice", "from Alice"),
+        ("Bob", "from Bob"),
+    ]
+
+
+def test_what_the_user_cuts_off_is_not_acted_on(house: House, agent: Agent) -> None:
+    """Nothing tells whether it was meant to be; the next turn is heard."""
+    hold = threading.Event()
+    cut = Step("@relay:you cut off\n\n" + "and so on\n" * 40, hold=hold, after=20)
+    alice = house.wrap(agent, "Alice", Rule("^begin", cut), Rule("^next", "@relay:you whole"))
+    alice.say("begin now")
+    alice.sees("relay:you cut")
+    alice.type("\x03" if agent.name == "aider" else "\x1b")
+    alice.becomes("ready")
+    hold.set()
+    alice.say("next now")
+    house.wait(lambda: "whole" in said(house), "the next turn is heard")
+    alice.becomes("ready")
+    assert said(house) == ["whole"]
