@@ -31,7 +31,7 @@ def prepare(run: Run) -> Prepared:
     path = f"{run.directory}/model-calls.log"
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
     command = run.with_flags([FLAG, path], run.arguments)
-    record = Named("aider", glob.escape(path), iso(time.time()))
+    record = Named("aider", glob.escape(path), iso(time.time()), ours=True)
     return Prepared(command, run.env, record=record)
 
 

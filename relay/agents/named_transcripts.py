@@ -20,14 +20,16 @@ class Named:
     pattern: of their absolute paths (glob).
     since:   the beginning of the run, as agents write times: older texts are not this run's.
     mark:    what is in the first line of each of them; "" for nothing.
+    ours:    relay has it written, and may shorten it.
     """
 
     kind: str
     pattern: str
     since: str
     mark: str = ""
+    ours: bool = False
 
-    def fields(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str | bool]:
         """Return it as JSON."""
         return asdict(self)
 

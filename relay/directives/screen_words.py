@@ -6,6 +6,8 @@ Reading ─→ take ─→ AgentSaid, DirectiveRead, DirectivePassedOver
 
 from __future__ import annotations
 
+from collections import deque
+
 from relay.directives.events import DirectivePassedOver, said
 from relay.directives.pipeline import Reading
 from relay.eventbus import Event
@@ -24,14 +26,14 @@ class ScreenWords:
         self.keeps = False
         self.since = 0
         self._prefix = prefix
-        self._kept: list[tuple[Reading, bool]] = []
+        self._kept: deque[tuple[Reading, bool]] = deque(maxlen=MOST)
 
     def take(self, reading: Reading, *, again: bool) -> list[Event]:
         """Return the events for `reading`. again: an earlier session has read it."""
         if not (reading.lines or reading.directives or reading.passed_over):
             return []
         if self.keeps:
-            self._kept = [*self._kept[-MOST:], (reading, again)]
+            self._kept.append((reading, again))
             return []
         lines = [line for line in reading.lines if line.place.offset > self.since]
         directives = [each for each in reading.directives if each.place.offset > self.since]
@@ -45,6 +47,6 @@ class ScreenWords:
 
     def release(self) -> list[Event]:
         """Keep nothing any more; return the events for what was kept."""
-        kept, self._kept = self._kept, []
-        self.keeps = False
+        kept = list(self._kept)
+        self.forget(keeps=False)
         return [event for reading, again in kept for event in self.take(reading, again=again)]

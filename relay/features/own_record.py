@@ -11,6 +11,8 @@ agent's any more, as after Gemini's /clear, or cannot be written.  It is not tak
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +30,8 @@ from relay.storage.journal import Journal
 from relay.storage.progress import Progress
 from relay.terminal.events import KeysTyped, Notify, OutputRead
 
+_log = logging.getLogger(__name__)
+
 POLL = 0.1
 """Seconds between two reads of the record while the agent writes something."""
 
@@ -44,6 +48,9 @@ aider does not log what it has another model write, such as the message of a com
 """
 
 SILENT = "it has nothing of what the agent does"
+
+LARGE = 16 << 20
+"""Bytes from which a record of ours is emptied between two turns: aider logs each request whole."""
 
 _LOST = "record_lost"
 
@@ -125,6 +132,16 @@ class OwnRecord:
         if self._silent >= TURNS.get(self._named.kind, 1):
             self._lose(self._reader.problem or SILENT)
         self._bus.publish(TurnRead(silent))
+        if self._named.ours and self._size > LARGE:
+            self._empty()
+
+    def _empty(self) -> None:
+        """Empty the record, all of which was read; the agent waits, and appends to it later."""
+        try:
+            for path in self._named.find():
+                os.truncate(path, 0)
+        except OSError as error:
+            _log.warning("the agent's record grows on: %s", error)
 
     def _lose(self, why: str) -> None:
         since = self._terminal.output_offset()

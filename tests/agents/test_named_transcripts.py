@@ -13,10 +13,14 @@ from typing import Any
 
 import pytest
 
-from relay.agents.hook_setup import Prepared, prepare
+from real_agents.install import PINNED
+from relay.agents import aider
+from relay.agents.catalog import profiles
+from relay.agents.hook_setup import NAMED, Prepared, prepare
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_reader import TranscriptReader
 from relay.errors import ConfigError
+from relay.home import Home
 
 CAPTURED = Path(__file__).parent / "transcripts"
 ID = "0f5bd5cd-1c9d-4f02-9a0e-0123456789ab"
@@ -40,6 +44,24 @@ def reader_of(path: Path, kind: str, *, since: str = LONG_AGO, **options: Any) -
     reader = TranscriptReader(kind, **options)
     reader.follow(Named(kind, glob.escape(str(path)), since))
     return reader
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "NATIVE.md").read_text()
+
+
+@pytest.mark.parametrize(("name", "flag"), [("gemini", "--session-id"), ("aider", aider.FLAG)])
+def test_the_page_has_each_record_with_its_version_and_what_it_is_known_by(name: str, flag: str) -> None:
+    """And a profile that names one has its row."""
+    rows = PAGE.partition("### Records without hooks\n")[2].partition("\n\n###")[0].splitlines()
+    (row,) = [row for row in rows if row.lower().startswith(f"| {name}")]
+    assert f" {PINNED[name].version}" in row.split("|")[1]
+    assert f"`{flag}`" in row.split("|")[3]
+
+
+def test_the_page_has_a_record_for_each_profile_that_has_one_without_hooks(tmp_path: Path) -> None:
+    home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
+    without = {each.native.transcript for each in profiles(home) if not each.native.hooks} - {""}
+    assert without == NAMED == {"aider"}
 
 
 # gemini

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,15 +57,25 @@ class Aider(Puppet):
     def command(self, *arguments: str) -> list[str | Path]:
         return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
 
-    def asked(self, *, logged: bool = True) -> None:
-        """Give it a prompt on which it begins to work."""
+    def asked(self, user: Emulator | None = None, *, logged: bool = True) -> None:
+        """Give it a prompt on which it begins to work; user: by typing it."""
         text = f"prompt {next(self.turns)}"
-        self.relay("send", "--wait", "60", self.name, text)
+        if user is None:
+            self.relay("send", "--wait", "60", self.name, text)
+        else:
+            user.type(f"{text}\r")
         self.hears(text)
         if logged:
             self.logs(f"TO LLM 2026-11-23T15:45:05\n-------\nUSER {text}\n")
         self._pull({"bottom": "busy"})
         wait_until(lambda: "spinner" in self.relay("explain", self.name).stdout, message=self.log)
+
+    def user(self) -> Emulator:
+        """Attach a terminal to it."""
+        command = [sys.executable, "-m", "relay", "attach", self.name]
+        user = Emulator(command, {**self.relay.environment, "PYTHONSAFEPATH": "1"}, cwd=self.relay.home)
+        user.wait_for(">")
+        return user
 
     def logs(self, text: str) -> None:
         self._pull({"log": text})
@@ -123,10 +134,11 @@ def test_it_is_heard_from_its_record_and_not_from_its_screen(ann: Aider) -> None
 
 def test_a_record_that_stops_gives_way_to_the_screen(ann: Aider) -> None:
     """Nothing of the turns without it is lost, nothing is heard twice, and the user is told."""
-    ann.asked()
-    ann.draws("@memory:save one")
-    ann.answers("@memory:save one")
-    ann.ready()
+    with closing(ann.user()) as user:
+        ann.asked(user)
+        ann.draws("@memory:save one")
+        ann.answers("@memory:save one")
+        ann.ready()
     ann.acts_on("one")
     for word in ("two", "three", "four"):
         ann.asked(logged=False)
@@ -192,12 +204,33 @@ def test_sessions_that_follow_one_another_act_on_a_record_once(ann: Aider) -> No
     assert ann.record() == "it tells what the agent says"
 
 
+def test_a_large_record_is_emptied_between_turns(ann: Aider) -> None:
+    """aider logs every request whole. Nothing is heard twice, or not at all."""
+    log = next((ann.relay.home / "state" / "native").rglob("*.log"))
+    ann.asked()
+    with log.open("a") as file:
+        file.writelines(itertools.repeat(f"USER {'x' * 1000}\n", 17_000))
+    ann.answers("@memory:save one")
+    ann.ready()
+    ann.acts_on("one")
+    wait_until(lambda: log.stat().st_size == 0)
+    for number in range(2):
+        ann.asked()
+        ann.answers("@memory:save two")
+        ann.ready()
+        ann.acts_on("one", *["two"] * (number + 1))
+    before = entry(ann.relay, "Ann")
+    os.kill(before["pid"], signal.SIGKILL)
+    replaced(ann.relay, before)
+    ann.asked()
+    ann.answers("@memory:save three")
+    ann.ready()
+    ann.acts_on("one", "two", "two", "three")
+
+
 def test_what_the_user_cuts_off_is_not_acted_on(ann: Aider) -> None:
     """aider logs it all the same; what it says next counts."""
-    command = [sys.executable, "-m", "relay", "attach", "Ann"]
-    user = Emulator(command, {**ann.relay.environment, "PYTHONSAFEPATH": "1"}, cwd=ann.relay.home)
-    try:
-        user.wait_for(">")
+    with closing(ann.user()) as user:
         ann.asked()
         ann.draws("@memory:save cut")
         user.wait_for("save cut")
@@ -208,8 +241,6 @@ def test_what_the_user_cuts_off_is_not_acted_on(ann: Aider) -> None:
         ann.asked()
         ann.answers("@memory:save whole")
         ann.ready()
-    finally:
-        user.close()
     ann.acts_on("whole")
 
 
