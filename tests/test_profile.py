@@ -166,7 +166,7 @@ def test_every_agent_has_a_profile_with_rules(user: Home, agent: str) -> None:
 
 def test_which_agents_have_hooks_of_their_own(user: Home) -> None:
     hooks = {profile.name: profile.native.hooks for profile in profiles(user) if profile.native.hooks}
-    assert hooks == {name: name for name in ("claude", "codex", "qwen", "gemini", "pi")}
+    assert hooks == {name: name for name in ("claude", "codex", "qwen", "gemini", "pi", "opencode")}
 
 
 def test_rules_come_by_priority_and_the_users_replace_those_of_their_name(user: Home) -> None:

@@ -33,7 +33,8 @@ def test_patterns_and_config_are_inside_the_package(wheel: Path) -> None:
         assert shipped
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"relay"}
-    assert {"relay/py.typed", "relay/agents/bridge.mjs", "relay/agents/pi.mjs"} <= set(names)
+    scripts = {f"relay/agents/{name}.mjs" for name in ("bridge", "opencode", "pi")}
+    assert {"relay/py.typed", *scripts} <= set(names)
 
 
 def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:

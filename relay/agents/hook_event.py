@@ -66,12 +66,22 @@ _GEMINI = {
 _QWEN = {name: kind for name, kind in _CLAUDE.items() if name != "MessageDisplay"}
 _NOT_CODEX = {"PostToolUseFailure", "Notification", "StopFailure"}
 _CODEX = {name: kind for name, kind in _QWEN.items() if name not in _NOT_CODEX}
+_OPENCODE = {name: kind for name, kind in _QWEN.items() if name != "Notification"}
+
 
 _NOT_PI = {"PermissionRequest", "Notification", "SubagentStart", "SubagentStop", "StopFailure"}
 _PI = {name: kind for name, kind in _QWEN.items() if name not in _NOT_PI}
 
 EVENTS: Mapping[str, Mapping[str, NativeName]] = MappingProxyType(
-    {"claude": _CLAUDE, "codex": _CODEX, "qwen": _QWEN, "gemini": _GEMINI, "pi": _PI, "relay": _QWEN}
+    {
+        "claude": _CLAUDE,
+        "codex": _CODEX,
+        "qwen": _QWEN,
+        "gemini": _GEMINI,
+        "pi": _PI,
+        "opencode": _OPENCODE,
+        "relay": _QWEN,
+    }
 )
 """The events of each dialect, by its own names of them.
 

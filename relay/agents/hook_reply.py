@@ -90,12 +90,21 @@ _QWEN = _PLAIN | {
     NativeName.SESSION_START: frozenset(),  # its model never sees the context of these two
     NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] - {"context"},
 }
+_OPENCODE = {
+    NativeName.SESSION_START: _PLAIN[NativeName.SESSION_START],
+    NativeName.PROMPT_SUBMIT: _PLAIN[NativeName.PROMPT_SUBMIT],
+    NativeName.TOOL_PRE: frozenset[Part]({"deny", "input", "notice"}),
+    NativeName.PERMISSION: _PLAIN[NativeName.PERMISSION],
+    NativeName.TOOL_POST: _PLAIN[NativeName.TOOL_POST],
+    NativeName.STOP: _PLAIN[NativeName.STOP],
+}
 
 _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
     {
         "claude": _CLAUDE,
         "codex": _CODEX,
         "qwen": _QWEN,
+        "opencode": _OPENCODE,
         "pi": _PLAIN | {NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] | {"input"}},
         "relay": _PLAIN,
         "gemini": {

@@ -40,7 +40,7 @@ Every key of a file, all but `name` optional:
     idle         = ["..."]        regexes of titles that say that it does not work
 
     [native]                      what it has beside its terminal
-    hooks       = "claude"        whose hook protocol it speaks: claude | codex | qwen | gemini | pi |
+    hooks       = "claude"        whose hooks it has: claude | codex | qwen | gemini | pi | opencode |
                                   relay
     transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | gemini | aider | relay
 

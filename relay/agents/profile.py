@@ -15,7 +15,7 @@ InjectPolicy = Literal["auto", "never"]
 StateName = Literal["working", "ready", "prompting", "failed", "draft"]
 RegionName = Literal["screen", "bottom", "title"]
 WhileWorking = Literal["queues", "interrupts", "unknown"]
-HooksDialect = Literal["", "claude", "codex", "qwen", "gemini", "pi", "relay"]
+HooksDialect = Literal["", "claude", "codex", "qwen", "gemini", "pi", "opencode", "relay"]
 BlockEnd = Literal["drawn", "blank", "none"]
 TranscriptFormat = Literal["", "claude", "codex", "qwen", "gemini", "aider", "relay"]
 

@@ -41,7 +41,7 @@ FIRST_WORDS = 0.03
 LARGE_LOG = 8_000_000
 """Bytes of session.log from which a session begins another one; the one before is kept as session.log.1."""
 
-BRIDGED = ("aider", "claude", "codex", "gemini", "pi", "qwen")
+BRIDGED = ("aider", "claude", "codex", "gemini", "opencode", "pi", "qwen")
 """Words in the names of programs with hooks or a record of their own; only they wait for profiles to load."""
 
 

@@ -8,6 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import tomli
@@ -15,7 +16,7 @@ import tomli
 from relay.agents import codex, gemini, hook_client
 from relay.agents.catalog import profiles
 from relay.agents.hook_event import EVENTS
-from relay.agents.hook_setup import KINDS, TIMEOUT, Prepared, bridge, prepare, remove
+from relay.agents.hook_setup import KINDS, TIMEOUT, Prepared, bridge, call, prepare, remove
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.session.launch import BRIDGED
@@ -296,6 +297,56 @@ def test_a_pi_that_is_too_old_for_the_extension_is_read_from_its_screen(
     else:
         with pytest.raises(ConfigError, match=r"needs pi 0\.65 or later"):
             place.prepare("pi", "pi", PATH=str(tmp_path / "bin"))
+
+
+# opencode
+
+
+def plugins(prepared: Prepared) -> list[str]:
+    return list(json.loads(prepared.env["OPENCODE_CONFIG_CONTENT"])["plugin"])
+
+
+def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
+    """R93: for this run only, in its environment; nothing is written."""
+    prepared = place.prepare("opencode", "opencode", "--continue")
+    assert (prepared.command, prepared.kind, prepared.note) == (["opencode", "--continue"], "opencode", "")
+    (uri,) = plugins(prepared)
+    assert Path(unquote(uri.removeprefix("file://"))) == Path(hook_client.__file__).with_name("opencode.mjs")
+    assert json.loads(prepared.env["RELAY_BRIDGE"]) == {
+        "hook": call("opencode", place.socket, "decide", "EVENT"),
+        "transcript": str(place.run / "transcript.jsonl"),
+        "timeout": TIMEOUT,
+        "config": "",
+    }
+    assert list(place.run.iterdir()) == []
+
+
+def test_the_users_own_configuration_for_a_run_of_opencode_goes_on_working(place: Place) -> None:
+    """R95: their plugins first, all else as it was; what the agent starts in a shell gets it back."""
+    own = '{"model": "{env:MODEL}", "agent": {"ü": {}}, "plugin": ["mine", ["theirs", {"a": 1}]]}'
+    prepared = place.prepare("opencode", "opencode", OPENCODE_CONFIG_CONTENT=own)
+    merged = json.loads(prepared.env["OPENCODE_CONFIG_CONTENT"])
+    assert merged["plugin"][:2] == ["mine", ["theirs", {"a": 1}]] and len(merged["plugin"]) == 3
+    assert (merged["model"], merged["agent"]) == ("{env:MODEL}", {"ü": {}})
+    assert "ü" in prepared.env["OPENCODE_CONFIG_CONTENT"], "it may name a file"
+    assert json.loads(prepared.env["RELAY_BRIDGE"])["config"] == own
+
+
+@pytest.mark.parametrize("own", ["{bad", "[]", '{"plugin": "x"}', '{// a comment\n"model": "x"}'])
+def test_a_configuration_that_cannot_be_merged_is_left_to_opencode(
+    place: Place, tmp_path: Path, own: str
+) -> None:
+    home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
+    env = {"OPENCODE_CONFIG_CONTENT": own}
+    prepared = bridge("", ["opencode"], env, home, str(place.run), place.socket)
+    assert (prepared.command, prepared.env, prepared.kind) == (["opencode"], env, "")
+    assert "OPENCODE_CONFIG_CONTENT" in prepared.note
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_an_opencode_without_plugins_is_noted(place: Place, how: str) -> None:
+    words, env = (["--pure"], {}) if how == "flag" else ([], {"OPENCODE_PURE": "1"})
+    assert "disables all plugins" in place.prepare("opencode", "opencode", *words, **env).note
 
 
 # relay's own dialect

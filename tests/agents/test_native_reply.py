@@ -24,7 +24,7 @@ def rendered(agent: str, name: str, **parts: Any) -> Any:
     return json.loads(text) if text else None
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "relay"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "opencode", "relay"])
 def test_a_tool_call_is_denied_in_the_nested_form(agent: str) -> None:
     assert rendered(agent, "PreToolUse", deny="not on Fridays") == {
         "hookSpecificOutput": {

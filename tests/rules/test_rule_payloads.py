@@ -64,6 +64,7 @@ def test_every_recorded_event_has_claudes_fields(path: Path) -> None:
         ("codex", "PreToolUse-Bash"),
         ("qwen", "PreToolUse-run_shell_command"),
         ("gemini", "BeforeTool-run_shell_command"),
+        ("opencode", "PreToolUse-Bash"),
     ],
 )
 def test_a_group_gets_what_claude_code_would_have_sent(agent: str, name: str) -> None:
@@ -97,6 +98,7 @@ def test_a_flat_rule_gets_the_envelope(agent: str, name: str, tool: str) -> None
         ("qwen", "Stop", "Touched."),
         ("codex", "Stop", "Hi there."),
         ("gemini", "AfterAgent", "ok: [relay"),
+        ("opencode", "Stop", "After the tool."),
     ],
 )
 def test_a_stop_is_flat(agent: str, name: str, said: str, shape: Shape) -> None:

@@ -14,7 +14,14 @@ from relay.features.derived_rules import DERIVED
 from relay.rules.event import EVENTS, from_native
 
 PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf-8")
-AGENTS = {"claude": "Claude Code", "codex": "Codex", "qwen": "Qwen Code", "gemini": "Gemini CLI", "pi": "pi"}
+AGENTS = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "qwen": "Qwen Code",
+    "gemini": "Gemini CLI",
+    "pi": "pi",
+    "opencode": "opencode",
+}
 OTHER = "any other program"
 
 
@@ -56,6 +63,13 @@ def test_the_table_has_every_event_and_every_agent_with_a_bridge() -> None:
     """R11."""
     assert [*AGENTS, "relay"] == list(NATIVE)  # in relay's own dialect a program tells what it likes
     assert list(table())[: len(EVENTS)] == list(EVENTS)
+
+
+def test_the_page_on_the_bridge_says_how_each_agent_gets_it() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "NATIVE.md").read_text(encoding="utf-8")
+    section = page.partition("## Agent by agent")[2].partition("\n\n")[2].partition("\n\n")[0]
+    agents = [line.strip("| ").partition("|")[0].strip() for line in section.splitlines()[2:]]
+    assert sorted(re.sub(r"( [\d.]+,?)+$", "", agent) for agent in agents) == sorted(AGENTS.values())
 
 
 def test_each_footnote_is_there() -> None:

@@ -1,0 +1,32 @@
+"""opencode's set-up: a plugin of ours in OPENCODE_CONFIG_CONTENT, which it merges with other configuration.
+
+The plugin is a mere path there, as early versions take it; what it needs to know has a variable of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from relay.agents.hook_setup import Prepared, Run, parsed, plugin_options
+from relay.errors import ConfigError
+
+_CONFIG = "OPENCODE_CONFIG_CONTENT"
+_PLUGIN = Path(__file__).with_suffix(".mjs")
+
+
+def prepare(run: Run) -> Prepared:
+    """Return the command with the plugin in its environment. Raise ConfigError for one that is no JSON."""
+    theirs = run.env.get(_CONFIG, "")
+    config = parsed(theirs, f"what was given in {_CONFIG}") if theirs else {}
+    plugins = config.get("plugin", [])
+    if not isinstance(plugins, list):
+        raise ConfigError(f'the "plugin" of what was given in {_CONFIG} is no list')
+    config["plugin"] = [*plugins, _PLUGIN.absolute().as_uri()]
+    env = {
+        _CONFIG: json.dumps(config, ensure_ascii=False),
+        "RELAY_BRIDGE": json.dumps({**plugin_options(run, "opencode"), "config": theirs}),
+    }
+    pure = "--pure" in run.arguments or run.env.get("OPENCODE_PURE")
+    note = "--pure (OPENCODE_PURE) disables all plugins, and so the bridge" if pure else ""
+    return Prepared(list(run.command), {**run.env, **env}, "opencode", note)

@@ -1,0 +1,298 @@
+"""The plugin in opencode, driven as opencode 1.18.33 drives it: what it tells relay, and does as told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relay.agents
+
+PLUGIN = Path(relay.agents.__file__).with_name("opencode.mjs")
+NODE = shutil.which("node")
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+
+CLIENT = """
+import json, sys
+event, folder, replies = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+with open(folder + "/told", "a") as told:
+    told.write(sys.stdin.read() + "\\n")
+if event in replies:
+    print(json.dumps(replies[event]))
+"""
+
+SETTING = """
+const done = []  // what it asked opencode to do
+const asked = (name) => async (options) => { done.push([name, options]); return {} }
+const client = {
+  tui: { showToast: asked("toast") },
+  session: {
+    get: async () => ({ data: { parentID: undefined } }),
+    messages: async ({ path }) => ({ data: path.id === "ses_old" ? [{}] : [] }),
+    promptAsync: asked("prompt"),
+  },
+  postSessionIdPermissionsPermissionId: asked("permission"),
+}
+const hooks = await RelayPlugin({ client, directory: "/home/dev/project" })
+const event = (type, properties) => hooks.event({ event: { type, properties } })
+const prompt = async (sessionID, text, agent = "build") => {
+  const parts = [{ type: "text", text, id: "prt_1" }]
+  await hooks["chat.message"]({ sessionID }, { message: { agent, model: "m" }, parts })
+  return parts
+}
+const says = (sessionID, text, messageID = "msg_1") =>
+  hooks["experimental.text.complete"]({ sessionID, messageID, partID: "prt_" + text }, { text })
+const idle = (sessionID) => event("session.idle", { sessionID })
+const tool = (state) =>
+  event("message.part.updated", { part: { type: "tool", callID: "c1", sessionID: "ses_1", state } })
+const asks = (tool) =>
+  event("permission.asked", { id: "per_1", sessionID: "ses_1", permission: "bash", metadata: {}, tool })
+const fails = async (promise) => { try { await promise; return "" } catch (error) { return error.message } }
+"""
+
+CONTEXT = {"hookSpecificOutput": {"additionalContext": "KNOW"}}
+
+
+class Ran:
+    """One run of the plugin. told: the events, in order; said: the transcript; result: of the program."""
+
+    def __init__(self, folder: Path, program: str, replies: dict[str, Any]) -> None:
+        hook = [sys.executable, "-I", "-S", "-c", CLIENT, "EVENT", str(folder), json.dumps(replies)]
+        transcript = folder / "transcript.jsonl"
+        options = {"hook": hook, "transcript": str(transcript), "timeout": 60, "config": "THEIRS"}
+        source = f"""
+import {{ RelayPlugin }} from {json.dumps(PLUGIN.as_uri())}
+process.env.RELAY_BRIDGE = {json.dumps(json.dumps(options))}
+{SETTING}
+const result = await (async () => {{ {program} }})()
+await hooks.dispose()  // after everything else has been told
+console.log(JSON.stringify({{ result, done }}))
+"""
+        command = [str(NODE), "--input-type=module", "-"]
+        run = subprocess.run(command, input=source, capture_output=True, text=True, timeout=110, check=False)
+        assert (run.returncode, run.stderr) == (0, "")
+        printed = json.loads(run.stdout)
+        self.result = printed.get("result")
+        self.done = printed["done"]
+        self.told = [json.loads(line) for line in (folder / "told").read_text().splitlines()]
+        lines = transcript.read_text().splitlines() if transcript.exists() else []
+        self.said = [json.loads(line) for line in lines]
+
+    @property
+    def names(self) -> list[str]:
+        return [event["hook_event_name"] for event in self.told]
+
+    def event(self, name: str) -> Any:
+        (found,) = [event for event in self.told if event["hook_event_name"] == name]
+        return found
+
+
+def test_a_turn_is_told_with_its_last_text(tmp_path: Path) -> None:
+    program = """
+        await prompt("ses_1", "begin")
+        await says("ses_1", "First.")
+        await says("ses_1", "@relay:you last")
+        idle("ses_1")
+        idle("ses_1")  // as after an error
+    """
+    ran = Ran(tmp_path, program, {})
+    assert ran.names == ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"]
+    assert ran.event("SessionStart")["source"] == "startup"
+    assert ran.event("UserPromptSubmit")["prompt"] == "begin"
+    assert ran.event("Stop")["last_assistant_message"] == "@relay:you last"
+    assert ran.event("Stop")["transcript_path"] == str(tmp_path / "transcript.jsonl")
+    assert [(each["text"], each["id"], each["subagent"]) for each in ran.said] == [
+        ("First.", "prt_First.", ""),
+        ("@relay:you last", "prt_@relay:you last", ""),
+    ]
+
+
+def test_contexts_of_the_start_and_the_prompt_are_hidden_parts_of_the_prompt(tmp_path: Path) -> None:
+    ran = Ran(
+        tmp_path,
+        'return await prompt("ses_1", "begin")',
+        {"SessionStart": CONTEXT, "UserPromptSubmit": CONTEXT},
+    )
+    assert ran.result == [
+        {"type": "text", "text": "begin", "id": "prt_1"},
+        {"type": "text", "text": "KNOW\n\nKNOW", "id": "prt_1r", "synthetic": True},
+    ]
+
+
+def test_a_prompt_that_is_blocked_is_none(tmp_path: Path) -> None:
+    program = 'const why = await fails(prompt("ses_1", "begin")); idle("ses_1"); return why'
+    ran = Ran(tmp_path, program, {"UserPromptSubmit": {"decision": "block", "reason": "not now"}})
+    assert ran.result == "not now"
+    assert ran.done == [["toast", {"body": {"message": "not now", "variant": "warning"}}]]
+    assert "Stop" not in ran.names
+
+
+CALL = """
+    await prompt("ses_1", "begin")
+    const args = { command: "ls", timeout: 5 }, call = { tool: "bash", sessionID: "ses_1", callID: "c1" }
+    const why = await fails(hooks["tool.execute.before"](call, { args }))
+"""
+
+
+def test_a_tool_call_is_told_by_claude_codes_name_and_its_result_gets_the_context(tmp_path: Path) -> None:
+    program = f"""{CALL}
+        const output = {{ output: "a.txt" }}, content = {{ content: [] }}
+        await hooks["tool.execute.after"]({{ ...call, args }}, output)
+        await hooks["tool.execute.after"]({{ ...call, tool: "mcp_x", args }}, content)
+        return [why, output.output, content.content]
+    """
+    ran = Ran(tmp_path, program, {"PostToolUse": CONTEXT})
+    assert ran.result == ["", "a.txt\n\nKNOW", [{"type": "text", "text": "KNOW"}]]
+    called = {"tool_name": "Bash", "tool_input": {"command": "ls", "timeout": 5}, "tool_use_id": "c1"}
+    assert ran.event("PreToolUse").items() >= called.items()
+    first, second = [event for event in ran.told if event["hook_event_name"] == "PostToolUse"]
+    assert (first["tool_name"], first["tool_response"]) == ("Bash", "a.txt")
+    assert second["tool_name"] == "mcp_x"
+
+
+def test_a_denied_call_fails_with_the_reason(tmp_path: Path) -> None:
+    deny = {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "POLICY-7"}}
+    program = CALL + 'tool({ status: "error", error: why }); return why'
+    ran = Ran(tmp_path, program, {"PreToolUse": deny})
+    assert ran.result == "POLICY-7"
+    assert "PostToolUseFailure" not in ran.names
+
+
+def test_the_tool_gets_another_input_in_the_place_of_its_own(tmp_path: Path) -> None:
+    changed = {"hookSpecificOutput": {"updatedInput": {"command": "pwd"}}}
+    assert Ran(tmp_path, f"{CALL} return args", {"PreToolUse": changed}).result == {"command": "pwd"}
+
+
+def test_a_file_is_named_as_claude_code_names_it(tmp_path: Path) -> None:
+    changed = {"hookSpecificOutput": {"updatedInput": {"file_path": "/b", "old_string": "x"}}}
+    program = """
+        const args = { filePath: "/a", oldString: "x" }
+        await hooks["tool.execute.before"]({ tool: "edit", sessionID: "ses_1", callID: "c1" }, { args })
+        return args
+    """
+    ran = Ran(tmp_path, program, {"PreToolUse": changed})
+    told = ran.event("PreToolUse")
+    assert (told["tool_name"], told["tool_input"]) == ("Edit", {"file_path": "/a", "old_string": "x"})
+    assert ran.result == {"filePath": "/b", "oldString": "x"}
+
+
+def test_a_call_that_fails_is_told_with_its_error(tmp_path: Path) -> None:
+    program = f"""{CALL}
+        tool({{ status: "running" }})
+        tool({{ status: "error", error: "no such file" }})
+        tool({{ status: "error", error: "no such file" }})
+    """
+    ran = Ran(tmp_path, program, {})
+    assert ran.event("PostToolUseFailure")["error"] == "no such file"
+
+
+@pytest.mark.parametrize(("behavior", "response"), [("allow", ["once"]), ("deny", ["reject"]), ("ask", [])])
+def test_a_permission_is_answered_as_relay_says(tmp_path: Path, behavior: str, response: list[str]) -> None:
+    program = CALL + 'asks({ callID: "c1" })'
+    reply = {"hookSpecificOutput": {"decision": {"behavior": behavior}}}
+    ran = Ran(tmp_path, program, {"PermissionRequest": reply})
+    asked = ran.event("PermissionRequest")
+    assert (asked["tool_name"], asked["tool_input"]) == ("Bash", {"command": "ls", "timeout": 5})
+    assert [options["body"]["response"] for name, options in ran.done if name == "permission"] == response
+
+
+def test_a_turn_goes_on_by_a_prompt_that_is_no_persons(tmp_path: Path) -> None:
+    program = """
+        await prompt("ses_1", "begin", "plan")
+        await says("ses_1", "Half.")
+        idle("ses_1")
+        await prompt("ses_1", "The other half?", "plan")
+        await says("ses_1", "All.")
+    """
+    ran = Ran(tmp_path, program, {"Stop": {"decision": "block", "reason": "The other half?"}})
+    assert ran.names == ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"]
+    parts = [{"type": "text", "text": "The other half?"}]
+    body = {"parts": parts, "agent": "plan", "model": "m"}
+    assert ran.done == [["prompt", {"path": {"id": "ses_1"}, "body": body}]]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ({"name": "MessageAbortedError", "data": {"message": "Aborted"}}, []),
+        ({"name": "APIError", "data": {"message": "no credit"}}, ["no credit"]),
+        ({"name": "Strange"}, ["Strange"]),
+    ],
+)
+def test_a_turn_that_was_interrupted_is_not_told_and_one_that_failed_is(
+    tmp_path: Path, error: dict[str, Any], told: list[str]
+) -> None:
+    program = f"""
+        await prompt("ses_1", "begin")
+        event("session.error", {{ sessionID: "ses_1", error: {json.dumps(error)} }})
+        idle("ses_1")
+    """
+    ran = Ran(tmp_path, program, {})
+    assert "Stop" not in ran.names
+    assert [event["error"] for event in ran.told if event["hook_event_name"] == "StopFailure"] == told
+
+
+@pytest.mark.parametrize(("id", "source"), [("ses_2", "clear"), ("ses_old", "resume")])
+def test_another_session_is_told_before_its_prompt(tmp_path: Path, id: str, source: str) -> None:
+    program = f"""
+        await prompt("ses_1", "begin")
+        event("session.created", {{ info: {{ id: "ses_2" }} }})
+        return await prompt("{id}", "hello")
+    """
+    ran = Ran(tmp_path, program, {"SessionStart": CONTEXT})
+    assert ran.names == ["SessionStart", "UserPromptSubmit", "SessionStart", "UserPromptSubmit", "SessionEnd"]
+    assert (ran.told[2]["session_id"], ran.told[2]["source"]) == (id, source)
+    assert ran.result[1]["text"] == "KNOW"
+
+
+def test_a_conversation_that_is_resumed_at_the_start_is_told_as_such(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, 'await prompt("ses_old", "hello")', {})
+    assert [event["source"] for event in ran.told if event["hook_event_name"] == "SessionStart"] == [
+        "startup",
+        "resume",
+    ]
+
+
+def test_a_subagent_is_told_apart(tmp_path: Path) -> None:
+    program = """
+        await prompt("ses_1", "begin")
+        event("session.created", { info: { id: "ses_sub", parentID: "ses_1" } })
+        await prompt("ses_sub", "look around", "explore")
+        await says("ses_sub", "@relay:you from below")
+        await hooks["tool.execute.before"]({ tool: "bash", sessionID: "ses_sub", callID: "c1" }, { args: {} })
+        idle("ses_sub")
+        await says("ses_1", "Back.")
+        idle("ses_1")
+    """
+    ran = Ran(tmp_path, program, {})
+    assert ran.names[2:-1] == ["SubagentStart", "PreToolUse", "SubagentStop", "Stop"]
+    assert {(event["agent_id"], event["agent_type"]) for event in ran.told[2:5]} == {("ses_sub", "explore")}
+    assert "agent_id" not in ran.event("Stop")
+    assert [(each["text"], each["subagent"], each["agent_type"]) for each in ran.said] == [
+        ("@relay:you from below", "ses_sub", "explore"),
+        ("Back.", "", ""),
+    ]
+
+
+def test_the_summary_of_a_compaction_is_not_said(tmp_path: Path) -> None:
+    program = """
+        await prompt("ses_1", "begin")
+        event("message.part.updated", { part: { type: "compaction", sessionID: "ses_1", auto: false } })
+        await hooks["experimental.session.compacting"]({ sessionID: "ses_1" }, {})
+        event("message.updated", { info: { id: "msg_2", role: "assistant", summary: true } })
+        await says("ses_1", "@relay:you quoted", "msg_2")
+    """
+    ran = Ran(tmp_path, program, {})
+    assert ran.event("PreCompact")["trigger"] == "manual"
+    assert ran.said == []
+
+
+def test_what_the_agent_starts_in_its_shell_has_no_plugin_of_relays(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, 'const env = {}; await hooks["shell.env"]({}, { env }); return env', {})
+    assert ran.result == {"RELAY_BRIDGE": "", "OPENCODE_CONFIG_CONTENT": "THEIRS"}
