@@ -22,7 +22,7 @@ from terminal.emulator import Emulator
 
 T = TypeVar("T")
 
-PATIENCE = 40.0
+PATIENCE = 120.0
 """Seconds until a test gives up; only a broken program takes them."""
 
 

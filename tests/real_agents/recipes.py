@@ -198,7 +198,7 @@ def _gemini(place: Place) -> Start:
 
 
 def _opencode(place: Place) -> Start:
-    """permission "ask": else commands run at once."""
+    """permission "ask": else commands run at once. Without the lock file it installs a package of its own."""
     limit = {"context": 200000, "output": 8000}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
@@ -218,6 +218,9 @@ def _opencode(place: Place) -> Start:
             "provider": {"mock": provider},
         },
     )
+    lock = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
+    place.put(".config/opencode/package-lock.json", lock)
+    (place.home / ".config" / "opencode" / "node_modules").mkdir(exist_ok=True)
     names = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD")
     return Start((), {f"OPENCODE_DISABLE_{name}": "1" for name in names})
 
@@ -311,6 +314,9 @@ AGENTS = {
             ready=r"ctrl\+p commands",
             permission=r"Permission required",
             clear="/new",
+            free=("--auto",),
+            resume=("--continue",),
+            native=True,
         ),
         Agent(PACKAGES["aider"], _aider, ready="diff>", permission=r"Run shell command\?", clear="/clear"),
     )

@@ -36,7 +36,7 @@ def note(kind, ctx):
 """
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_denied_tool_call_does_not_happen(house: House, agent: Agent) -> None:
     """R36: the model reads the reason, the command did not run; another one did."""
     config = """
@@ -56,7 +56,7 @@ def policy(tool_name, tool_input):
     assert not (alice.work / "forbidden").exists()
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_linters_finding_reaches_the_model_before_its_next_step(house: House, agent: Agent) -> None:
     """R73: a real file is written, real ruff looks at it, and the model reads what it found."""
     config = f"""
@@ -91,7 +91,7 @@ def lint(ctx):
     assert len(alice.model.requests) == 2
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_turn_goes_on_until_a_handler_is_content(house: House, agent: Agent) -> None:
     """R1, R2, R7, R8, R10: agent_end has the last words; what it injects continues the turn, None ends it."""
     config = ENDS + (
@@ -118,7 +118,7 @@ def more(last_assistant_message):
     assert len(alice.model.requests) == 2
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_continuations_stop_at_the_cap(house: House, agent: Agent) -> None:
     """R10: a handler that always continues gets three in a row, and three after the next prompt."""
     config = """
@@ -137,7 +137,7 @@ def more():
     assert len([text for text in alice.model.heard("user") if "Go on, go on." in text]) == 6
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_message_rides_on_the_reply_to_a_tools_hook(house: House, agent: Agent) -> None:
     """R73: sent while a command runs, it is read by the model in the same turn."""
     command = Shell("touch started; until test -e go; do sleep 0.05; done")
@@ -220,7 +220,7 @@ def test_a_question_is_seen_as_one(house: House, agent: Agent) -> None:
     assert (alice.work / "asked").read_text().splitlines() == ["question"]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_directives_are_taken_from_the_exact_text(house: House, agent: Agent) -> None:
     """Text before a tool call counts, and what stands in a fence, a quote or behind a backslash does not."""
     before = "\n".join(

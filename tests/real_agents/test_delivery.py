@@ -20,7 +20,7 @@ from real_agents.recipes import Agent
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 
-pytestmark = pytest.mark.agents("claude", "codex", "qwen")
+pytestmark = pytest.mark.agents("claude", "codex", "qwen", "opencode")
 
 IDLE = 1.0
 """Seconds without output after which an agent counts as idle."""

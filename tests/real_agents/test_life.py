@@ -69,7 +69,7 @@ def test_an_api_that_fails_loses_no_message(house: House, agent: Agent) -> None:
     assert alice.model.count("are you well?") == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini", "opencode")
 def test_a_new_conversation_repeats_nothing(house: House, agent: Agent) -> None:
     """R99: after /clear no old directive counts again, and messages reach the new conversation."""
     alice = house.wrap(
@@ -93,7 +93,7 @@ def test_a_new_conversation_repeats_nothing(house: House, agent: Agent) -> None:
     assert alice.model.count("news for you") == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_resumed_conversation_repeats_nothing(house: House, agent: Agent) -> None:
     """What the agent draws again of its earlier conversation is not said again."""
     script = (Rule("^first", "Now then.\n\n@relay:you before it"), Rule("^second", "@relay:you after it"))

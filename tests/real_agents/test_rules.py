@@ -121,7 +121,7 @@ def fired(alice: Wrapped, event: str) -> list[dict[str, Any]]:
     return [each for each in alice.events("hook_fired") if each["hook_name"] == event]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 @pytest.mark.parametrize("shape", ["hooks.json", "flat.json"])
 def test_the_guardrail_stops_a_call_and_the_next_one_runs(house: House, agent: Agent, shape: str) -> None:
     """R36, R45: the command did not run, the model reads why; what is innocent goes through."""
@@ -274,7 +274,7 @@ def test_allow_spares_the_person_the_dialog(house: House, agent: Agent) -> None:
     assert not any(state["state"] == "prompting" for state in alice.events("state"))
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_another_input_is_what_runs_or_nothing_does(house: House, agent: Agent) -> None:
     """updatedInput: Claude, Codex and pi run it; Qwen, which would run what it had, is denied the call."""
     changed = {"command": GIVEN, "description": "As it has to be"}
@@ -285,7 +285,7 @@ def test_another_input_is_what_runs_or_nothing_does(house: House, agent: Agent) 
     assert (alice.work / "given").exists() is (agent.name != "qwen")
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_continue_false_before_a_tool_keeps_it_from_running(house: House, agent: Agent) -> None:
     """R36: Claude and Codex would run it all the same (docs/RULES.md); nor does another run after it."""
     hooks = says("PreToolUse", {"continue": False, "stopReason": REASON})
@@ -306,7 +306,7 @@ def test_continue_false_after_a_tool_ends_the_turn(house: House, agent: Agent) -
     assert len(alice.model.requests) == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 @pytest.mark.parametrize(
     ("answer", "marker"),
     [
@@ -334,7 +334,7 @@ def test_a_blocked_prompt_is_never_asked(
     assert [each["outcome"] for each in fired(alice, "UserPromptSubmit")] == ["block", "allow"]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_project_and_repository_are_known_from_the_first_prompt_on(house: House, agent: Agent) -> None:
     """R45, R83: git status once, the project's context with each prompt."""
     (work(house) / "config.py").write_text("")
@@ -351,7 +351,7 @@ def test_project_and_repository_are_known_from_the_first_prompt_on(house: House,
     assert alice.model.count("Git status:") == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_rule_has_the_turn_go_on_with_what_it_says(house: House, agent: Agent) -> None:
     """R27, R32: force_continue and follow_up_message; once the rule is content the turn ends."""
     answer = {"force_continue": True, "follow_up_message": "And the other half?"}

@@ -131,7 +131,7 @@ def test_a_question_is_never_answered_by_a_message(house: House, agent: Agent) -
     assert not any("Blue" in text for text in alice.model.heard("result"))
 
 
-@pytest.mark.agents("claude", "codex", "qwen")
+@pytest.mark.agents("claude", "codex", "qwen", "opencode")
 def test_a_dialog_is_known_after_its_terminal_was_resized(house: House, agent: Agent) -> None:
     """It is redrawn, wrapped otherwise, and still a dialog."""
     alice = _asked_permission(house, agent)

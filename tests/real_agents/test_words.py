@@ -1,0 +1,86 @@
+"""What agents with records of their own say, in whatever Markdown: each directive is heard once, exactly."""
+
+from __future__ import annotations
+
+import pytest
+
+from real_agents.house import House
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
+
+URL = "https://example.com/" + "/".join(f"part-{number}" for number in range(40))
+
+SAID = f"""# A heading
+
+@relay:you one: **bold**, `code` and *stress*
+
+- a list
+  1. that is nested
+
+````md
+```
+@relay:you in a fence
+```
+@relay:you in the fence around it
+````
+
+@relay:you two: {URL}
+@relay:you three: 漢字とかなが切れ目なく続いていく、とても長い一行の文章です。{"これは繰り返しです。" * 8}
+@relay:you four: 👩‍👩‍👧 🇩🇪 👍🏽 “ünï”
+
+| a | b |
+|---|---|
+| @relay:you | in a table |
+
+@relay:you <<<
+# five
+
+- of several
+  lines
+>>>
+
+**Bye.**"""
+
+HEARD = [
+    *(line.removeprefix("@relay:you ") for line in SAID.splitlines() if line[:13] in {
+        "@relay:you on", "@relay:you tw", "@relay:you th", "@relay:you fo"
+    }),
+    "# five\n\n- of several\n  lines",
+]  # fmt: skip
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "opencode")
+def test_whatever_the_markdown_each_directive_is_heard_once(house: House, agent: Agent) -> None:
+    """Before and after a tool, and after a resize, which has the agent draw everything again."""
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^begin", Step(SAID, calls=(Shell("echo @relay:you by a tool"),)), "@relay:you after the tool"),
+        Rule("^again", f"Now:\n\n{SAID}"),
+        arguments=agent.free,
+    )
+    alice.say("begin now")
+    house.wait(lambda: len(house.messages("you")) == len(HEARD) + 1, "all is heard")
+    alice.becomes("ready")
+    alice.terminal.resize(70, 30)
+    alice.say("again please")
+    house.wait(lambda: len(house.messages("you")) >= 2 * len(HEARD) + 1, "all is heard again")
+    alice.becomes("ready")
+    alice.terminal.resize(120, 40)
+    alice.say("and the end")
+    alice.sees("Done")
+    alice.becomes("ready")
+    assert [row["body"] for row in house.messages("you")] == [*HEARD, "after the tool", *HEARD]
+
+
+@pytest.mark.agents("opencode")
+def test_without_its_plugin_its_screen_is_read(house: House, agent: Agent) -> None:
+    """`--pure`, or a version that does not load it: nothing is lost, and `relay explain` says so."""
+    alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you from the screen"), arguments=("--pure",))
+    alice.say("begin now")
+    house.wait(lambda: house.messages("you"), "the directive is heard")
+    alice.becomes("ready")
+    assert [row["body"] for row in house.messages("you")] == ["from the screen"]
+    bridge = alice.explain()["bridge"]
+    assert "silent so far: the screen tells what it does" in bridge
+    assert "--pure" in bridge
