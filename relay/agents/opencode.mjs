@@ -197,8 +197,7 @@ export const RelayPlugin = async ({ client, directory }) => {
 
     // An opencode that the agent starts in its shell is none of ours.
     "shell.env": async (_, { env }) => {
-      env.RELAY_BRIDGE = ""
-      env.OPENCODE_CONFIG_CONTENT = options.config
+      Object.assign(env, options.shell)
     },
 
     dispose: async () => {

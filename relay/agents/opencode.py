@@ -12,6 +12,15 @@ from relay.agents.hook_setup import Prepared, Run, parsed, plugin_options
 from relay.errors import ConfigError
 
 _CONFIG = "OPENCODE_CONFIG_CONTENT"
+_BRIDGE = "RELAY_BRIDGE"
+
+_RETRIES = {"npm_config_fetch_retry_mintimeout": "500", "npm_config_fetch_retry_maxtimeout": "1000"}
+"""Milliseconds between npm's attempts.
+
+With a plugin opencode starts only after it has installed a package of its own, once; without a network that
+takes npm 70 seconds otherwise (1.18.33), at each start.
+"""
+
 _PLUGIN = Path(__file__).with_suffix(".mjs")
 
 
@@ -23,9 +32,13 @@ def prepare(run: Run) -> Prepared:
     if not isinstance(plugins, list):
         raise ConfigError(f'the "plugin" of what was given in {_CONFIG} is no list')
     config["plugin"] = [*plugins, _PLUGIN.absolute().as_uri()]
+    retries = {name: value for name, value in _RETRIES.items() if name not in run.env}
+    # The shells of the agent have what the user has.
+    shell = {_CONFIG: theirs, _BRIDGE: "", **dict.fromkeys(retries, "")}
     env = {
+        **retries,
         _CONFIG: json.dumps(config, ensure_ascii=False),
-        "RELAY_BRIDGE": json.dumps({**plugin_options(run, "opencode"), "config": theirs}),
+        _BRIDGE: json.dumps({**plugin_options(run, "opencode"), "shell": shell}),
     }
     pure = "--pure" in run.arguments or run.env.get("OPENCODE_PURE")
     note = "--pure (OPENCODE_PURE) disables all plugins, and so the bridge" if pure else ""

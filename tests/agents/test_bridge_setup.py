@@ -312,12 +312,14 @@ def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
     assert (prepared.command, prepared.kind, prepared.note) == (["opencode", "--continue"], "opencode", "")
     (uri,) = plugins(prepared)
     assert Path(unquote(uri.removeprefix("file://"))) == Path(hook_client.__file__).with_name("opencode.mjs")
-    assert json.loads(prepared.env["RELAY_BRIDGE"]) == {
+    options = json.loads(prepared.env["RELAY_BRIDGE"])
+    shell = options.pop("shell")
+    assert options == {
         "hook": call("opencode", place.socket, "decide", "EVENT"),
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
-        "config": "",
     }
+    assert shell == dict.fromkeys(prepared.env.keys() - {"HOME"}, ""), "what the agent starts has none of it"
     assert list(place.run.iterdir()) == []
 
 
@@ -329,7 +331,15 @@ def test_the_users_own_configuration_for_a_run_of_opencode_goes_on_working(place
     assert merged["plugin"][:2] == ["mine", ["theirs", {"a": 1}]] and len(merged["plugin"]) == 3
     assert (merged["model"], merged["agent"]) == ("{env:MODEL}", {"ü": {}})
     assert "ü" in prepared.env["OPENCODE_CONFIG_CONTENT"], "it may name a file"
-    assert json.loads(prepared.env["RELAY_BRIDGE"])["config"] == own
+    assert json.loads(prepared.env["RELAY_BRIDGE"])["shell"]["OPENCODE_CONFIG_CONTENT"] == own
+
+
+def test_opencode_without_a_network_does_not_wait_long_for_its_package(place: Place) -> None:
+    """npm tries again within seconds, unless the user has said when."""
+    name, other = (f"npm_config_fetch_retry_{which}timeout" for which in ("min", "max"))
+    env = place.prepare("opencode", "opencode", **{name: "7"}).env
+    assert (env[name], env[other]) == ("7", "1000")
+    assert name not in json.loads(env["RELAY_BRIDGE"])["shell"]
 
 
 @pytest.mark.parametrize("own", ["{bad", "[]", '{"plugin": "x"}', '{// a comment\n"model": "x"}'])

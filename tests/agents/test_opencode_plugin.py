@@ -65,7 +65,7 @@ class Ran:
     def __init__(self, folder: Path, program: str, replies: dict[str, Any]) -> None:
         hook = [sys.executable, "-I", "-S", "-c", CLIENT, "EVENT", str(folder), json.dumps(replies)]
         transcript = folder / "transcript.jsonl"
-        options = {"hook": hook, "transcript": str(transcript), "timeout": 60, "config": "THEIRS"}
+        options = {"hook": hook, "transcript": str(transcript), "timeout": 60, "shell": {"A": "THEIRS"}}
         source = f"""
 import {{ RelayPlugin }} from {json.dumps(PLUGIN.as_uri())}
 process.env.RELAY_BRIDGE = {json.dumps(json.dumps(options))}
@@ -295,4 +295,4 @@ def test_the_summary_of_a_compaction_is_not_said(tmp_path: Path) -> None:
 
 def test_what_the_agent_starts_in_its_shell_has_no_plugin_of_relays(tmp_path: Path) -> None:
     ran = Ran(tmp_path, 'const env = {}; await hooks["shell.env"]({}, { env }); return env', {})
-    assert ran.result == {"RELAY_BRIDGE": "", "OPENCODE_CONFIG_CONTENT": "THEIRS"}
+    assert ran.result == {"A": "THEIRS"}
