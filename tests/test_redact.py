@@ -210,7 +210,7 @@ def test_the_end_of_a_private_key_is_one_too() -> None:
     """R44: `tail`, or an agent that hides the beginning of what a command has printed."""
     rows = [drawn(64) for _ in range(4)] + [drawn(20)]
     last = "-----END RSA PRIVATE " + "KEY-----"
-    for frame in ("{}", "│   {}   │", "  12 {}"):
+    for frame in ("{}", "│   {}   │", "  12 {}", "    {}      █"):
         text = "\n".join(
             ["... first lines hidden ...", *(frame.format(row) for row in rows), frame.format(last)]
         )

@@ -276,8 +276,10 @@ _BODY = (
     rf"|(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}"
     rf"(?:{_BETWEEN}[A-Za-z0-9+/=]{{1,15}}(?=[ \t|│]*(?:\n|\Z)))?){{1,400}}"
 )
-_ROW = rf"{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}[ \t\r|│]*"
-_SHORT_ROW = rf"{_BETWEEN}[A-Za-z0-9+/=]{{1,128}}[ \t\r|│]*"
+_BEHIND = r"[ \t\r|│┃█░]*"
+"""Behind a row: frames and scroll bars."""
+_ROW = rf"{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}{_BEHIND}"
+_SHORT_ROW = rf"{_BETWEEN}[A-Za-z0-9+/=]{{1,128}}{_BEHIND}"
 
 
 def private_keys(text: str) -> Iterator[Span]:
