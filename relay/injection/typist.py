@@ -2,7 +2,7 @@
 
     lines    text CR                                    the kernel's echo verifies it
     keys     text, wait for its echo, CR, look          one more CR if the input still shows it
-    paste    ESC[200~ text ESC[201~, wait, CR, look     the same
+    paste    ESC[200~ text ESC[201~, wait, CR, look     the same; a long text may be several pastes
 
 It was taken if, in this order of trust: the agent's own hook reports the prompt (`prompted`); the terminal
 takes lines again, as with a program that has its own input only while it waits; the profile's rule for an
@@ -142,7 +142,9 @@ class Typist:
     async def _input(self, text: str, style: Style, mark: str) -> str | None:
         begin, end = (PASTE_BEGIN, PASTE_END) if style is Style.PASTE else (b"", b"")
         empty, offset = self._terminal.unfinished(), self._terminal.output_offset()
-        self._terminal.write(begin + text.encode() + end)
+        submit = self._view.profile.submit
+        pieces = _pieces(text, submit.paste_chars, submit.paste_lines) if style is Style.PASTE else [text]
+        self._terminal.write(b"".join(begin + piece.encode() + end for piece in pieces))
         if not await self._written():
             return "the program did not read what was typed"
         written = self._clock()
@@ -216,3 +218,15 @@ class Typist:
             except TimeoutError:
                 continue
         return True
+
+
+def _pieces(text: str, chars: int, lines: int) -> list[str]:
+    """Return `text` in pieces of at most so many characters and lines; 0 is no limit."""
+    pieces, rest = [], text
+    while rest:
+        piece = rest[: chars or None]
+        if lines and piece.count("\n") >= lines:
+            piece = "\n".join(piece.split("\n", lines)[:lines])
+        pieces.append(piece)
+        rest = rest[len(piece) :]
+    return pieces or [text]
