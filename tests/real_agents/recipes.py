@@ -152,6 +152,9 @@ def _qwen(place: Place) -> Start:
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
             "model": {"name": "mock-model"},
+            # Else it asks the model after turns what to remember of them, and what might be said next.
+            "ui": {"enableFollowupSuggestions": False},
+            "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
         },
     )
     environment = {

@@ -109,8 +109,11 @@ def test_agents_that_answer_each_other_for_ever_are_held(house: House, agent: Ag
 
     alice.say("begin now")
     house.wait(lambda: quiet_with(DEPTH), "the fifth is held")
+    # Codex and qwen 0.24.4 ring themselves at the end of a turn.
+    notices = lambda: [row["text"] for row in alice.events("notice") if "held" in row["text"]]  # noqa: E731
+    house.wait(notices, "the person is told")
     house.wait(lambda: b"\a" in alice.terminal.output, "the bell rings")
-    (notice,) = [row["text"] for row in alice.events("notice") if "held" in row["text"]]
+    (notice,) = notices()
     assert notice.startswith(f"Alice's messages to Bob are held: {DEPTH + 1} messages led to it")
     assert "relay release --all" in notice
     assert house.relay("release", "--all").stdout == "1 message released.\n"
@@ -182,8 +185,11 @@ def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agen
     house.wait(lambda: alice.model.requests, "the model is asked")
     alice.sees("esc to (interrupt|cancel)")
     alice.type("\x1b")
-    house.wait(lambda: not alice.shows("esc to (interrupt|cancel)"), "the turn is over")
-    alice.type("\x15")  # claude has the prompt in its input again
+    # claude has the prompt in its input again; a screen that is just being repainted says nothing.
+    house.wait(
+        lambda: alice.explain().get("rule") in {"empty input", "text in the input"}, "the turn is over"
+    )
+    alice.type("\x15")
     alice.becomes("ready")
     alice.say("and now")
     alice.hears("and now")
