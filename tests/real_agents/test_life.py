@@ -53,13 +53,20 @@ def test_a_killed_agents_message_is_heard_by_its_successor(house: House, agent: 
 
 
 def test_an_api_that_fails_loses_no_message(house: House, agent: Agent) -> None:
-    """529, which agents try again, then 401, which they give up on; the person tries again when it works."""
+    """529, which most try again, then 401, which they give up on; the person tries again when it works."""
     alice = house.wrap(agent, "Alice", Rule("", Step(status=529)))
     alice.say("begin now")
     house.wait(lambda: alice.model.requests, "the model is asked")
     alice.send("are you well?")
     alice.model.script = [Rule("", Step(status=401))]
-    house.wait(lambda: alice.model.requests[-1].step.status == 401, "the model is asked again")
+
+    def given_up() -> bool:
+        return alice.model.requests[-1].step.status == 401
+
+    house.wait(lambda: given_up() or alice.state == "failed", "the model is asked again, or that was all")
+    if not given_up():  # pi 0.87.1
+        alice.say("once more")
+        house.wait(given_up, "the model is asked again")
     alice.becomes("ready", "failed")
     alice.model.script = []
     alice.say("try it again")
