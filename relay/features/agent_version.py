@@ -19,18 +19,28 @@ from relay.state.events import StateChanged
 LIMIT = 10.0
 """Seconds for a program to print its version; aider takes three on a machine with nothing else to do."""
 
+PATIENCE = 60.0
+"""The same where nobody waits for it, and it has the least of the processor's time."""
+
 _STARTED = frozenset({"ready", "prompting", "failed"})
 
 _LEAST = ("nice", "-n", "19")  # before the program: nobody waits for its answer
 
 
-async def ask(program: str, directory: Path, env: Mapping[str, str], *, before: Sequence[str] = ()) -> str:
-    """Return the version that `program` prints; "" if it does not, within LIMIT.
+async def ask(
+    program: str,
+    directory: Path,
+    env: Mapping[str, str],
+    *,
+    before: Sequence[str] = (),
+    limit: float | None = None,
+) -> str:
+    """Return the version that `program` prints; "" if it does not, within `limit` seconds (default: LIMIT).
 
     It has no terminal, and is ended with all that it starts. before: what runs the program, if anything does.
     """
     argv = [*before, program, version.ASKS]
-    result = await command.run(argv, b"", cwd=directory, env=env, timeout=LIMIT)
+    result = await command.run(argv, b"", cwd=directory, env=env, timeout=limit or LIMIT)
     printed = result.stdout if result.exit_code == 0 else b""
     return version.find(printed.decode("utf-8", "replace"))
 
@@ -68,7 +78,7 @@ class AgentVersion:
         if not self._profile.recognises(self._argv):
             return
         await self._started.wait()
-        found = await ask(self._argv[0], self._directory, self._env, before=_LEAST)
+        found = await ask(self._argv[0], self._directory, self._env, before=_LEAST, limit=PATIENCE)
         self._version = self._version or found
 
     @answers(Describe)
