@@ -185,11 +185,14 @@ def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agen
     house.wait(lambda: alice.model.requests, "the model is asked")
     alice.sees("esc to (interrupt|cancel)")
     alice.type("\x1b")
-    # claude has the prompt in its input again; a screen that is just being repainted says nothing.
-    house.wait(
-        lambda: alice.explain().get("rule") in {"empty input", "text in the input"}, "the turn is over"
-    )
-    alice.type("\x15")
+
+    def over() -> bool:
+        """No spinner is drawn. Qwen 0.24.4 paints all rows anew, the input after the spinner."""
+        painted = agent.name != "qwen" or alice.shows(r"^>\s")
+        return painted and not alice.shows("esc to (interrupt|cancel)")
+
+    house.wait(over, "the turn is over")
+    alice.type("\x15")  # claude and qwen 0.24.4 have the prompt in their input again
     alice.becomes("ready")
     alice.say("and now")
     alice.hears("and now")
