@@ -142,7 +142,9 @@ class DrawnText:
             self._page.expect_reprint(now)
 
     def wipe(self, now: float) -> None:
-        """Note that the program is about to clear the screen."""
+        """Note that the program is about to clear the screen: no line that begins above it has an end."""
+        if not self.alternate:
+            self._carry.clear()
         self._page.wipe(now)
 
     def cover(self) -> None:

@@ -77,8 +77,20 @@ class PageLine:
         echo, code, hidden = self.drawn
         self.drawn = echo or line.echo, code or line.code, hidden or line.hidden
         self.text, self.key = line.text, line.key
+        self.place(line)
+
+    def place(self, line: LogicalLine) -> None:
+        """Note where it stands now, as `line`."""
         self.first, self.last, self.blanks = line.first, line.last, line.blanks
         self.visible = True
+
+    def begins_with(self, line: LogicalLine) -> bool:
+        """Return True if it has not been emitted, and `line` is its beginning.
+
+        Its rows, which the agent has broken at another width, no longer look like those of one line.
+        """
+        shorter = self.key != line.key and self.key.startswith(line.key)
+        return shorter and self.emitted is None and self.visible
 
     @property
     def echo(self) -> bool:
@@ -228,12 +240,22 @@ class Page:
         key = lines[top].key if top >= 0 else ""
         if len(key) < _OVERLAP:
             return lines
-        for known in self._lines:
-            at = known.key.find(key[:_OVERLAP], 1) if known.visible else -1
-            if at > 0 and key.startswith(known.key[at : at + len(key)]):
+        seen = self.visible
+        if any(known.key.startswith(key) for known in seen):
+            return lines  # it is whole
+        joined = _rows_of(lines[top:])
+        for known in seen:
+            count, at = len(joined), -1
+            while count and not known.key.endswith(joined[count - 1].key):
+                count -= 1
+            if count:
+                at = len(known.key) - len(joined[count - 1].key)
+            else:  # the line has grown, or its end is not drawn either
+                count, at = 1, known.key.find(key[:_OVERLAP], 1)
+            if at > 0 and joined[count - 1].key.startswith(known.key[at : at + len(key)]):
                 drawn = {"echo": known.echo, "code": known.code, "hidden": known.hidden}
-                whole = lines[top].below(known.text, at, **drawn)
-                return [*lines[:top], whole, *lines[top + 1 :]]
+                whole = joined[count - 1].below(known.text, at, **drawn)
+                return [*lines[:top], whole, *lines[top + count :]]
         return lines
 
     def scroll_off(self, rows: int) -> tuple[list[PageLine], int]:
@@ -303,7 +325,10 @@ class Page:
                 result.append(PageLine(line, now, emitted))
                 continue
             result += self._leave(before[at:k], gone)
-            before[k].update(line, now)
+            if self._reprint is not None and before[k].begins_with(line):
+                before[k].place(line)
+            else:
+                before[k].update(line, now)
             result.append(before[k])
             at = k + 1
         return result + self._leave(before[at:], gone)
@@ -416,6 +441,20 @@ class _Reprint:
                 return at
             at += 1
         return -1
+
+
+def _rows_of(lines: Sequence[LogicalLine]) -> list[LogicalLine]:
+    """Return the first of `lines` alone, with the next one, and so on, up to an empty row.
+
+    Rows that are less than full were seen to belong together by a row above, which is not drawn now.
+    """
+    joined = [lines[0]]
+    for line in lines[1:]:
+        if line.blanks:
+            break
+        text, key = f"{joined[-1].text} {line.text.lstrip()}", joined[-1].key + line.key
+        joined.append(joined[-1]._replace(text=text, key=key, last=line.last))
+    return joined
 
 
 def _alike(a: str, b: str) -> bool:

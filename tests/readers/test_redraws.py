@@ -1,0 +1,172 @@
+"""Whatever an agent draws again, at whatever widths of its terminal, each directive is heard once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hearing import Ears
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from relay.text import width
+
+WIDTHS, HEIGHTS = (44, 60, 80, 120, 200), (14, 24, 40)
+
+RULE, FOOTER = "─" * 400, ["", "─" * 400, "> ", "─" * 400, "  a footer"]
+
+
+@dataclass
+class Resize:
+    columns: int
+    rows: int
+
+
+@dataclass
+class Pause:
+    seconds: float
+
+
+@dataclass
+class Redraw:
+    """The agent draws all of it again, as after /theme."""
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """The rows of a paragraph, broken at blanks; a word that is too long for a row is broken at its edge."""
+    if text.startswith("─"):
+        return [text[:columns]]
+    rows, row, taken = list[str](), "", 0
+    for word in text.split(" "):
+        if row and taken + 1 + cells(word) > columns - 2:
+            rows.append(row)
+            row, taken = "", 0
+        row += (" " if row else "") + word
+        taken = cells(row)
+        while taken > columns - 2:
+            head = ""
+            while cells(head) + width(row[len(head)]) <= columns - 2:
+                head += row[len(head)]
+            rows.append(head)
+            row = row[len(head) :]
+            taken = cells(row)
+    return [*rows, row]
+
+
+def cells(text: str) -> int:
+    return sum(map(width, text))
+
+
+class Agent:
+    """Draws paragraphs above a footer. inline: on the primary screen, else on the alternate one."""
+
+    def __init__(self, columns: int, rows: int, *, inline: bool) -> None:
+        self.ears = Ears(columns, rows)
+        self.columns, self.rows, self.inline = columns, rows, inline
+        self.paragraphs: list[str] = []
+        self._printed = 0  # rows of the conversation above the footer
+        self.ears.hear("\x1b[?25l" if inline else "\x1b[?25l\x1b[?1049h\x1b[H")
+        self.draw(anew=True)
+
+    def conversation(self) -> list[str]:
+        rows = list[str]()
+        for paragraph in self.paragraphs:
+            rows += ["", *(f"  {row}" for row in wrapped(paragraph, self.columns - 2))]
+        return rows
+
+    def footer(self) -> list[str]:
+        return [row[: self.columns] for row in FOOTER]
+
+    def draw(self, *, anew: bool) -> None:
+        rows, footer = self.conversation(), self.footer()
+        if not self.inline:
+            page = rows[-(self.rows - len(footer)) :]
+            page += [""] * (self.rows - len(footer) - len(page))
+            drawn = "".join(f"\x1b[{y};1H{row}\x1b[K" for y, row in enumerate([*page, *footer], start=1))
+        elif anew:
+            drawn = "\x1b[2J\x1b[3J\x1b[H" + "\r\n".join([*rows, *footer])
+        else:
+            drawn = f"\r\x1b[{len(footer) - 1}A\x1b[J" + "\r\n".join([*rows[self._printed :], *footer])
+        self._printed = len(rows)
+        self.ears.hear(f"\x1b[?2026h{drawn}\x1b[?2026l")
+
+    def say(self, paragraph: str) -> None:
+        self.paragraphs.append(paragraph)
+        self.draw(anew=False)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.columns, self.rows = columns, rows
+        self.ears.resize(columns, rows)
+        self.draw(anew=True)
+
+
+WORD = st.one_of(
+    st.text(st.sampled_from("abcdefghijk"), min_size=1, max_size=12),
+    st.sampled_from(
+        ["日本語の長い文字列です", "https://example.org/" + "a/long/path/" * 6, "👍", "naïve", "x=1"]
+    ),
+)
+SAID = st.lists(WORD, min_size=1, max_size=40).map(" ".join)
+OTHER = st.one_of(
+    *(SAID, st.just(RULE), SAID.map("- {}".format), SAID.map("## {}".format)),
+    st.builds("│ {} │".format, st.text(st.sampled_from("abc "), max_size=20)),
+)
+STEP = st.one_of(
+    *(SAID.map("@relay:Bob {}".format), SAID.map("@relay:Bob {}".format), OTHER),
+    st.builds(Resize, st.sampled_from(WIDTHS), st.sampled_from(HEIGHTS)),
+    st.sampled_from([0.02, 0.1, 0.5, 3.5]).map(Pause),
+    st.just(Redraw()),
+)
+
+URL = "https://example.org/" + "a/long/path/" * 6
+CLEARED = [Resize(44, 14), "@relay:Bob" + " a" * 14, *["@relay:Bob a"] * 4, Resize(44, 14)]
+WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200, 40)]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(STEP, max_size=24))
+@example(CLEARED)
+@example(WIDER)
+def test_each_directive_is_heard_once(inline: bool, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
+    """Each begins and ends with a number of its own: no two look the same. Always the same examples.
+
+    On the alternate screen each stands for a while: of a page that is replaced at once, nothing has scrolled.
+    """
+    agent = Agent(80, 24, inline=inline)
+    said = list[str]()
+    for number, step in enumerate(steps):
+        match step:
+            case Resize(columns, rows):
+                if not inline:
+                    agent.ears.wait(1.5)  # what nothing follows may still grow, and is not in any history
+                agent.resize(columns, rows)
+            case Pause(seconds):
+                agent.ears.wait(seconds)
+            case Redraw():
+                agent.draw(anew=True)
+            case str():
+                if step.startswith("@"):
+                    target, body = step.split(" ", 1)
+                    step = f"{target} n{number} {body} n{number}"
+                    said.append(squeezed(f"n{number} {body} n{number}"))
+                elif not step.startswith(("─", "│", "#", "-")):
+                    step = f"n{number} {step} n{number}"
+                agent.say(step)
+                agent.ears.wait(0.05 if inline else 1.3)
+    heard = [squeezed(body) for _, body in agent.ears.wait(4).close().told]
+    assert sorted(heard) == sorted(said)
+
+
+def test_what_scrolls_half_off_the_alternate_screen_is_heard_whole() -> None:
+    """Its rows are less than full: only the one above tells that they belong together."""
+    agent, body = Agent(44, 24, inline=False), f"{URL} {URL} naïve {URL} b"
+    for paragraph in (f"@relay:Bob {body}", *["words"] * 5):
+        agent.say(paragraph)
+        agent.ears.wait(0.05)
+    assert [squeezed(heard) for _, heard in agent.ears.wait(4).close().told] == [squeezed(body)]
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
