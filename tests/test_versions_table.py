@@ -7,7 +7,7 @@ from pathlib import Path
 import tomli
 
 from real_agents.install import PINNED
-from real_agents.versions_table import BEGIN, END, HEAD, written
+from real_agents.versions_table import BEGIN, END, HEAD, HEARD, HEARD_HEAD, written
 from relay import data
 
 NATIVE = Path(__file__).parent.parent / "docs" / "NATIVE.md"
@@ -26,6 +26,7 @@ def test_a_run_replaces_its_row_and_keeps_those_of_other_versions() -> None:
 def test_the_docs_have_the_table() -> None:
     text = NATIVE.read_text(encoding="utf-8")
     assert written(text, {}) == text
+    assert written(text, {}, HEARD, HEARD_HEAD) == text
 
 
 def test_pattern_files_name_the_versions_that_passed() -> None:

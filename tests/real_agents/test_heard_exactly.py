@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Callable
+
 import pytest
 
 from real_agents.house import House, Wrapped
@@ -59,6 +63,15 @@ with a blank one
 
 \\@relay:you said behind a backslash
 """
+NONE = [
+    "said in a fence of an item",
+    "said in a fence in a fence",
+    "said behind the inner fence",
+    "said by a tool",
+    "said",  # in a table
+    "said in a quote",
+    "said behind a backslash",
+]
 BODIES = [
     "below a heading, with **bold**, `code` and _emphasis_",
     "inside an item",
@@ -69,6 +82,8 @@ BODIES = [
     "the same twice",
     "a block\n  of *three* lines\n\nwith a blank one",
 ]
+
+SAID = [*BODIES, *BODIES, "last of the first turn", "after the resizes"]
 
 
 def said(house: House) -> list[str]:
@@ -84,10 +99,8 @@ def resize(alice: Wrapped) -> None:
         alice.becomes("ready")
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi")
-def test_each_directive_is_heard_once_and_exactly(house: House, agent: Agent) -> None:
-    """Before and after a tool, in a long turn, and after resizes; what is none is never heard."""
-    house.settings(teach="never")
+def have_it_talk(house: House, agent: Agent) -> None:
+    """Have it say REPLY before and after a tool, and one more line after resizes; hear the end of each."""
     tool = Step(REPLY, calls=(Shell("echo @relay:you said by a tool"),))
     alice = house.wrap(
         agent,
@@ -100,10 +113,40 @@ def test_each_directive_is_heard_once_and_exactly(house: House, agent: Agent) ->
     alice.say("begin now")
     house.wait(lambda: "last of the first turn" in said(house), "all is heard")
     alice.becomes("ready")
-    assert said(house) == [*BODIES, *BODIES, "last of the first turn"]
     resize(alice)
     alice.say("again now")
     house.wait(lambda: "after the resizes" in said(house), "what comes later is heard")
     alice.becomes("ready")
-    assert said(house) == [*BODIES, *BODIES, "last of the first turn", "after the resizes"]
     assert not [each for each in alice.events("directive") if each.get("outcome") == "failed"]
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+def test_each_directive_is_heard_once_and_exactly(
+    house: House, agent: Agent, record_property: Callable[[str, object], None]
+) -> None:
+    """Before and after a tool, in a long turn, and after resizes; what is none is never heard."""
+    have_it_talk(house, agent)
+    record_property("heard", ["its record", f"{len(SAID)} of {len(SAID)}", "", ""])
+    assert said(house) == SAID
+
+
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "gemini")
+def test_from_the_screen_alone_none_is_heard_twice_or_cut(
+    house: House, agent: Agent, record_property: Callable[[str, object], None]
+) -> None:
+    """Without its hooks and its record. What a drawing makes alike cannot be told apart."""
+    own = house.relay.home / "config" / "patterns" / f"{agent.name}.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f'name = "{agent.name}"\n[native]\nhooks = ""\ntranscript = ""\n')
+    have_it_talk(house, agent)
+    heard, expected = Counter(map(drawn, said(house))), Counter(map(drawn, SAID))
+    missed, none = expected - heard, heard - expected
+    names = {drawn(text): text for text in (*SAID, *NONE)}
+    cells = [", ".join(f"`{names.get(each, each)[:32]}`" for each in sorted(some)) for some in (missed, none)]
+    record_property("heard", ["its screen", f"{(heard & expected).total()} of {expected.total()}", *cells])
+    assert set(none) <= set(map(drawn, NONE)), "nothing is cut, or said twice"
+
+
+def drawn(text: str) -> str:
+    """A text without what agents leave out, or put in, when they draw it."""
+    return re.sub(r"[\s*_`]+", "", text)

@@ -1,4 +1,7 @@
-"""The table of the versions of agents that were tested, in the docs: a row for each run of all tests."""
+"""The tables of the agents that were tested, in the docs.
+
+Versions: a row for each run of all tests. Heard: how one long reply was heard, from each source of its words.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ from real_agents.install import PACKAGES
 
 BEGIN, END = "<!-- versions:begin -->", "<!-- versions:end -->"
 HEAD = "| agent | version | passed | failed | tested on |\n| --- | --- | --- | --- | --- |\n"
+HEARD = "<!-- heard:begin -->", "<!-- heard:end -->"
+HEARD_HEAD = (
+    "| agent | version, source | heard once | missed | heard, though none |\n" + HEAD.splitlines()[1] + "\n"
+)
 _AGENT = re.compile(r"\[([a-z]+)")
 
 
@@ -22,12 +29,16 @@ class VersionsTable:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._outcomes: dict[str, dict[str, str]] = defaultdict(dict)
+        self._heard: dict[tuple[str, str], str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         found = _AGENT.search(report.nodeid)
         if found is None or found[1] not in PACKAGES or (report.when != "call" and not report.failed):
             return
         self._outcomes[found[1]][report.nodeid] = report.outcome
+        for _, cells in (each for each in report.user_properties if each[0] == "heard"):
+            source = f"{PACKAGES[found[1]].version}, {cells[0]}"
+            self._heard[found[1], source] = f"| {' | '.join((found[1], source, *cells[1:]))} |\n"
 
     def pytest_sessionfinish(self) -> None:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -40,18 +51,21 @@ class VersionsTable:
             rows[agent, version] = f"| {' | '.join(cells)} |\n"
         if rows:
             text = self._file.read_text(encoding="utf-8")
-            self._file.write_text(written(text, rows), encoding="utf-8")
+            text = written(written(text, rows), self._heard, HEARD, HEARD_HEAD)
+            self._file.write_text(text, encoding="utf-8")
 
 
-def written(text: str, rows: dict[tuple[str, str], str]) -> str:
-    """Return `text` with these rows in its table, by agent and version; those of other versions stay."""
-    before, _, rest = text.partition(BEGIN)
-    table, _, after = rest.partition(END)
+def written(
+    text: str, rows: dict[tuple[str, str], str], marks: tuple[str, str] = (BEGIN, END), head: str = HEAD
+) -> str:
+    """Return `text` with these rows in the table between `marks`, by their first two cells; others stay."""
+    before, _, rest = text.partition(marks[0])
+    table, _, after = rest.partition(marks[1])
     kept = {
         (cells[1], cells[2]): f"{line}\n" for line in table.splitlines() if len(cells := _cells(line)) > 4
     }
     kept = {key: row for key, row in kept.items() if key[0] in PACKAGES} | rows
-    return f"{before}{BEGIN}\n{HEAD}{''.join(row for _, row in sorted(kept.items()))}{END}{after}"
+    return f"{before}{marks[0]}\n{head}{''.join(row for _, row in sorted(kept.items()))}{marks[1]}{after}"
 
 
 def _cells(line: str) -> list[str]:
