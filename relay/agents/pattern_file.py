@@ -33,7 +33,7 @@ Every key of a file, all but `name` optional:
     while_working = "queues"      queues | interrupts | unknown: what becomes of a text typed meanwhile
     avoid         = "!/@"         characters that a typed text must not begin with
     paste_chars   = 1000          characters of one paste; a longer text is typed as several
-    paste_lines   = 10            lines of one paste
+    paste_lines   = 10            lines of one paste, two at least
 
     [input]                       how its input is drawn: empty, with nothing that asks or works, it is ready
     glyphs       = "❯>"           marks before what is typed; "": none, but a frame

@@ -221,8 +221,12 @@ class Typist:
 
 
 def _pieces(text: str, chars: int, lines: int) -> list[str]:
-    """Return `text` in pieces of at most so many characters and lines; 0 is no limit."""
+    """Return `text` in pieces of at most so many characters and lines; 0 is no limit.
+
+    A newline joins two lines: a limit of one line is one of two.
+    """
     pieces, rest = [], text
+    lines = lines and max(lines, 2)
     while rest:
         piece = rest[: chars or None]
         if lines and piece.count("\n") >= lines:
