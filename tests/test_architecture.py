@@ -141,3 +141,10 @@ def test_no_public_docstring_opens_like_an_indirect_question() -> None:
                 first = (ast.get_docstring(node) or "").split(maxsplit=1)[:1]
                 opened += [f"{path.name}: {node.name}" for word in first if word in QUESTION_WORDS]
     assert opened == []
+
+
+def test_no_expression_repeats_a_group_possessively() -> None:
+    """Python before 3.11.5 matches too little there (python/cpython#106052)."""
+    possessive = re.compile(r"\)(?:\{[\d,]+\}|[*+?])\+|\(\?>")
+    found = [path.name for path in TREES if possessive.search(path.read_text(encoding="utf-8"))]
+    assert found == []

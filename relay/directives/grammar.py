@@ -101,7 +101,7 @@ class Grammar:
         self._behind_sign = re.compile(
             rf"\s*(?:[^\w\s\\`'\"(]{{1,7}}\s+){{1,3}}{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
         )
-        of_diff = rf"(?:{diff})++{decoration}{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
+        of_diff = rf"(?:{diff})+{decoration}{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
         self._diff = re.compile(of_diff) if diff else None
         self.passed_over: list[PassedOver] = []
         self._fence: _Fence | None = None

@@ -48,7 +48,7 @@ _HIDDEN = (
     rb"(?:\xe2\x80[\x8b\x8c\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xcd\x8f|\xd8\x9c"
     rb"|\xe1\xa0\x8e|\xf3\xa0[\x80\x81\x84-\x87][\x80-\xbf]|(?<![\x80-\xbf])(?:" + _JOINER + rb"))"
 )
-_BEHIND_HIDDEN = rb"(?:[ \t]|\x1b\[[0-9;:]*m|" + _JOINER + rb"|" + _HIDDEN + rb"){0,64}+"
+_BEHIND_HIDDEN = rb"(?:[ \t]|\x1b\[[0-9;:]*m|" + _JOINER + rb"|" + _HIDDEN + rb"){0,64}"
 _HIDDEN_END = re.compile(_HIDDEN + _BEHIND_HIDDEN + rb"\Z")
 
 

@@ -118,7 +118,9 @@ class Session:
         )
         for feature in (
             hooks,
-            TurnTracker(bus, tasks, turn, continuations, identity, known=True, hooked=True, recorded=True),
+            TurnTracker(
+                bus, tasks, turn, continuations, identity, known=True, hooked=True, recorded=True, named=False
+            ),
             self.rules,
             Onboarding(bus, tasks, identity, template=LESSON, prefix="@", hooked=True),
             HookResponder(bus, journal, turn, continuations, Policy()),
