@@ -196,8 +196,8 @@ class Client:
         """Keep what is still typed for the agent from the user's shell, until they press Enter."""
         if not (self.mode.interactive and self.mode.in_foreground()):
             return
-        self._say("what you type now goes nowhere; press Enter to go on.")
-        self.mode.lend()
+        self.mode.lend()  # first: who has read the line sees nothing of what they type
+        self._say("what you type now goes nowhere; press Enter to go on.\r")
         try:
             while not self._signals:
                 if select.select([self.mode.source], [], [], FOREGROUND_LOOK / 1000)[0]:
