@@ -64,6 +64,7 @@ def test_a_session_that_is_replaced_while_the_disk_is_full(relay: Relay, home: P
     after = replaced(relay, before)
     assert after["agent_pid"] == before["agent_pid"]
     (home / "filler").unlink()
+    wait_until(lambda: entry(relay)["bus"] == "connected")  # until then what is said is refused, and told
     alice.say("@relay:Bob afterwards")
     bob.hears(" afterwards ")
     found = [body for _, body in bob.texts()]
