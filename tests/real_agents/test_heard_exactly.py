@@ -68,6 +68,7 @@ NONE = [
     "said in a fence in a fence",
     "said behind the inner fence",
     "said by a tool",
+    "said in a table",
     "said",  # in a table
     "said in a quote",
     "said behind a backslash",
@@ -130,7 +131,7 @@ def test_each_directive_is_heard_once_and_exactly(
     assert said(house) == SAID
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "gemini")
+@pytest.mark.agents("qwen", "pi")
 def test_from_the_screen_alone_none_is_heard_twice_or_cut(
     house: House, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
@@ -142,7 +143,10 @@ def test_from_the_screen_alone_none_is_heard_twice_or_cut(
     heard, expected = Counter(map(drawn, said(house))), Counter(map(drawn, SAID))
     missed, none = expected - heard, heard - expected
     names = {drawn(text): text for text in (*SAID, *NONE)}
-    cells = [", ".join(f"`{names.get(each, each)[:32]}`" for each in sorted(some)) for some in (missed, none)]
+    cells = [
+        ", ".join(f"`{names.get(each, each).split(chr(10))[0][:32]}`" for each in sorted(some))
+        for some in (missed, none)
+    ]
     record_property("heard", ["its screen", f"{(heard & expected).total()} of {expected.total()}", *cells])
     assert set(none) <= set(map(drawn, NONE)), "nothing is cut, or said twice"
 
