@@ -254,11 +254,11 @@ def work(output: str) -> int:
         return count
 
     redactor = CountingRedactor()
-    stream = StreamRedactor(redactor, 80)
+    stream, event = StreamRedactor(redactor, 80), CastEvent(0, "o", output)
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        stream.put(CastEvent(0, "o", output))
+        stream.put(event)
         stream.take(9.0)
     finally:
         sys.settrace(before)
