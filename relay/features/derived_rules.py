@@ -78,8 +78,8 @@ class DerivedRules:
         prompt = "\n\n".join(each.text for each in question.injections)
         try:
             results = await self._consult("UserPromptSubmit", prompt=prompt)
-        except Exception:
-            # The injector logs the error, and types the prompt anyway: nothing waits for ever.
+        except Exception:  # logged by the injector; here the user is told
+            # It types the prompt anyway: nothing waits for ever.
             unchecked = "rules of UserPromptSubmit could not be asked, and what was typed is unchecked."
             self._bus.publish(Notify(unchecked))
             raise

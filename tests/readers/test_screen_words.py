@@ -58,8 +58,9 @@ def test_what_the_record_had_before_it_was_lost_is_not_heard_by_a_later_session(
     """It reads all of the output again."""
     words = ScreenWords("@")
     words.since = 20
-    heard = [body for offset in (10, 20, 30) for body in bodies(words.take(reading(offset), again=True))]
-    assert heard == ["30"]
+    events = [each for offset in (10, 20, 30) for each in words.take(reading(offset), again=True)]
+    assert bodies(events) == ["30"]
+    assert [each.lines for each in events if isinstance(each, AgentSaid)] == [("Well.", "@relay:Bob 30")]
 
 
 def test_no_more_than_the_last_readings_are_kept() -> None:
