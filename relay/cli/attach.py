@@ -1,4 +1,4 @@
-"""Lend your terminal to a running agent, or view its terminal.
+"""Attach this terminal to a running agent, or view the agent's terminal.
 
 What has scrolled off comes first, the last 2,000 lines; then the screen is drawn as it stands, and the agent
 takes your terminal's size.  Ctrl-] and then d detaches.  One terminal is attached at a time: --takeover takes

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     )
     bad = sum(result in {CheckResult.FAIL, Finding.BROKEN} for _, result, _ in found)
     if not args.json:
-        print(f"\n{bad} of {len(found)} to be mended." if bad else "\nNothing is to be mended.")
+        print(f"\n{bad} of {len(found)} failed." if bad else "\nNo problems found.")
     return 1 if bad else 0
 
 

@@ -1,4 +1,4 @@
-"""Leave a channel: hear no longer what is sent to it.
+"""Leave a channel.
 
 CHANNEL is a word, with or without its '#' (which a shell wants quoted). Outside of an agent it is you who
 leaves, or the agent that --name names, running or not; inside a wrapped agent it is that agent. A channel

@@ -36,7 +36,7 @@ def test_a_fresh_home_has_nothing_to_mend(relay: Relay) -> None:
     } <= found.keys()
     assert not (relay.home / "state").exists(), "it looks, and makes nothing"
     shown = relay("doctor").stdout
-    assert "Nothing is to be mended." in shown
+    assert "No problems found." in shown
     assert "ok    python: " in shown
 
 
