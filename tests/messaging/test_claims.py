@@ -134,20 +134,16 @@ def test_the_will_of_the_holder_releases_the_name_at_once(home: Home) -> None:
     async def scenario() -> None:
         async with connected(home) as transport, asyncio.TaskGroup() as tasks:
             async with connected(home) as other:
+                await other.subscribe(TOPIC, 1)
                 await other.publish(TOPIC, announcement("dead"), retain=True)
                 contest = tasks.create_task(win(transport, "a"))  # it would listen for an hour
-                await until_claimed(other)
+                async for inbound in other.arriving():
+                    if name_claims.decode(inbound.payload, "bob"):
+                        break
                 await other.publish(TOPIC, announcement("dead", online=False), retain=True)
             await contest
 
     asyncio.run(scenario())
-
-
-async def until_claimed(transport: MqttTransport) -> None:
-    await transport.subscribe(TOPIC, 1)
-    async for inbound in transport.arriving():
-        if name_claims.decode(inbound.payload, "bob"):
-            return
 
 
 def test_an_earlier_connection_of_the_same_session_does_not_object(home: Home) -> None:
