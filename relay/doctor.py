@@ -14,6 +14,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial
@@ -31,6 +32,7 @@ from relay.terminal import libghostty
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.text import count
 from relay.transport import broker
+from relay.transport.broker_watch import last_replacement
 from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint
 
@@ -47,6 +49,7 @@ _SCARCE, _TOO_LITTLE = 1 << 30, 50 << 20
 """Bytes free on the disk below which `doctor` warns, and below which it fails."""
 
 _SECONDS = 10.0  # for a program to print its version
+_RECENT = 24 * 3600.0  # seconds for which it is worth saying that the broker was replaced
 
 
 class CheckResult(StrEnum):
@@ -240,6 +243,9 @@ def _broker(home: Home, directory: Path) -> Found:
             pass  # a refused login is an answer, too
 
     embedded = endpoint.kind == "embedded"
+    if embedded and (last := last_replacement(str(home.broker))) and time.time() - last.at < _RECENT:
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(last.at))
+        yield WARN, f"replaced {count(last.times, 'time')}, last at {when}: {last.why}"
     try:
         asyncio.run(answers(endpoint))
     except BrokerError as error:

@@ -7,11 +7,14 @@
     keep             exists if it was started by hand: it stays until it is stopped
     endpoint.json    its address (0600), written atomically once it is ready
     broker.json      its configuration (JSON is valid in nats-server's format)
+    service          the password of its supervisor (0600)
+    replaced.json    when and why the supervisor replaced it last
     broker.log       what it and its supervisor print, since the last start
 
 Only MQTT clients with credentials of their own get in, each with the grants of `topics.grants`; the
 port for NATS clients, which nats-server cannot do without, is a random one on loopback and admits nobody.
-The supervisor ends a broker that was started on demand a minute after its last user has gone.
+The supervisor ends a broker that was started on demand a minute after its last user has gone, and one that
+does not answer or outgrows its bounds at once: the sessions start the next.  It keeps nothing on the disk.
 
 All functions block (milliseconds, or seconds if a broker is in trouble): call them in a thread.
 """
@@ -22,7 +25,9 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,6 +46,7 @@ from relay.transport.endpoint import Endpoint
 LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""
 
+_PACKAGES = str(Path(__file__).parents[2])
 _ELECTION_SECONDS = 15.0
 _ASKING = 0.2  # seconds; somebody may be looking (`status`), which takes the lock for a moment
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
@@ -120,7 +126,9 @@ def status(home: Home) -> Endpoint | None:
 
 def native_port(home: Home) -> int | None:
     """Return the port on which the broker listens for NATS clients (and admits none); None if not known."""
-    return nats.native_port(_printed(home))
+    found = _read_endpoint(home)
+    port = None if found is None else found[1].get("native")
+    return port if isinstance(port, int) else None
 
 
 def stop(home: Home) -> bool:
@@ -212,6 +220,9 @@ def _launch(
             try:
                 log = os.open(_log(home), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
                 until_started.callback(os.close, log)
+                shutil.rmtree(
+                    home.broker / "jetstream", ignore_errors=True
+                )  # of a version that kept mail there
                 _configure(home, port)
             except OSError as error:
                 raise BrokerError(
@@ -220,7 +231,15 @@ def _launch(
                 ) from None
             arguments = (binary(), _config(home), linger, alive, reporter)
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", broker_supervisor.__file__, *map(str, arguments)],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    broker_supervisor.PROGRAM,
+                    _PACKAGES,
+                    *map(str, arguments),
+                ],
                 pass_fds=(alive, reporter),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -242,7 +261,20 @@ def _configure(home: Home, wanted: int | None) -> None:
             "leave it out (relay then takes a free one), or end that program."
         )
     port = wanted or nats.free_port(_config(home))
-    write_private(_config(home), nats.render(_store(home).all(), home.broker, port))
+    write_private(_config(home), _render(home, port))
+
+
+def _render(home: Home, port: int) -> str:
+    return nats.render(_store(home).all(), home.broker, port, _password(home))
+
+
+def _password(home: Home) -> str:
+    """Return the password of the broker's supervisor, made on first use."""
+    path = home.broker / "service"
+    with contextlib.suppress(FileExistsError):
+        if not path.exists():
+            write_private(path, secrets.token_urlsafe(24), replace=False)
+    return path.read_text(encoding="utf-8")
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
@@ -253,7 +285,7 @@ def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
     except OSError:
         return False
     current = found is not None and found[1].get("config") == _digest(text)
-    return current and nats.admits(text, agent, home.broker, port)
+    return current and nats.admits(text, agent, home.broker, port, _password(home))
 
 
 def _reload(home: Home, endpoint: Endpoint | None) -> None:
@@ -261,7 +293,7 @@ def _reload(home: Home, endpoint: Endpoint | None) -> None:
     found = _read_endpoint(home)
     if endpoint is None or endpoint.pid is None or found is None:
         return
-    text = nats.render(_store(home).all(), home.broker, endpoint.port)
+    text = _render(home, endpoint.port)
     digest = _digest(text)
     if found[1].get("config") == digest:
         return

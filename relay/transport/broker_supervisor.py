@@ -1,9 +1,9 @@
-"""The small process above nats-server: starts it, reports when it is ready, ends it when it is not needed.
+"""The small process above nats-server: starts it, watches it, ends it when it is not needed.
 
-Run by path with `python -I -S`, so that it imports nothing but a few modules of the standard library; it
-lives as long as the broker, in a session of its own, and outlives whoever started it.
+Run with `python -I -S`, it imports nothing but a few modules of the standard library and relay's own that do
+the same; it lives as long as the broker, in a session of its own, and outlives whoever started it.
 
-    supervisor.py BINARY CONFIG LINGER ALIVE REPORT
+    BINARY CONFIG LINGER ALIVE REPORT
 
 BINARY, CONFIG: nats-server and its configuration; the locks and the endpoint file lie beside CONFIG.
 LINGER: seconds without any user after which the broker is stopped; negative: never, and the process stays
@@ -23,17 +23,30 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import signal
-import sys
+import threading
 import time
 from typing import NoReturn
+
+from relay.transport import nats_streams
+from relay.transport.broker_watch import GO_MEMORY, BrokerWatch
+
+PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from relay.transport.broker_supervisor import main; sys.exit(main(sys.argv[1:]))"
+)
+"""What Python runs; its first argument is the directory of the package relay."""
 
 KEEP = "keep"
 """The name of a file beside the configuration: if it exists, the broker was started by hand and stays."""
 
 READY = b"Server is ready"
+RELOADED = b"Reloaded server configuration"
+NATIVE = rb"client connections on [0-9.]+:(\d+)"
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0
+KILL_SECONDS = 1.0
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -55,20 +68,32 @@ def main(arguments: list[str]) -> int:
         fcntl.flock(own, fcntl.LOCK_EX)
         with open(config, "rb") as file:
             text = file.read()
-        log = os.open("broker.log", os.O_RDONLY | os.O_CLOEXEC)
-        start = os.lseek(log, 0, os.SEEK_END)
+        log = os.open("broker.log", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        wanted = json.loads(text)
+        users = wanted["authorization"]["users"]
+        # Nobody else may come before its streams have bounds.
+        _write_private(config, json.dumps({**wanted, "authorization": {"users": users[:1]}}).encode())
         broker = _spawn(binary, config, int(alive), int(report))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        _wait_ready(log, start)
-        mqtt = json.loads(text)["mqtt"]
-        address = {"host": mqtt["host"], "port": mqtt["port"]}
+        native = int(_wait_for(log, READY, 0, NATIVE)[1])
+        login = users[0]["user"], users[0]["password"]
+        nats_streams.create(wanted["host"], native, *login, START_SECONDS)
+        _write_private(config, text)
+        printed = os.fstat(log).st_size
+        os.kill(broker, signal.SIGHUP)
+        _wait_for(log, RELOADED, printed)
+        address = {"host": wanted["mqtt"]["host"], "port": wanted["mqtt"]["port"]}
         digest = hashlib.sha256(text).hexdigest()
-        write_endpoint({**address, "pid": broker, "supervisor": os.getpid(), "config": digest})
+        endpoint = {**address, "native": native, "pid": broker, "supervisor": os.getpid(), "config": digest}
+        _write_private("endpoint.json", json.dumps(endpoint).encode())
         os.write(int(report), b"ready\n")
         os.close(int(report))
+        _start_watch(BrokerWatch(broker, (address["host"], address["port"]), login, log, directory))
         _wait_unused(float(linger))
     except Ended:
         pass
+    except (OSError, ValueError) as error:
+        os.write(2, f"[ERR] {error}\n".encode())
     finally:
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         if broker:
@@ -78,12 +103,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def write_endpoint(endpoint: dict[str, object]) -> None:
-    """Write `endpoint.json` of the working directory, 0600, whole or not at all."""
-    descriptor = os.open("endpoint.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w") as file:
-        json.dump(endpoint, file)
-    os.replace("endpoint.new", "endpoint.json")  # noqa: PTH105
+def _write_private(path: str, content: bytes) -> None:
+    """Write `path`, 0600, whole or not at all."""
+    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+    os.replace(f"{path}.new", path)  # noqa: PTH105
 
 
 def _end(_signal: int, _frame: object) -> NoReturn:
@@ -102,22 +127,34 @@ def _spawn(binary: str, config: str, alive: int, report: int) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         os.set_inheritable(alive, True)
         os.set_inheritable(report, False)
-        os.execv(binary, [binary, "-c", config])
+        os.execve(binary, [binary, "-c", config], {**os.environ, "GOMEMLIMIT": str(GO_MEMORY)})
     except OSError as error:
         os.write(2, f"cannot run {binary}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
 
 
-def _wait_ready(log: int, start: int) -> None:
-    """Return once the broker's log says that it listens; raise Ended when it takes too long (or dies)."""
+def _wait_for(log: int, said: bytes, start: int, pattern: bytes = b"") -> re.Match[bytes]:
+    """Wait until the broker's log says `said` after `start`; return the match of `pattern` in what it says.
+
+    Raise Ended when it takes too long (or dies).
+    """
     deadline = time.monotonic() + START_SECONDS
-    while READY not in os.pread(log, 1 << 20, start):
+    while said not in (printed := os.pread(log, 1 << 20, start)):
         if time.monotonic() > deadline:
-            os.write(2, b"the broker did not become ready\n")
+            os.write(2, b"[ERR] the broker did not become ready\n")
             raise Ended
         time.sleep(0.002)
-    os.close(log)
+    if found := re.search(pattern, printed):
+        return found
+    raise ValueError("nats-server does not say where it listens")
+
+
+def _start_watch(watch: BrokerWatch) -> None:
+    """Watch the broker in a thread, to which no signal goes: the main thread waits for them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    threading.Thread(target=watch.run, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def _wait_unused(linger: float) -> None:
@@ -146,12 +183,8 @@ def _terminate(pid: int) -> None:
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_SECONDS
         while os.waitpid(pid, os.WNOHANG) == (0, 0):
-            if time.monotonic() > deadline:
+            if (late := time.monotonic() - deadline) > 0:
                 os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                return
+            if late > KILL_SECONDS:
+                return  # whoever traces it keeps it
             time.sleep(0.005)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -6,32 +6,34 @@ JSON is valid in its format (https://docs.nats.io/running-a-nats-service/configu
 from __future__ import annotations
 
 import json
-import re
 import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from relay.transport import acl
+from relay.transport import acl, broker_watch, nats_streams
 from relay.transport.credentials import Credentials
 
 HOST = "127.0.0.1"
-_MAX_STORE = 1 << 30  # bytes that the broker may keep, of presences and of what is on its way
+SERVICE = "relay"
+"""The user of its supervisor; an agent's has a slash in it."""
+
+_MAX_STORE = 1 << 20  # bytes in files, in which nothing is kept: its streams are in memory
 _MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
-_USERS = '"users": ['
+_MAX_UNACKNOWLEDGED = 128  # messages on their way to one client; it acknowledges each when it is stored
+_SESSION_SECONDS = 60  # that the broker keeps mail for a client that has gone; ours waits in the ledger
 
 
-def render(agents: Iterable[Credentials], directory: Path, port: int) -> str:
+def render(agents: Iterable[Credentials], directory: Path, port: int, password: str) -> str:
     """Return the configuration of a broker that keeps its store in `directory` and listens at `port`.
 
-    It is one line of JSON, which ends with the users.
+    password: of SERVICE, the first of the users, with which its one line of JSON ends.
     """
-    # With no users at all nats-server would let everybody in and allow everything.
-    nothing = {"deny": [">"]}
-    nobody = {
-        "user": "nobody",
-        "password": "",
-        "allowed_connection_types": ["MQTT"],
-        "permissions": {"publish": nothing, "subscribe": nothing},
+    topic = broker_watch.TOPIC.replace("/", ".")
+    service = {
+        "user": SERVICE,
+        "password": password,
+        "allowed_connection_types": ["STANDARD", "MQTT"],
+        "permissions": {what: {"allow": [subject, topic]} for what, subject in nats_streams.SUBJECTS.items()},
     }
     return json.dumps(
         {
@@ -39,27 +41,27 @@ def render(agents: Iterable[Credentials], directory: Path, port: int) -> str:
             "host": HOST,
             "port": -1,
             "max_payload": _MAX_PAYLOAD,
-            "mqtt": {"host": HOST, "port": port},
+            "mqtt": {
+                "host": HOST,
+                "port": port,
+                "consumer_memory_storage": True,
+                "consumer_inactive_threshold": f"{_SESSION_SECONDS}s",
+                "max_ack_pending": _MAX_UNACKNOWLEDGED,
+            },
             "jetstream": {
                 "store_dir": str(directory),
-                "max_memory_store": 1 << 24,
+                "max_memory_store": 2 * nats_streams.MAX_MEMORY,
                 "max_file_store": _MAX_STORE,
             },
-            "authorization": {"users": acl.nats_users(agents) or [nobody]},
+            "authorization": {"users": [service, *acl.nats_users(agents)]},
         }
     )
 
 
-def admits(configuration: str, agent: Credentials, directory: Path, port: int) -> bool:
+def admits(configuration: str, agent: Credentials, directory: Path, port: int, password: str) -> bool:
     """Return True if `configuration` is a current one and has `agent`; look at none of the other users."""
-    settings, _, user = render([agent], directory, port).removesuffix("]}}").partition(_USERS)
-    return configuration.startswith(settings) and user in configuration
-
-
-def native_port(printed: str) -> int | None:
-    """Return the port for NATS clients that a server has `printed`, None if it has not."""
-    found = re.search(rf"client connections on {re.escape(HOST)}:(\d+)", printed)
-    return None if found is None else int(found[1])
+    settings = render([], directory, port, password).removesuffix("]}}")
+    return configuration.startswith(settings) and json.dumps(acl.nats_users([agent])[0]) in configuration
 
 
 def free_port(configuration: Path) -> int:

@@ -103,8 +103,8 @@ class Broker(ABC):
 
 class Embedded(Broker):
     title = "nats-server, embedded"
-    saves = "at once"
-    keeps = Keeps(mail=True, sessions=True, retained=True)
+    saves = "never"
+    keeps = Keeps(mail=False, sessions=False, retained=False)
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -128,7 +128,7 @@ class Embedded(Broker):
         broker.stop(self._home)  # its supervisor
 
     def wipe(self) -> None:
-        shutil.rmtree(self._home.broker / "jetstream")
+        pass  # it keeps nothing
 
 
 class _Server(Broker):

@@ -113,7 +113,7 @@ def test_what_another_home_made_is_adopted_and_dismissed(home: Home) -> None:
     broker.adopt(home, ALICE)
     assert broker.admit(home, "default", "Alice")[1] == ALICE
     config = (home.broker / "broker.json").read_text()
-    assert json.loads(config)["authorization"]["users"][0]["password"] == "secret"
+    assert json.loads(config)["authorization"]["users"][1]["password"] == "secret"
     broker.dismiss(home, "default", "Alice")
     assert broker.known_credentials(home, "default", "Alice") is None
     assert "secret" not in (home.broker / "broker.json").read_text()

@@ -1,0 +1,145 @@
+"""Watches the embedded broker: it is ended, and so replaced, if it does not answer or outgrows its bounds.
+
+Every few seconds it does what an agent does: it logs in over MQTT, subscribes, and gets what it publishes.
+It runs in the broker's supervisor and imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import time
+from typing import NamedTuple
+
+from relay.transport import packets
+
+TOPIC = "relay/watch"
+"""The topic to which the watch publishes, for itself."""
+
+REPLACED = "replaced.json"
+"""The name of a file beside the configuration that says when a broker was replaced last, and why."""
+
+INTERVAL = 3.0
+"""Seconds from one look to the next."""
+
+ANSWER_SECONDS = 6.0
+_FAILURES = 3
+"""So many looks in a row without an answer, and it is replaced: within 30 s."""
+
+GO_MEMORY = 256 << 20
+"""Bytes of memory above which nats-server collects its garbage at once (GOMEMLIMIT)."""
+
+MAX_MEMORY = 1 << 30
+"""Bytes of memory that it may take; 600 sessions that get 25 MB each bring it to half of that."""
+
+MAX_LOG = 8 << 20
+"""Bytes of broker.log, after which it begins anew: a client's faults are written to it."""
+
+
+class Replacement(NamedTuple):
+    """A broker that the watch ended. at: seconds since the epoch; times: how often that happened by then."""
+
+    at: float
+    why: str
+    times: int
+
+
+class BrokerWatch:
+    """The watch of one broker, from a thread of its supervisor.
+
+    pid:     its process, a child of this one.
+    address: host and port for MQTT clients.
+    login:   user and password of the watch.
+    log:     a descriptor of its log, open for writing.
+    directory: where REPLACED lies.
+    """
+
+    def __init__(
+        self, pid: int, address: tuple[str, int], login: tuple[str, str], log: int, directory: str
+    ) -> None:
+        self._pid = pid
+        self._address = address
+        self._login = login
+        self._log = log
+        self._directory = directory
+        self._failures = 0
+
+    def run(self) -> None:
+        """Look after it until it must be replaced; then say why, kill it, and have this process end, too."""
+        while not (why := self.look()):
+            time.sleep(INTERVAL)
+        text = f"[relay] replacing the broker: {why}\n"
+        with contextlib.suppress(OSError):  # a full disk must not keep it
+            os.write(self._log, text.encode())
+            note_replacement(self._directory, why)
+        os.kill(self._pid, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGTERM)  # a traced one is dead, but its parent is not told
+
+    def look(self) -> str:
+        """Look at it once; return why it must be replaced, or nothing."""
+        with contextlib.suppress(OSError):
+            if os.fstat(self._log).st_size > MAX_LOG:
+                os.ftruncate(self._log, 0)
+        if (size := _memory(self._pid)) > MAX_MEMORY:
+            return f"it took {size >> 20} MB of memory"
+        try:
+            greet(self._address, self._login, ANSWER_SECONDS)
+        except (OSError, EOFError, ValueError) as error:
+            self._failures += 1
+            if self._failures == _FAILURES:
+                return f"it does not answer ({str(error) or type(error).__name__})"
+        else:
+            self._failures = 0
+        return ""
+
+
+def greet(address: tuple[str, int], login: tuple[str, str], timeout: float) -> None:
+    """Log in over MQTT and get what is published to TOPIC. Raise OSError, EOFError and ValueError.
+
+    timeout: seconds for each answer.
+    """
+    token = secrets.token_bytes(8)
+    with socket.create_connection(address, timeout) as connection, connection.makefile("rb") as broker:
+        connection.sendall(packets.connect(f"relay-watch-{token.hex()}", *login))
+        welcome = packets.read(broker)
+        if welcome.kind != packets.CONNACK or welcome.body[1:] != b"\0":
+            raise ValueError("it refuses a login")
+        connection.sendall(packets.subscribe(TOPIC) + packets.publish(TOPIC, token))
+        deadline = time.monotonic() + timeout
+        while (packet := packets.read(broker)).kind != packets.PUBLISH or token not in packet.body:
+            if time.monotonic() > deadline:
+                raise TimeoutError("what is published does not arrive")
+        connection.sendall(packets.DISCONNECT)
+
+
+def note_replacement(directory: str, why: str) -> None:
+    """Write down that the broker of `directory` is replaced. Raise OSError."""
+    last = last_replacement(directory)
+    path = os.path.join(directory, REPLACED)  # noqa: PTH118  pathlib would double the supervisor's start
+    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w") as file:
+        json.dump(Replacement(time.time(), why, last.times + 1 if last else 1)._asdict(), file)
+    os.replace(f"{path}.new", path)  # noqa: PTH105
+
+
+def last_replacement(directory: str) -> Replacement | None:
+    """Return what `note_replacement` wrote last in `directory`."""
+    try:
+        with open(os.path.join(directory, REPLACED)) as file:  # noqa: PTH118
+            found = json.load(file)
+        return Replacement(float(found["at"]), str(found["why"]), int(found["times"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _memory(pid: int) -> int:
+    """Return the resident bytes of `pid`, 0 where /proc does not say."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,66 @@
+"""The streams in which nats-server keeps what MQTT needs, made in memory and with bounds.
+
+nats-server itself makes them without bounds, in files: one agent's retained messages could fill the store,
+and a full disk would end the bus.  Nothing is in them alone: mail waits in the ledgers until its receipt
+comes, and agents announce themselves again.
+
+The names and subjects are nats-server's own (server/mqtt.go).  What is said here is its protocol for clients,
+https://docs.nats.io/reference/reference-protocols/nats-protocol, and JetStream's API,
+https://docs.nats.io/reference/reference-protocols/nats_api_reference.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+SUBJECTS = {"publish": "$JS.API.STREAM.CREATE.*", "subscribe": "_INBOX.relay"}
+"""Of which the user that makes them has the right."""
+
+_MB = 1 << 20
+_STREAMS: dict[str, dict[str, Any]] = {
+    # What is on its way. Of what the oldest is given up for, the sender's client sends it again.
+    "$MQTT_msgs": {"subjects": ["$MQTT.msgs.>"], "retention": "interest", "max_bytes": 32 * _MB},
+    # Presences (presence.MAX_PAYLOAD), one for each topic; relay retains nothing else.
+    "$MQTT_rmsgs": {
+        "subjects": ["$MQTT.rmsgs.>"],
+        "max_bytes": 16 * _MB,
+        "max_msgs_per_subject": 1,
+        "max_msg_size": 20 << 10,
+    },
+    "$MQTT_sess": {"subjects": ["$MQTT.sess.>"], "max_bytes": 8 * _MB, "max_msgs_per_subject": 1},
+    "$MQTT_out": {"subjects": ["$MQTT.out.>"], "retention": "interest", "max_bytes": 4 * _MB},
+    "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_bytes": 4 * _MB, "max_msgs_per_subject": 1},
+}
+MAX_MEMORY = sum(stream["max_bytes"] for stream in _STREAMS.values())
+"""Bytes that all of them may take."""
+
+
+def create(host: str, port: int, user: str, password: str, timeout: float) -> None:
+    """Make the streams over the port for NATS clients. Raise OSError and ValueError.
+
+    timeout: seconds for each answer.
+    """
+    login = {"verbose": False, "pedantic": False, "user": user, "pass": password}
+    with socket.create_connection((host, port), timeout) as connection, connection.makefile("rwb") as server:
+        server.write(f"CONNECT {json.dumps(login)}\r\nSUB {SUBJECTS['subscribe']} 1\r\n".encode())
+        for name, bounds in _STREAMS.items():
+            stream = {"name": name, "retention": "limits", "storage": "memory", "discard": "old", **bounds}
+            payload = json.dumps(stream).encode()
+            head = f"PUB $JS.API.STREAM.CREATE.{name} {SUBJECTS['subscribe']} {len(payload)}\r\n"
+            server.write(head.encode() + payload + b"\r\n")
+        server.flush()
+        answered = 0
+        while answered < len(_STREAMS):
+            line = server.readline()
+            if line.startswith(b"MSG "):
+                answer = json.loads(server.read(int(line.split()[-1]) + 2))
+                if error := answer.get("error"):
+                    raise ValueError(f"nats-server makes no stream: {error.get('description')}")
+                answered += 1
+            elif line.startswith(b"-ERR") or not line:
+                raise ValueError(f"nats-server makes no streams: {line.decode(errors='replace').strip()}")
+            elif line.startswith(b"PING"):
+                server.write(b"PONG\r\n")
+                server.flush()

@@ -1,0 +1,82 @@
+"""MQTT 3.1.1 packets by hand: for what no client library allows, and where loading one takes too long."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+CONNACK = 0x20
+PUBLISH = 0x30
+DISCONNECT = b"\xe0\x00"
+KEEPALIVE_SECONDS = 60
+
+_CLEAN_SESSION, _WILL_QOS_1, _PASSWORD, _USER = 0x02, 0x04 | 0x08, 0x40, 0x80
+
+
+class Reader(Protocol):
+    """A file of bytes that blocks, as `socket.makefile` returns one."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Packet(NamedTuple):
+    """A packet. kind: the upper four bits of its first byte, like CONNACK."""
+
+    kind: int
+    body: bytes
+
+
+def connect(
+    client_id: str, user: str | None, password: str | None, will: tuple[str, bytes] | None = None
+) -> bytes:
+    """Return a CONNECT with a clean session (section 3.1). will: (topic, payload), QoS 1, not retained."""
+    flags, fields = _CLEAN_SESSION, [client_id.encode()]
+    if will is not None:
+        flags |= _WILL_QOS_1
+        fields += [will[0].encode(), will[1]]
+    for text, flag in ((user, _USER), (password, _PASSWORD)):
+        if text is not None:
+            flags |= flag
+            fields.append(text.encode())
+    head = b"\x00\x04MQTT\x04" + bytes([flags]) + KEEPALIVE_SECONDS.to_bytes(2, "big")
+    return _packet(0x10, head + b"".join(map(_field, fields)))
+
+
+def subscribe(topic: str) -> bytes:
+    """Return a SUBSCRIBE with QoS 1 (section 3.8)."""
+    return _packet(0x82, b"\x00\x01" + _field(topic.encode()) + b"\x01")
+
+
+def publish(topic: str, payload: bytes) -> bytes:
+    """Return a PUBLISH with QoS 1, not retained (section 3.3)."""
+    return _packet(PUBLISH | 0x02, _field(topic.encode()) + b"\x00\x02" + payload)
+
+
+def read(reader: Reader) -> Packet:
+    """Return the next packet. Raise EOFError if the connection ends first."""
+    first, size, shift = _exactly(reader, 1)[0], 0, 0
+    while True:
+        (digit,) = _exactly(reader, 1)
+        size |= (digit & 0x7F) << shift
+        shift += 7
+        if digit < 0x80:
+            return Packet(first & 0xF0, _exactly(reader, size))
+
+
+def _exactly(reader: Reader, size: int) -> bytes:
+    found = reader.read(size)
+    if len(found) < size:
+        raise EOFError("the connection ended")
+    return found
+
+
+def _field(content: bytes) -> bytes:
+    return len(content).to_bytes(2, "big") + content
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    """Return a packet, its length encoded as in section 2.2.3."""
+    encoded, size = [first], len(body)
+    while size >= 0x80:
+        encoded.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*encoded, size]) + body
