@@ -82,6 +82,14 @@ class Home:
         """The path of the lock that an agent's shim holds from its start to its end, sessions or no."""
         return os.path.join(self.run_dir, "sessions", key(team), key(name) + ".lock")
 
+    def check_owner(self) -> None:
+        """Raise HomeError if another user has made the directory of the sockets, before us; create nothing.
+
+        Anybody may make /tmp/relay-UID, where XDG_RUNTIME_DIR is not set.
+        """
+        if os.path.lexists(self.run_dir):
+            _check_owner(self.run_dir)
+
     def ensure(self) -> Home:
         """Create the directories, private to the owner. Raise HomeError if that fails."""
         for path in (self.config_dir, self.state_dir, self.run_dir):
@@ -110,11 +118,7 @@ def private_directory(path: str | os.PathLike[str]) -> None:
     """Create `path` (0700) or make it private. Raise HomeError if it is not the caller's."""
     try:
         make_directories(path)
-        info = os.stat(path)
-        if info.st_uid != os.getuid():
-            raise HomeError(
-                f"{os.fspath(path)} belongs to another user. Set RELAY_HOME to a directory of yours."
-            )
+        info = _check_owner(path)
         if stat.S_IMODE(info.st_mode) & 0o077:
             os.chmod(path, 0o700)
         if not os.access(path, os.W_OK | os.X_OK):
@@ -124,6 +128,14 @@ def private_directory(path: str | os.PathLike[str]) -> None:
             f"cannot use the directory {os.fspath(path)}: {error.strerror}. "
             "Make it writable, or set RELAY_HOME to a directory of yours."
         ) from None
+
+
+def _check_owner(path: str | os.PathLike[str]) -> os.stat_result:
+    """Return what `path` leads to. Raise HomeError if that, or a link at `path`, is not the caller's."""
+    info = os.stat(path)
+    if {info.st_uid, os.lstat(path).st_uid} != {os.getuid()}:
+        raise HomeError(f"{os.fspath(path)} belongs to another user. Set RELAY_HOME to a directory of yours.")
+    return info
 
 
 def check_socket_path(path: str | os.PathLike[str]) -> None:

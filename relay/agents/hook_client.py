@@ -20,10 +20,11 @@ Agents wait for this program at each of their steps, so it imports only what is 
 """
 
 import _signal  # type: ignore[import-not-found]  # typeshed does not have it
+import _socket
 import posix
 import sys
 from _json import encode_basestring, make_scanner
-from _socket import AF_UNIX, SOCK_STREAM, socket
+from _socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
 from time import monotonic, sleep
 
 TAKEN = 3.0
@@ -56,6 +57,7 @@ UNANSWERED = (
 )
 """The reason of what is decided where no session answers."""
 
+_PEERCRED = getattr(_socket, "SO_PEERCRED", None)  # Linux
 _TOOL, _PROMPT = "tool_pre", "prompt_submit"
 
 _GUARDED = dict.fromkeys(("pretooluse", "beforetool", _TOOL), _TOOL) | dict.fromkeys(
@@ -211,12 +213,21 @@ def _connect(event: str, path: str, *, decide: bool) -> socket:
         try:
             channel = socket(AF_UNIX, SOCK_STREAM)
             channel.connect(path)
+            _check_peer(channel)
         except (FileNotFoundError, ConnectionRefusedError):
             if event != _FIRST and not (decide and _guarded(event, path)):
                 raise
             sleep(_POLL)
         else:
             return channel
+
+
+def _check_peer(channel: socket) -> None:
+    """Raise OSError if another user listens (unix(7), SO_PEERCRED: pid, uid, gid)."""
+    if _PEERCRED is not None:
+        uid = int.from_bytes(channel.getsockopt(SOL_SOCKET, _PEERCRED, 12)[4:8], sys.byteorder)
+        if uid != posix.getuid():
+            raise PermissionError("another user listens")
 
 
 def _read() -> bytes:

@@ -20,6 +20,7 @@ import sys
 
 from relay.cli.arguments import add_session
 from relay.control.sessions import MAX_LINE, SessionInfo, error_from, find_claim
+from relay.control.sessions import connect as connect_to
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.storage.locks import is_held
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
             try:
-                channel.connect(os.fspath(session.shim))
+                connect_to(channel, session.shim)
                 mode.lend()
                 socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [0, 1])
                 answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0])
@@ -82,7 +83,7 @@ def _view(session: SessionInfo) -> int:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             channel.setblocking(False)
-            channel.connect(os.fspath(session.socket))
+            connect_to(channel, session.socket)
             channel.sendall(b'{"op": "view"}\n')
             return channel
         except OSError:  # no session takes connections now

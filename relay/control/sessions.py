@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from relay import errors
-from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
+from relay.errors import HomeError, NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
 from relay.home import Home
 from relay.names import did_you_mean, key, same
+from relay.shim.channel import peer
 from relay.storage.locks import is_held, try_lock
 
 CONNECTING = "connecting"
@@ -271,7 +272,11 @@ def error_from(answer: dict[str, Any]) -> RelayError:
 
 
 def _sockets(home: Home, team: str | None, name: str | None = None) -> list[Path]:
-    """Return the paths of the sockets, there or not, of the sessions that may run, by team and name."""
+    """Return the paths of the sockets, there or not, of the sessions that may run, by team and name.
+
+    Raise HomeError if another user has made their directory.
+    """
+    home.check_owner()
     pattern = f"{key(team) if team else '*'}/{key(name) if name else '*'}"
     folder = home.run / "sessions"
     found = (*folder.glob(f"{pattern}.lock"), *folder.glob(f"{pattern}.sock"))
@@ -323,7 +328,7 @@ def _connect(path: Path, deadline: float) -> socket.socket:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.settimeout(max(deadline - time.monotonic(), _LOOK))
         try:
-            channel.connect(os.fspath(path))
+            connect(channel, path)
             return channel
         except (FileNotFoundError, ConnectionRefusedError):
             channel.close()
@@ -333,6 +338,16 @@ def _connect(path: Path, deadline: float) -> socket.socket:
         if (claim := _claim(path)) is None or time.monotonic() >= deadline or _given_up(claim):
             raise _unresponsive(claim)
         time.sleep(_LOOK)
+
+
+def connect(channel: socket.socket, path: Path) -> None:
+    """Connect to the session or shim at `path`. Raise OSError, and HomeError if another user listens."""
+    channel.connect(os.fspath(path))
+    if peer(channel.fileno())[1] != os.getuid():
+        channel.close()
+        raise HomeError(
+            f"another user listens at {path}; nothing was sent. Set RELAY_HOME to a directory of yours."
+        )
 
 
 def _given_up(claim: SessionInfo) -> bool:
