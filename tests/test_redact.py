@@ -121,6 +121,35 @@ _key("hash rocket", "secret", drawn(32), ":secret_key_base => '{}'")
 _key("go", "secret", drawn(32), 'secretKey := "{}"')
 _key("access token", "token", drawn(32), '"access_token": "{}"')
 _key("token query", "token", drawn(32), "GET /v1?token={}&page=2")
+_key("atlassian", "service-token", "ATA" + "TT3xFfGF0" + drawn(40) + "-_" + drawn(120) + "=2A1B3C4D")
+_key("databricks", "service-token", "da" + "pi" + hexed(32), "DATABRICKS={} dbx")
+_key("databricks numbered", "service-token", "da" + "pi" + hexed(32) + "-3")
+_key("grafana", "service-token", "gl" + "sa_" + drawn(32) + "_" + hexed(8))
+_key("new relic", "service-token", "NR" + "AK-" + upper(27))
+_key("mailgun", "service-token", "ke" + "y-" + hexed(32), "mailgun: {}")
+_key("twilio", "service-token", "S" + "K" + hexed(32), "twilio {} used")
+_key("replicate", "service-token", "r8" + "_" + drawn(37))
+_key("pulumi", "service-token", "pu" + "l-" + hexed(40))
+_key("netlify", "service-token", "nf" + "p_" + drawn(36))
+_key("fly", "service-token", "fo" + "1_" + drawn(43))
+_key("fly macaroon", "service-token", "fm" + "2_" + drawn(200), "FlyV1 {}")
+_key("google key id", "google-key", hexed(40), '"private_key_id": "{}",')
+_key("google key id escaped", "google-key", hexed(40), r"{\"private_key_id\": \"{}\"}")
+_key("curl user", "password", "hunter" + "2", "curl -s -u alice:{} https://example.org")
+_key("curl user quoted", "password", "hunter" + "2", "curl --user 'alice:{}' https://example.org")
+_key("mysql password", "password", "hunter" + "2", "mysql -u root -p{} shop")
+_key("mysqldump password", "password", "hunter" + "2", "mysqldump -h db -p'{}' shop")
+_key("sshpass", "password", "hunter" + "2", "sshpass -p {} ssh host")
+_key("session cookie", "cookie", drawn(32), "Cookie: theme=dark; sessionid={}; lang=en")
+_key("set cookie", "cookie", drawn(40), "Set-Cookie: connect.sid={}; HttpOnly")
+_key(
+    "docker auth",
+    "authorization",
+    base64.b64encode(b"user:s3cretpass").decode(),
+    '"auths": {"x": {"auth": "{}"}}',
+)
+_key("netrc", "password", "hunter" + "2", "machine example.org login alice password {}")
+_key("netrc in lines", "password", "hunter" + "2", "machine example.org\n  login alice\n  password {}")
 _key("token env", "token", drawn(40), "CIRCLE_TOKEN={}")
 
 
@@ -199,6 +228,13 @@ ORDINARY = {
     "public key": "ssh-ed25519 " + base64.b64encode(bytes(51)).decode() + " me@host",
     "header only": "The file begins with -----BEGIN RSA PRIVATE KEY----- and is not shown.",
     "times": "12345678:abcdef 2026-01-01T10:00:00Z 1700000000:0;ls",
+    "names like formats": f"ATATT1 dapis dapi-server glsa NRAK r8_ release pul-request nfp_ fo1_ {SHA[:12]} SK{SHA[:12]}",
+    "digests beside names": f"cache-key-{SHA256[:32]} pull-{SHA} api-{SHA256[:32]} TASK{SHA256[:32]} key_{SHA256[:32]}",
+    "commands with -p and -u": "mkdir -p build/a1; docker run -u 1000:1000 -p 80:80 x; ssh -p 2222 h; mysql -p shop; mysql -P 3306",
+    "commands with variables": "curl -u alice:$PASS https://x; mysql -p$PASS; sshpass -p <password> ssh h; curl -u alice https://x",
+    "cookies": "Set-Cookie: theme=dark-mode-with-blue-links; Path=/ Cookie: consent=accepted-on-2026-01-01; document.cookie",
+    "login": "The machine login page: password reset. machine learning login and password",
+    "json auth": '{"auth": "none", "auth": "required", "private_key_id": "key-1", "auth": {"type": "basic"}}',
     "relay": f"@relay:Bob the token test is done [relay a1b2 from Alice] {UUID[:8]} relay-501/default/Alice.sock",
     "css": "--token-color-1: #a1b2c3; --password-field: 12px;",
     "rust": 'let token = Token::new("x"); match secret { Secret::Key(k) => k }',

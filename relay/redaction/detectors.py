@@ -187,7 +187,29 @@ FORMATS = (
         *("figd_", "lin_api_", "AKCp", "gsk_", "xai-"),  # Figma, Linear, Artifactory, Groq, xAI
         *("nvapi-", "pplx-", "hvs.", "tskey-", "sbp_"),  # NVIDIA, Perplexity, Vault, Tailscale, Supabase
         *("sntrys_", "glc_", "ntn_", "AGE-SECRET-KEY-"),  # Sentry, Grafana Cloud, Notion, age
+        *("ATATT3", "glsa_", "NRAK-", "r8_", "nfp_"),  # Atlassian, Grafana, New Relic, Replicate, Netlify
+        *("fo1_", "fm1_", "fm2_"),  # Fly
         least=16,
+    ),
+    # Databricks, Pulumi, Twilio and Mailgun: a short prefix, and a number in hex.
+    # https://docs.databricks.com/dev-tools/auth/pat.html, https://www.pulumi.com/docs/administration/access-identity/access-tokens/
+    # https://www.twilio.com/docs/iam/api-keys, https://documentation.mailgun.com/docs/mailgun/user-manual/api-key-mgmt/
+    Format(
+        "service-token",
+        ("dapi", "pul-", "sk", "key-"),
+        (
+            rf"{_START}(?:dapi[0-9a-f]{{32}}(?:-\d)?|pul-[0-9a-f]{{40}}|SK[0-9a-f]{{32}})(?![A-Za-z0-9])",
+            r"(?<![A-Za-z0-9_\-])key-[0-9a-f]{32}(?![A-Za-z0-9])",
+        ),
+        open=False,
+    ),
+    # https://cloud.google.com/iam/docs/keys-create-delete: the key beside it is a private key.
+    Format(
+        "google-key",
+        ("private_key_id",),
+        (r"private_key_id\\?[\"'][ ]{0,2}:[ ]{0,2}\\?[\"']([0-9a-f]{40})",),
+        open=False,
+        inside=False,
     ),
     # https://core.telegram.org/bots/api#authorizing-your-bot
     Format("telegram-token", (":a",), (r"(?<!\d)\d{8,10}:A[A-Za-z0-9_\-]{34}",)),
@@ -214,6 +236,49 @@ FORMATS = (
             r"(?:(?i:basic|token|digest|apikey|key)[ ]{1,2})?([A-Za-z0-9._~+/=\-]{12,2048})",
         ),
         partial(is_likely, least=12),
+        inside=False,
+    ),
+    # The registries in Docker's config.json: base64 of user:password.
+    Format(
+        "authorization",
+        ('auth"', 'auth\\"'),
+        (r"[\"]auth\\?\"[ ]{0,2}:[ ]{0,2}\\?\"([A-Za-z0-9+/=]{8,4096})",),
+        is_drawn,
+        inside=False,
+    ),
+    # RFC 6265: the cookies that stand for a login, by their names.
+    Format(
+        "cookie",
+        ("cookie",),
+        (
+            r"(?<![A-Za-z0-9_.\-])[A-Za-z0-9_.\-]{0,24}(?i:sess|sid|auth)[A-Za-z0-9_.\-]{0,16}"
+            r"=(?!eyJ)([A-Za-z0-9%._~+/\-]{16,2048})",
+        ),
+        partial(is_likely, least=16, quoted=True),
+        inside=False,
+    ),
+    # Passwords in commands: curl(1), mysql(1), sshpass(1).
+    Format(
+        "password",
+        ("curl", "mysql", "mariadb", "sshpass"),
+        (
+            r"curl\b[^\n]{0,256}?[ ](?:-u|--user)[ =]{0,2}[\"']?[^\s:\"']{1,128}:([^\s\"']{1,256})",
+            r"(?:mysql|mariadb)[a-z\-]{0,12}\b[^\n]{0,256}?[ ]-p[\"']?([^\s\"']{1,256})",
+            r"sshpass[ ]{1,3}-p[ ]{0,3}[\"']?([^\s\"']{1,256})",
+        ),
+        is_written_out,
+        open=False,
+        inside=False,
+    ),
+    # https://www.gnu.org/software/inetutils/manual/html_node/The-_002enetrc-file.html
+    Format(
+        "password",
+        ("login",),
+        (
+            r"(?:machine\s{1,4}\S{1,253}|default)\s{1,4}login\s{1,4}\S{1,128}\s{1,4}password\s{1,4}(\S{1,256})",
+        ),
+        is_written_out,
+        open=False,
         inside=False,
     ),
     # RFC 3986, section 3.2.1
