@@ -17,7 +17,7 @@ from relay.agents.profile import InputStyle
 from relay.state.signs import is_listed
 
 FOOTER = 10
-"""Rows below an input, blank ones not counted: a list of keys has up to eight."""
+"""Rows below an input without the cursor, blank ones not counted: a list of keys has up to eight."""
 
 BARE_FOOTER = 4
 """FOOTER for an input without a frame, which is otherwise hard to tell from what was typed earlier."""
@@ -56,13 +56,17 @@ def find_input(
     """Return the lowest input on the screen, if there is one.
 
     cursor: (x, y), zero-based, if it is known. Before a text it shows that the text is a placeholder: behind
-    what was typed it stands at the end. Without it, a placeholder is known by its words.
+    what was typed it stands at the end. Without it, a placeholder is known by its words. A frame around it is
+    the input's, whatever stands below: after resizes, that may be what was drawn before.
     """
     below = 0
     for y in range(len(rows) - 1, max(len(rows) - 1 - HEIGHT, -1), -1):
         if not rows[y].strip():
             continue
-        if found := (_framed(rows, y, style) if below <= FOOTER else None) or _bare(rows, y, style):
+        framed = _framed(rows, y, style)
+        if framed and below > FOOTER and not (cursor and framed[0] < cursor[1] < y):
+            framed = None
+        if found := framed or _bare(rows, y, style):
             top, texts, column = found
             text = "\n".join(texts).strip()
             first = y if top == y else top + 1

@@ -156,3 +156,10 @@ def test_the_cursor_outweighs_the_words() -> None:
     assert [each.text if each else None for each in found] == ["", *["Mend the fence, too."] * 3]
     hint = find_input((RULE, ">   Type your message", RULE), STYLE, (9, 1))
     assert hint is not None and hint.text == "Type your message"
+
+
+def test_a_frame_with_the_cursor_is_the_input_whatever_stands_below() -> None:
+    """Gemini leaves the footers of narrower screens there (F8)."""
+    rows = ["an answer", RULE, "> ", RULE, *(f" a footer {n}" for n in range(20))]
+    found = [find_input(rows, STYLE, cursor) for cursor in ((2, 2), (2, 0), (2, 9), None)]
+    assert [None if box is None else (box.top, box.bottom) for box in found] == [(1, 3), None, None, None]
