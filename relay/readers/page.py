@@ -92,6 +92,10 @@ class PageLine:
         shorter = self.key != line.key and self.key.startswith(line.key)
         return shorter and self.emitted is None and self.visible
 
+    def stood_at(self, line: LogicalLine) -> bool:
+        """Return True if it was drawn until now where `line` is: that is not new, but a spinner, a counter."""
+        return self.visible and self.first == line.first
+
     @property
     def echo(self) -> bool:
         return self.drawn[0]
@@ -322,7 +326,8 @@ class Page:
                 emitted = line.key if number in again else None
                 if emitted is None and self._reprint is not None:
                     emitted = self._reprint.find(line.key, now)
-                result.append(PageLine(line, now, emitted))
+                result.append(new := PageLine(line, now, emitted))
+                new.born = min((one.born for one in before[at:] if one.stood_at(line)), default=now)
                 continue
             result += self._leave(before[at:k], gone)
             if self._reprint is not None and before[k].begins_with(line):

@@ -122,6 +122,16 @@ def test_a_spinner_below_does_not_keep_a_line_from_being_said() -> None:
     assert ears.told == HI
 
 
+def test_a_spinner_below_does_not_make_a_line_complete() -> None:
+    """Its glyph changes at every frame; the model pauses in the middle of a line."""
+    words = LINE.split()
+    ears = Ears(60, 12).hear("\x1b[?1049h" + CLEAR)
+    for n in range(12 * len(words)):
+        said = " ".join(words[: 1 + n // 12])
+        ears.hear(at(4, f"{said}\x1b[K"), at(8, f"{'◐◓◑◒'[n % 4]} {n % 7} esc interrupt\x1b[K")).wait(0.05)
+    assert ears.wait().told == HI
+
+
 def test_frames_are_read_whole() -> None:
     """A synchronized update (mode 2026) that is cut in two shows nothing until it ends."""
     ears = Ears(60, 12).hear(CLEAR + LINE + "\r\n").wait()
