@@ -158,6 +158,8 @@ class Grammar:
             if self._block.add(line):
                 found += self._end_block(line.time, unclosed=False)
             return found
+        if self._fence and self._prefix in line.text and self._fence.left_by(line):
+            self._fence = None
         before = self._fence
         self._fence = _fence_after(self._opens_fence, before, line)
         if before or self._fence or line.code:
@@ -287,6 +289,15 @@ class _Fence(NamedTuple):
     mark: str
     indent: int
     code: bool
+
+    def left_by(self, line: Line) -> bool:
+        """Return True if `line`, which may be a directive, stands behind it, though nothing has closed it.
+
+        What stands in a fence that is drawn as code is drawn so too, or further in. (The fence that closes
+        it, or opened it, where it only seems to open one, may have scrolled by unseen.)
+        """
+        column = len(line.text) - len(line.text.lstrip())
+        return self.code and not line.code and column <= self.indent
 
     def closed_by(self, line: Line) -> bool:
         """Return True if `line` closes it."""

@@ -319,9 +319,24 @@ def test_a_line_that_is_drawn_as_code_is_no_directive() -> None:
 
 def test_a_fence_and_a_form_hold_though_they_are_drawn_as_code() -> None:
     grammar = Grammar({"relay"}.__contains__)
-    lines = [said("```", 0, code=True), said("@relay:Bob in it", 0), said("```", 0, code=True)]
+    lines = [said("```", 0, code=True), said("  @relay:Bob in it", 0), said("```", 0, code=True)]
     lines += [said("@relay:Ann <<<", 0), said("def f():", 0, code=True), said(">>>", 0)]
     assert [(one.target, one.body) for line in lines for one in grammar.line(line)] == [("Ann", "def f():")]
+
+
+def test_a_fence_drawn_as_code_ends_with_a_directive_that_is_neither_code_nor_further_in() -> None:
+    """F7: opencode draws a fence only inside another, and may scroll by what opened it."""
+    drawn = [
+        ("     ```", True),
+        ("     @relay:Bob an example", True),
+        ("       @relay:Bob further in", False),
+        ("     plain words", False),
+        ("     @relay:Ann hello", False),
+        ("     @relay:Zoe hello", False),
+    ]
+    grammar = Grammar({"relay"}.__contains__)
+    lines = [said(text, 0, code=code) for text, code in drawn]
+    assert [one.target for line in lines for one in grammar.line(line)] == ["Ann", "Zoe"]
 
 
 def test_a_fence_drawn_as_code_ends_with_one_in_its_column() -> None:
