@@ -125,6 +125,7 @@ class _Rows(NamedTuple):
             if at < len(rows) and rows[at].text:
                 text, at = self._hard(at, text, first)
             hidden = some_hidden and any(row.hidden for row in rows[first:at])
+            hidden = hidden or any(self._drawn_over(*pair) for pair in pairwise(rows[first:at]))
             lines.append(LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code, again, hidden))
             blanks = 0
         return lines
@@ -157,9 +158,11 @@ class _Rows(NamedTuple):
         rows = self.rows
         pieces = [rows[at].text]
         while rows[at].wrapped and at + 1 < len(rows) and rows[at + 1].text:  # else the rest was erased
-            at += 1
-            below = rows[at].text
+            below = rows[at + 1].text
             missing = self.columns - columns_of(pieces[-1])
+            if missing > 1 and below[0].isspace():
+                break  # blanks on both sides: other texts have been drawn over one that was wrapped
+            at += 1
             # Blanks at the margin were trimmed; a column stays empty where a wide character did not fit.
             # (Where it is the only one, an emoji behind a Latin word rather had a blank before it.)
             if columns_of(below[0]) == 2 and (missing > 1 or below[0] < "\U0001f000" or pieces[-1][-1] > "~"):
@@ -192,6 +195,14 @@ class _Rows(NamedTuple):
         for above, below in pairwise(pieces):
             text += ("" if chopped or self._tight(above, below, edge) else " ") + below.lstrip()
         return text, at
+
+    def _drawn_over(self, above: Row, below: Row) -> bool:
+        """Return True if a wide character at the margin is drawn again below, and there over the next one.
+
+        So does opencode with one that has but half a room left: the next one cannot be seen.
+        """
+        last, body = above.text[-1:], below.text.lstrip()
+        return width(last or " ") == 2 and body.startswith(f"{last} ") and columns_of(above.text) > self.limit
 
     def _tight(self, above: str, below: str, edge: int) -> bool:
         """Return True if no blank joins the rows: both sides are wide, or one word is longer than a row.
