@@ -78,7 +78,7 @@ def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
         merged["input"] = InputStyle(**inputs)
     elif not any(rule.state == "ready" for rule in rules.values()):
         merged["input"] = None if base.input is None else replace(base.input, assumed=True)
-    for key in ("reader", "decoration", "prefix", "inject", "fullscreen", "block_end"):
+    for key in ("reader", "decoration", "prefix", "inject", "fullscreen", "block_end", "settle"):
         merged.setdefault(key, getattr(base, key))
     for key in ("prompts", "decisions", "questions", "dialogs"):
         merged[key] = (*merged.get(key, ()), *getattr(base, key))

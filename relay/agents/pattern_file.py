@@ -15,6 +15,7 @@ Every key of a file, all but `name` optional:
     inject      = "auto"          auto: typed into when safe; never: nothing is ever typed
     fullscreen  = false           its own interface lives on the alternate screen
     block_end   = "drawn"         drawn | blank | none: >>> is drawn as it is, as an empty row, not at all
+    settle      = 0               seconds for which it may draw a text otherwise than in the end
     prompts     = ["..."]         regexes of the unfinished line that ask for ordinary input
     decisions   = ["..."]         regexes of an explicit choice, in that line or the one above it
     questions   = ["..."]         regexes of the unfinished line that ask for a decision or a secret
@@ -113,7 +114,7 @@ MAX_BYTES = 1 << 20
 """Bytes that a pattern file may have; the longest that ships with relay has 6,000."""
 
 _MAX_DELAY = 10.0
-"""Seconds between a text and Enter that a file may ask for; no agent needs more than 0.2."""
+"""Seconds that a file may ask for; no agent needs more than 0.2 between a text and Enter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ class PatternFile:
                 "inject": self._choice,
                 "fullscreen": self._flag,
                 "block_end": self._choice,
+                "settle": self._delay,
                 **dict.fromkeys(("prompts", "decisions", "questions", "dialogs", "executes"), self._regexes),
                 "echo": lambda key: self._table(key)._style(),
                 "code": lambda key: self._table(key)._style(),

@@ -152,6 +152,7 @@ class Profile:
     echo:   how it draws what was typed into it, and other rows that are never its own words.
     code:   how it draws a line of a code fence.
     block_end: how it draws a line `>>>` below a paragraph: as it is, as an empty row, not at all.
+    settle: seconds for which it may draw a text otherwise than in the end, 0 where it does not.
     states: by priority, the highest first.
     input:  None if the rules of `states` alone say when the agent is ready.
     """
@@ -174,6 +175,7 @@ class Profile:
     echo: RowStyle = RowStyle()
     code: RowStyle = RowStyle()
     block_end: BlockEnd = "drawn"
+    settle: float = 0.0
     submit: Submit = Submit()
     states: tuple[StateRule, ...] = ()
     input: InputStyle | None = None

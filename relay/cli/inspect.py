@@ -123,6 +123,7 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
         marker=profile.prefix.encode(),
         echo_style=profile.echo,
         block_end=profile.block_end,
+        settle=profile.settle,
         code_style=profile.code,
     )
     grammar = Grammar.of_terminal(registry.knows, profile, prefix=profile.prefix)

@@ -34,6 +34,7 @@ class AutoReader:
     marker:      begins a directive.
     offset:      bytes of the output so far.
     echo_style, code_style, block_end: how the agent draws what was typed into it, code, and a line `>>>`.
+    settle:      seconds for which it may draw a text otherwise than in the end.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class AutoReader:
         echo_style: RowStyle | None = None,
         code_style: RowStyle | None = None,
         block_end: BlockEnd = "drawn",
+        settle: float = 0.0,
     ) -> None:
         self._marker = marker
         self._reveal = revealing(marker)
-        self._drawing = Drawing(echo_style or RowStyle(), code_style or RowStyle(), block_end)
+        self._drawing = Drawing(echo_style or RowStyle(), code_style or RowStyle(), block_end, settle)
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._places = PlaceCounter()
         self.offset = 0

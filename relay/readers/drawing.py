@@ -19,12 +19,13 @@ _CORNERS = "⎿└╰↳"
 class Drawing:
     """The styles of one agent; with the defaults, every row is the agent's own words.
 
-    block_end: how it draws a line `>>>`.
+    block_end: how it draws a line `>>>`. settle: seconds in which it may draw a text anew.
     """
 
     echo: RowStyle = field(default_factory=RowStyle)
     code: RowStyle = field(default_factory=RowStyle)
     block_end: BlockEnd = "drawn"
+    settle: float = 0.0
 
     def is_echo(self, row: Row) -> bool:
         """Return True if `row` is not the agent's words, by its colours or its sign."""

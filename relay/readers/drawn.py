@@ -245,7 +245,7 @@ class DrawnText:
         printing = set(map(id, self.complete()))
         cursor = self._cursor_row if self._screen.cursor_visible else -1
         due: set[int] = set()
-        newest = 0.0
+        newest, followed = 0.0, max(FOLLOWED, self._drawing.settle)
         for line in reversed(lines):
             if line.pending:
                 if line.first <= cursor <= line.last:
@@ -253,7 +253,7 @@ class DrawnText:
                 elif id(line) in printing:
                     wait = DONE
                 else:
-                    wait = FOLLOWED if newest > line.changed else LAST
+                    wait = followed if newest > line.changed else max(followed, LAST)
                 if now - line.changed >= wait:
                     due.add(id(line))
             newest = max(newest, line.born)

@@ -199,6 +199,7 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
         marker=setup.prefix.encode(),
         echo_style=setup.profile.echo,
         block_end=setup.profile.block_end,
+        settle=setup.profile.settle,
         code_style=setup.profile.code,
     )
     terminal = AgentTerminal(started.shim, reader)

@@ -22,9 +22,10 @@ class Ears:
         echo: RowStyle | None = None,
         code: RowStyle | None = None,
         block_end: BlockEnd = "drawn",
+        settle: float = 0.0,
     ) -> None:
         self.reader = AutoReader(
-            columns, rows, kind=kind, echo_style=echo, code_style=code, block_end=block_end
+            columns, rows, kind=kind, echo_style=echo, code_style=code, block_end=block_end, settle=settle
         )
         self.pipeline = OutputPipeline(self.reader, Grammar({"relay", "memory"}.__contains__))
         self.directives: list[Directive] = []

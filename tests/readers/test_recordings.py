@@ -49,6 +49,7 @@ def told(path: Path, agent: str, home: Home) -> list[list[str]]:
         kind="screen",
         echo_style=chosen.echo,
         block_end=chosen.block_end,
+        settle=chosen.settle,
         code_style=chosen.code,
     )
     grammar = Grammar.of_terminal({"relay"}.__contains__, chosen, prefix="@")

@@ -132,6 +132,23 @@ def test_a_spinner_below_does_not_make_a_line_complete() -> None:
     assert ears.wait().told == HI
 
 
+def test_an_agent_that_draws_a_text_twice_is_heard_when_it_has_settled() -> None:
+    """opencode draws a link with its address behind it until its highlighter has read it."""
+    for settle, told in ((0.0, "see u (u)"), (1.0, "see u")):
+        ears = Ears(60, 12, settle=settle).hear("\x1b[?1049h" + CLEAR).wait()
+        ears.hear(at(2, "@relay:Bob see u (u)")).wait(0.1).hear(at(4, "more")).wait(0.6)
+        assert ears.hear(at(2, "@relay:Bob see u\x1b[K")).wait().told == [("Bob", told)]
+
+
+def test_what_is_drawn_over_at_the_margin_is_not_said() -> None:
+    """opencode places each wide character; one for which there is half the room begins the next row too."""
+    text = "@relay:Bob " + "漢字仮名交じり文" * 3
+    ears = Ears(40, 12).hear("\x1b[?1049h" + CLEAR)
+    ears.hear(at(2, text[:25]), at(3, f"{text[24]} {text[26:]}"), at(5, "@relay:Ann next")).wait()
+    assert ears.told == [("Ann", "next")]
+    assert len(ears.passed_over) == 1
+
+
 def test_frames_are_read_whole() -> None:
     """A synchronized update (mode 2026) that is cut in two shows nothing until it ends."""
     ears = Ears(60, 12).hear(CLEAR + LINE + "\r\n").wait()
