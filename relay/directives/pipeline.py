@@ -89,6 +89,9 @@ class OutputPipeline:
         self.muted = False
         self.echoes = True
         self.decisive = False
+        self._turn_drawn = (
+            False  # the screen has shown the end of a turn; its last lines may not have settled
+        )
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here, beside the screen."""
@@ -152,6 +155,16 @@ class OutputPipeline:
         reading = self._found(self.reader.waiting(now, sure=sure), now, ends_turn=True)
         self.decisive = within or bool(reading.lines) or self.reader.prompts != prompts
         return reading
+
+    def turn_drawn(self) -> None:
+        """Note that the screen shows the end of a turn."""
+        self._turn_drawn = True
+
+    def submitted(self) -> None:
+        """Note that something was submitted: a fence that was left open in the turn before ends here."""
+        if self._turn_drawn:
+            self._turn_drawn = False
+            self._grammar.forget_fence()
 
     def close(self, now: float) -> Reading:
         """End the output."""

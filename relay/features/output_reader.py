@@ -30,7 +30,7 @@ from relay.readers.auto import AutoReader
 from relay.shim import ring
 from relay.shim.ring_reader import Record
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import PromptSubmitted
+from relay.state.events import PromptSubmitted, TurnDrawn
 from relay.terminal.events import (
     AgentExited,
     AgentResumed,
@@ -197,8 +197,13 @@ class OutputReader:
             self._words.forget(keeps=True)
             self._pipeline.muted = True
 
+    @handles(TurnDrawn)
+    def turn_drawn(self, _: TurnDrawn) -> None:
+        self._pipeline.turn_drawn()
+
     @handles(PromptSubmitted)
     def submitted(self, _: PromptSubmitted) -> None:
+        self._pipeline.submitted()
         if self._words.keeps and self._pipeline.muted:
             self._read_on(muted=False)
 

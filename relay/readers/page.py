@@ -93,7 +93,7 @@ class PageLine:
         return shorter and self.emitted is None and self.visible
 
     def stood_at(self, line: LogicalLine) -> bool:
-        """Return True if it was drawn until now where `line` is: that is not new, but a spinner, a counter."""
+        """Return True if it was drawn where `line` is now, which is nothing new: a spinner, a counter."""
         return self.visible and self.first == line.first
 
     @property

@@ -73,3 +73,21 @@ def test_a_recording_is_played_at_its_own_times() -> None:
     assert [reading.left_out for reading in readings if reading.left_out] == [5000]
     assert one.reader.screen is not None and one.reader.screen.columns == 40
     assert (one.now, one.last_output) == (4.0, 4.0)
+
+
+def test_a_fence_that_is_left_open_ends_with_what_is_submitted_after_its_turn() -> None:
+    """F7: a program that draws never waits at a line, so that nothing else would end it."""
+    one = pipeline()
+
+    def draw(row: int, name: str) -> list[str]:
+        reading = one.output(f"\x1b[{row};1H@relay:Bob {name}\x1b[11;1H> ".encode(), one.now)
+        return bodies([reading, *one.advance(one.now + 3)])
+
+    one.output(b"\x1b[2J\x1b[1;1H```", 1.0)
+    assert draw(2, "within") == []
+    one.submitted()
+    assert draw(3, "still within, as the turn goes on") == []
+    one.turn_drawn()
+    assert draw(4, "of the turn, but late") == []
+    one.submitted()
+    assert draw(5, "of the next turn") == ["of the next turn"]
