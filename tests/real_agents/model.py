@@ -16,6 +16,7 @@ import itertools
 import json
 import re
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class Step:
     """One answer: `text`, then `calls`; or an HTTP error.
 
     hold: the answer stops after `after` events (0: before its first byte) until this is set.
+    pace: seconds between two events, as real models take them.
     """
 
     text: str = ""
@@ -51,6 +53,7 @@ class Step:
     hold: threading.Event | None = None
     after: int = 0
     status: int = 200
+    pace: float = 0.0
 
 
 class Rule:
@@ -241,6 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         for number, (name, data) in enumerate(dialect.stream(answer)):
             if step.hold is not None and number == step.after:
                 step.hold.wait(HELD)
+            time.sleep(step.pace)
             head = f"event: {name}\n" if name else ""
             line = data if isinstance(data, str) else json.dumps(data)
             self.wfile.write(f"{head}data: {line}\n\n".encode())

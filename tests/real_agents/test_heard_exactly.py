@@ -13,6 +13,9 @@ from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
 WIDTHS = (80, 120, 60, 200, 80)
+PACE = 0.02
+"""Seconds between two pieces of a reply. Of one that comes at once, opencode draws the last page only."""
+
 URL = "https://example.com/" + "/".join(f"part-{n}" for n in range(40)) + "?q=1&r=2#end"
 LONG = " ".join(f"word{n}" for n in range(50))
 
@@ -102,11 +105,11 @@ def resize(alice: Wrapped) -> None:
 
 def have_it_talk(house: House, agent: Agent) -> None:
     """Have it say REPLY before and after a tool, and one more line after resizes; hear the end of each."""
-    tool = Step(REPLY, calls=(Shell("echo @relay:you said by a tool"),))
+    tool = Step(REPLY, calls=(Shell("echo @relay:you said by a tool"),), pace=PACE)
     alice = house.wrap(
         agent,
         "Alice",
-        Rule("^begin", tool, REPLY + "\n@relay:you last of the first turn"),
+        Rule("^begin", tool, Step(REPLY + "\n@relay:you last of the first turn", pace=PACE)),
         Rule("^again", "@relay:you after the resizes"),
         arguments=agent.free,
         columns=WIDTHS[0],
@@ -131,7 +134,7 @@ def test_each_directive_is_heard_once_and_exactly(
     assert said(house) == SAID
 
 
-@pytest.mark.agents("qwen", "pi")
+@pytest.mark.agents("qwen", "pi", "gemini", "opencode")
 def test_from_the_screen_alone_none_is_heard_twice_or_cut(
     house: House, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
