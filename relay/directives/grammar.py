@@ -7,9 +7,9 @@
 
 Inside Markdown code fences (CommonMark 0.31, 4.5), and in a line that is drawn as code, nothing is a
 directive.  A fence that is drawn as code ends with one that is drawn so, in the same column: some agents draw
-every fence with three backticks, whatever it holds.  It also ends at a directive that is neither drawn as code
-nor further in, since the fence that closes it, or opened it, may have scrolled by unseen.  A fence or a `<<<`
-that is never closed ends with the turn.
+every fence with three backticks, whatever it holds.  It ends, too, at a directive that is neither drawn as
+code nor further in, since the fence that closes it, or opened it, may have scrolled by unseen.  A fence or a
+`<<<` that is never closed ends with the turn.
 
 What a terminal shows is not all said by the agent: there a hidden line counts for nothing, the mark of a diff
 is no bullet, and `directives` in relay.toml may leave namespaces to agents whose own record is read.
