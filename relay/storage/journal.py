@@ -8,6 +8,7 @@ kept.  Secrets are taken out of every entry before it is written (relay.redactio
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import time
@@ -64,26 +65,26 @@ class Journal:
     generations: int = 1
     redactor: Redactor = field(default_factory=Redactor)
     _failing: bool = field(default=False, init=False)
-    _torn: bool = field(default=False, init=False)  # the last entry was written in part
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an entry; never raise."""
         entry = {"time": time.time(), "event": event, "session": self.session, "name": self.name, **fields}
         text = json.dumps(entry, ensure_ascii=False, default=str)
         if len(text) > MAX_TEXT or self.redactor.suspects(text):
-            entry = _clean(json.loads(text), self.redactor)
+            given: dict[str, Any] = json.loads(text)  # whose own names are relay's
+            entry = {key: _clean(each, self.redactor, key) for key, each in given.items()}
             text = json.dumps(entry, ensure_ascii=False)
         line = text.encode("utf-8", "backslashreplace") + b"\n"
         try:
             fd = self._open()
             try:
                 # A single write to a file opened for appending: entries of several sessions do not mix.
-                data = b"\n" + line if self._torn else line
-                self._torn = os.write(fd, data) < len(data)
+                written = os.write(fd, line)
+                if written < len(line):
+                    _take_back(fd, written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(fd)
-            if self._torn:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             if not self._failing:
                 self._failing = True
@@ -115,6 +116,16 @@ class Journal:
         finally:
             os.close(fd)
         return os.open(self.path, flags, 0o600)
+
+
+def _take_back(fd: int, size: int) -> None:
+    """Make a blank line of the `size` bytes that were just appended: part of an entry, on a full disk.
+
+    What is overwritten needs no room.  It is not cut off: another session may have appended its entry since.
+    """
+    end = os.lseek(fd, 0, os.SEEK_CUR)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_APPEND)  # pwrite(2) would append
+    os.pwrite(fd, b" " * (size - 1) + b"\n", end - size)
 
 
 def _clean(value: Any, redactor: Redactor, name: str = "") -> Any:

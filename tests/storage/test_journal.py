@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,19 +113,52 @@ def test_an_entry_that_was_cut_off_spoils_only_itself(
     assert len(listener.failures) == 1 and "No space left" in listener.failures[0]
 
 
-def test_an_entry_that_lacks_its_last_byte_does_not_swallow_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: Listener
+@pytest.mark.parametrize("room", [1, 10, 60, -1])
+def test_a_full_disk_leaves_no_torn_line_and_takes_no_other_sessions_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """room: the bytes of the second entry that there is room for; -1: for all but its last."""
+    path = tmp_path / "events.jsonl"
+    monkeypatch.setattr(journal.time, "time", lambda: 1.0)  # entries are as long here as there
+    bob = Journal(path, "s2", "Bob")
+    bob.write("first")
+    first = path.stat().st_size
+    Journal(tmp_path / "other", "s1", "Alice").write("cut", text="x" * 100)
+    most = first + (room if room > 0 else (tmp_path / "other").stat().st_size + room)
+
+    def small_files() -> None:  # a write beyond the limit is cut off, as one on a full disk is
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    code = (
+        "import sys; from pathlib import Path; from relay.storage import journal\n"
+        "journal.time.time = lambda: 1.0\n"
+        "alice = journal.Journal(Path(sys.argv[1]), 's1', 'Alice')\n"
+        "alice.write('cut', text='x' * 100); alice.write('refused')"
+    )
+    subprocess.run([sys.executable, "-c", code, path], preexec_fn=small_files, check=True)
+    assert path.stat().st_size > first  # part of an entry was written
+    bob.write("last")
+    assert [entry["event"] for entry in journal.read(path)] == ["first", "last"]
+    lines = path.read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines if line.strip()] == ["first", "last"]
+
+
+def test_what_is_taken_back_is_not_what_another_session_has_appended_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "events.jsonl"
-    writer = Journal(path, "s1", "Alice", listener.bus)
     write = os.write
     with monkeypatch.context() as full:
-        full.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
-        writer.write("cut")
-        full.setattr(os, "write", lambda fd, data: write(fd, data[:-1]))
-        writer.write("whole but for its end")
-    writer.write("whole")
-    assert [entry["event"] for entry in journal.read(path)] == ["whole but for its end", "whole"]
+
+        def cut(fd: int, data: bytes) -> int:
+            written = write(fd, data[:10])
+            full.undo()
+            Journal(path, "s2", "Bob").write("whole")  # at once, behind the fragment
+            return written
+
+        full.setattr(os, "write", cut)
+        Journal(path, "s1", "Alice").write("cut")
+    assert [entry["event"] for entry in journal.read(path)] == ["whole"]
 
 
 def test_a_line_that_is_no_entry_is_passed_over(tmp_path: Path) -> None:
