@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +21,8 @@ from ledgers import Counting, counted, locked
 from relay.errors import RelayError
 from relay.storage import sqlite
 from relay.storage.sqlite import Database, Schema, Writer, WrongVersion
+
+TESTS = Path(__file__).parent.parent
 
 
 class Trouble(RelayError):
@@ -273,6 +279,63 @@ def test_a_connection_that_cannot_even_roll_back_is_opened_anew(
     failing.clear()
     assert writer.call(lambda db: db.add("kept")) == "kept"
     assert writer.call(Notes.all) == ["kept"]
+
+
+DYING = """
+import asyncio, os, signal, sqlite3, sys, threading
+from pathlib import Path
+from relay.storage.sqlite import Writer
+from storage.test_sqlite import JOBS, Notes
+
+path, told, steps = Path(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND), int(sys.argv[3])
+doomed = False
+
+class Dying(sqlite3.Connection):
+    def execute(self, sql, *parameters):
+        global steps
+        if doomed and steps == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps -= doomed
+        return super().execute(sql, *parameters)
+
+connect = sqlite3.connect
+sqlite3.connect = lambda *args, **named: connect(*args, factory=Dying, **named)
+
+async def main():
+    global doomed
+    writer, opened = Writer(Notes, path), threading.Event()
+    await writer.run(lambda db: db.add("before"))
+    first = writer.run(lambda db: opened.wait(60))
+    tell = lambda text: os.write(told, text.encode())
+    ends = [writer.run(lambda db, n=n: db.add(str(n)), tell) for n in range(JOBS)]
+    doomed = True
+    opened.set()
+    await asyncio.gather(*ends)
+    await writer.run(Notes.all)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+JOBS = 3
+STEPS = 2 + 5 * JOBS  # BEGIN and COMMIT; two savepoints, the change, and the ends of both
+
+
+@pytest.mark.parametrize("steps", range(STEPS + 2))
+def test_who_is_killed_while_it_commits_a_group_leaves_all_of_it_or_nothing(path: Path, steps: int) -> None:
+    """steps: the statements that are done before. And nobody was told that a job is done which is not."""
+    Notes(path).close()
+    told = path.with_name("told")
+    told.touch()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
+    run = subprocess.run([sys.executable, "-c", DYING, path, told, str(steps)], env=environment, check=False)
+    assert run.returncode == -signal.SIGKILL
+    with Notes(path) as notes:
+        before, *found = notes.all()
+    everything = [str(number) for number in range(JOBS)]
+    assert before == "before" and found == (everything if steps >= STEPS else [])
+    assert everything[: len(told.read_text())] == list(told.read_text())
+    assert len(told.read_text()) <= len(found)
 
 
 def test_a_full_disk_refuses_only_what_has_no_room(writer: Writer[Notes]) -> None:
