@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 from relay import names
@@ -82,7 +81,6 @@ class Mailbox:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
-        self._view = view
         self._given: dict[str, Message] = {}  # the messages that the injector has
         self._unsettled: dict[str, tuple[Injection, Outcome]] = {}  # ends that the ledger has not recorded
         self._put_back: set[str] = set()  # messages that wait again, which the ledger has not recorded
@@ -90,7 +88,7 @@ class Mailbox:
         self._behind = False  # the ledger may hold more
         self._version: int | None = None  # of the ledger, at the last look
         self._swept = time.monotonic()
-        self._shown = _Shown(bus)
+        self._shown = _Shown(bus, view, self._waits)
 
     async def run(self) -> None:
         """Look into the ledger every LOOK seconds until cancelled."""
@@ -220,7 +218,7 @@ class Mailbox:
         if message.priority is Priority.URGENT or not self._behind:
             if self._fits(message):
                 self._give(message)
-                self._watch(message)
+                self._shown.watch(message)
             else:
                 self._behind = True
 
@@ -249,7 +247,7 @@ class Mailbox:
                 break
             self._give(message)
         if new:
-            self._watch(new[0])
+            self._shown.watch(new[0])
         self._swept = time.monotonic()
         self._shown.well()
         return True
@@ -270,15 +268,11 @@ class Mailbox:
         )
         self._bus.publish(Inject(injection))
 
-    def _watch(self, message: Message) -> None:
-        """Tell the user why `message` waits, if it still does after a moment."""
-
-        def look(*, held: bool) -> None:
-            if self._collecting and message.id in self._given:
-                self._shown.waits(message, self._view, held=held)
-
-        self._bus.loop.call_later(A_WAIT, partial(look, held=False))
-        self._bus.loop.call_later(HELD, partial(look, held=True))
+    def _waits(self, message: Message) -> Message | None:
+        """Return `message` if it still waits, else the newest one that does, if any."""
+        if not (self._collecting and self._given):
+            return None
+        return message if message.id in self._given else next(reversed(self._given.values()))
 
     async def _begin(self, id: str, *, begins: bool) -> None:
         """Record that giving the message begins: if this session dies from here on, nobody gives it again.
@@ -341,10 +335,16 @@ class Mailbox:
 
 
 class _Shown:
-    """Tells the user, once each, why messages wait."""
+    """Tells the user, once each, why messages wait.
 
-    def __init__(self, bus: EventBus) -> None:
+    waits: returns a message if it still waits, else the newest one that does, if any.
+    """
+
+    def __init__(self, bus: EventBus, view: AgentView, waits: Callable[[Message], Message | None]) -> None:
         self._bus = bus
+        self._view = view
+        self._waits = waits
+        self._watched: set[bool] = set()  # the looks that are due: at A_WAIT, at HELD
         self._why = ""
         self._trouble = False
 
@@ -358,9 +358,27 @@ class _Shown:
         """Record that the ledger works."""
         self._trouble = False
 
-    def waits(self, message: Message, view: AgentView, *, held: bool) -> None:
+    def watch(self, message: Message) -> None:
+        """Report why `message` waits, if it still does after a moment.
+
+        Others that come before then wait for the same reason: one look does for all.
+        """
+        for held, delay in ((False, A_WAIT), (True, HELD)):
+            if held not in self._watched:
+                self._watched.add(held)
+                self._bus.loop.call_later(delay, self._look, message, held)
+
+    def _look(self, message: Message, held: bool) -> None:
+        self._watched.discard(held)
+        waiting = self._waits(message)
+        if waiting is message:
+            self._explain(message, held=held)
+        elif waiting is not None:
+            self.watch(waiting)
+
+    def _explain(self, message: Message, *, held: bool) -> None:
         """Report why `message` waits, if only the user can change that. held: it has waited for long."""
-        verdict = view.verdict
+        verdict = self._view.verdict
         stuck = verdict.state is Readiness.UNSAFE or (held and verdict.rule == QUOTED)
         if stuck and verdict.reason != self._why:
             self._why = verdict.reason

@@ -10,7 +10,7 @@ second one if an uncertain one is seen to arrive later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,12 @@ class Entry:
 
     def public(self) -> dict[str, Any]:
         """Return the fields for JSON, without those that do not apply."""
+        given = {name: getattr(self, name) for name in _FIELDS}
         named = {"hook_name": self.hook_name, "message_id": self.message_id, "sender": self.sender}
-        return {key: value for key, value in (asdict(self) | named).items() if value not in ("", None)}
+        return {key: value for key, value in (given | named).items() if value not in ("", None)}
+
+
+_FIELDS = tuple(field.name for field in fields(Entry))
 
 
 class AuditLog:

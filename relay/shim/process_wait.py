@@ -15,7 +15,6 @@ import sys
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from pathlib import Path
 
 MAX_PROCESSES = 64
 """Processes of the foreground group that are examined."""
@@ -97,7 +96,7 @@ def look(group: int) -> Waiting:
     while processes:
         pid = processes.pop()
         try:
-            threads = [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
+            threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
             for tid in threads:
                 found = _thread(pid, tid, terminal, calls)
                 if found.wait is Wait.READ:
@@ -116,12 +115,12 @@ def look(group: int) -> Waiting:
 
 
 def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Waiting:
-    words = Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()
+    words = _read(f"/proc/{pid}/task/{tid}/syscall").split()
     if len(words) < 2 or not words[0].isdigit():  # "running", or "-1 SP PC" when in no system call
         return BUSY
     number, descriptor = int(words[0]), int(words[1], 16)
     if number in calls["read"] and _is_terminal(pid, descriptor, terminal):
-        status = Path(f"/proc/{pid}/task/{tid}/status").read_text()
+        status = _read(f"/proc/{pid}/task/{tid}/status")
         switches = _SWITCHES.search(status)
         if not _SLEEPING.search(status):
             return BUSY  # stopped in its read, as by Ctrl-Z
@@ -129,7 +128,7 @@ def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Wa
     if number in calls["poll"]:
         return POLL
     if number in calls["epoll"]:
-        targets = _TFD.findall(Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text())
+        targets = _TFD.findall(_read(f"/proc/{pid}/fdinfo/{descriptor}"))
         # An epoll may watch another one; what that watches is not followed.
         if any(_is_terminal(pid, int(target), terminal) or _is_epoll(pid, int(target)) for target in targets):
             return POLL
@@ -139,21 +138,21 @@ def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Wa
 @lru_cache(maxsize=1)
 def _calls() -> dict[str, set[int]] | None:
     """Return the system call numbers of this machine; None if they are unknown or the kernel hides calls."""
-    if sys.platform != "linux" or not Path("/proc/self/syscall").exists():
+    if sys.platform != "linux" or not os.path.exists("/proc/self/syscall"):
         return None
     return _CALLS.get(platform.machine())
 
 
 def _terminal(pid: int) -> int:
     """Return the device number of the controlling terminal of `pid` (tty_nr of proc_pid_stat(5))."""
-    stat = Path(f"/proc/{pid}/stat").read_text()
+    stat = _read(f"/proc/{pid}/stat")
     number = int(stat[stat.rindex(")") + 2 :].split()[4])
     return os.makedev((number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00))
 
 
 def _is_terminal(pid: int, descriptor: int, terminal: int) -> bool:
     try:
-        device = Path(f"/proc/{pid}/fd/{descriptor}").stat().st_rdev
+        device = os.stat(f"/proc/{pid}/fd/{descriptor}").st_rdev
     except FileNotFoundError:
         return False
     return device in (terminal, os.makedev(5, 0))  # /dev/tty has a number of its own
@@ -161,7 +160,7 @@ def _is_terminal(pid: int, descriptor: int, terminal: int) -> bool:
 
 def _is_epoll(pid: int, descriptor: int) -> bool:
     try:
-        return str(Path(f"/proc/{pid}/fd/{descriptor}").readlink()) == "anon_inode:[eventpoll]"
+        return os.readlink(f"/proc/{pid}/fd/{descriptor}") == "anon_inode:[eventpoll]"
     except FileNotFoundError:
         return False
 
@@ -171,7 +170,19 @@ def _children(pid: int, threads: list[int]) -> list[int]:
     found: list[int] = []
     for tid in threads:
         try:
-            found += map(int, Path(f"/proc/{pid}/task/{tid}/children").read_text().split())
+            found += map(int, _read(f"/proc/{pid}/task/{tid}/children").split())
         except FileNotFoundError:
             continue
     return found
+
+
+def _read(path: str) -> str:
+    """Return what a file of /proc says. This is asked before each text that is typed: pathlib is too slow."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces = [os.read(descriptor, 1 << 16)]
+        while pieces[-1]:
+            pieces.append(os.read(descriptor, 1 << 16))
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces).decode("utf-8", "replace")

@@ -59,6 +59,7 @@ class AgentView:
         self._ends: deque[str] = deque(maxlen=_ENDS)  # the closing marks of the last texts typed
         self._nap: tuple[int, int] | None = None  # the program's sleep when the last text was typed
         self._typed = time.monotonic()  # the time of the last typing
+        self._seen: tuple[object, tuple[str, ...]] = (None, ())  # the last screen, and its rows by others
 
     @property
     def verdict(self) -> Verdict:
@@ -112,7 +113,7 @@ class AgentView:
             bracketed_paste=port.bracketed_paste(),
             alternate=port.alternate(),
             unfinished=next(iter(self._others([port.unfinished()])), ""),
-            rows=tuple(self._others(drawn)),
+            rows=self._rows(drawn),
             nap=looked.nap if looked.wait is Wait.READ else None,
             drawn=tuple(drawn),
             title=port.title(),
@@ -131,6 +132,13 @@ class AgentView:
         screen = ScreenSnapshot(tuple(port.screen_text()), port.title(), port.cursor())
         return found.state if (found := detect(screen, self.profile)) else None
 
+    def _rows(self, drawn: list[str]) -> tuple[str, ...]:
+        """Return `_others(drawn)`; the screen is often as it was at the last look."""
+        screen = (drawn, self._text, tuple(self._ends))
+        if screen != self._seen[0]:
+            self._seen = screen, tuple(self._others(drawn))
+        return self._seen[1]
+
     def _others(self, rows: list[str]) -> list[str]:
         """Return `rows` without those that show what relay typed, which may read like a question.
 
@@ -142,7 +150,8 @@ class AgentView:
             return rows
         found: list[str] = []
         for row in rows:
-            if row and (end := next((end for end in ends if row.rstrip(INPUT_BORDER).endswith(end)), None)):
+            bare = row.rstrip(INPUT_BORDER)
+            if bare.endswith(ends) and (end := next(filter(bare.endswith, ends))):
                 begin = end.replace("/", "")[:-1] + " "
                 first = next((y for y in range(len(found) - 1, -1, -1) if begin in found[y]), len(found))
                 del found[first:]
