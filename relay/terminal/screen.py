@@ -41,6 +41,9 @@ _SCROLLBACK_COLUMN = 32 << 10
 _MAX_COLUMNS, _MAX_ROWS = 2000, 1000
 """The largest screen that is drawn. A terminal may claim 65535 x 65535 cells, which would fill the memory."""
 
+_CLUSTERS = 2027
+"""DEC private mode: a grapheme cluster is drawn as one character. (On in most terminals that have it.)"""
+
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\-~])")
 
 T = TypeVar("T")
@@ -120,6 +123,8 @@ class VirtualScreen:
         self._bound_scrollback()
         # A row that scrolled off has been read: it must never come back on to the screen.
         self._set(vt.OPT_RESIZE_PULL_SCROLLBACK, c_bool(False))
+        # Agents count columns by grapheme cluster: an emoji with its joiners and modifiers takes two.
+        self._set(vt.OPT_MODE_DEFAULT, vt.ModeConfig(mode=_CLUSTERS, value=True))
 
     def feed(self, data: bytes, *, keep: bool = True) -> None:
         """Interpret output of the program. Never raise: a failure sets `failed`.
@@ -341,7 +346,7 @@ class VirtualScreen:
                 self.failed = f"the virtual screen stopped: {error}"
         return otherwise
 
-    def _set(self, option: int, value: ctypes.c_size_t | ctypes.c_bool) -> None:
+    def _set(self, option: int, value: c_size_t | c_bool | vt.ModeConfig) -> None:
         _check_open(self._lib.ghostty_terminal_set(self._terminal, option, ctypes.byref(value)))
 
     def _get(self, data: int, out: Structure | ctypes._SimpleCData[int] | ctypes._SimpleCData[bool]) -> None:

@@ -41,6 +41,14 @@ def test_a_wide_character_that_does_not_fit_stands_in_the_next_row_only() -> Non
     assert opened.rows()[0] == Row("日")
 
 
+@pytest.mark.parametrize("emoji", ["🧑\u200d💻", "👍🏽", "🇩🇪", "❤️"])
+def test_an_emoji_of_several_characters_takes_two_columns(emoji: str) -> None:
+    """As agents count them: claude puts what follows into the third column, and wraps by that."""
+    painted = screen(10, 3, f"\x1b[3G{emoji}\x1b[5Gab\r\n12345678{emoji}\r\nend".encode())
+    assert texts(painted) == [f"  {emoji}ab", f"12345678{emoji}", "end"]
+    assert b"2027" not in painted.repaint()
+
+
 def test_rows_that_scroll_off_are_drained_once() -> None:
     opened = screen(20, 5, b"".join(b"line %d\r\n" % n for n in range(10)))
     assert [row.text for row in opened.drain().rows] == [f"line {n}" for n in range(6)]
@@ -166,6 +174,7 @@ DRAWINGS = {
     "text": b"one\r\n\r\nthree",
     "colours": b"\x1b[1;31mred\x1b[0m \x1b[48;2;1;2;3mrgb\x1b[m \x1b[4;38;5;99mpalette\x1b[m",
     "wide": "日本 👍 é\r\n한국어".encode(),
+    "clusters": "🧑\u200d💻👍🏽🇩🇪❤️ wraps here 🇩🇪".encode(),
     "full rows": b"x" * 60,
     "a blank before the wrap": b"x" * 19 + b" yz",
     "a blank in the last column": b"x" * 19 + b" ",
