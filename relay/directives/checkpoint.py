@@ -21,7 +21,7 @@ from relay.storage.progress import Progress
 BYTES, SECONDS = 1 << 20, 0.5
 """Bytes of the ring, and seconds, from one checkpoint to the next at least."""
 
-VERSION = 5
+VERSION = 6
 """Of what `state` holds. That of another version of relay is not used."""
 
 _log = logging.getLogger(__name__)

@@ -47,6 +47,7 @@ _TURN = re.compile(
     rb"\x1b\[\?[0-9;]*(?:1049|1047|47)[0-9;]*[hl]"  # to or from the alternate screen
     rb"|\x1b\[(?:1?;?1)?H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing it all
 )
+_FRAME_END = re.compile(rb"\x1b\[\?2026l")  # of a synchronized update
 _LIVE_END = re.compile(rb"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)+\r?\n\x1b\[\?25h")  # of rich's live display
 # `>>>`, also as a quote in quotes (opencode, pi, qwen)
 _CLOSES = re.compile(r"\s*(?:[│┃▎▌]\s*)*(?:>\s*){2,3}\Z")
@@ -135,9 +136,14 @@ class ScreenReader:
         if (tail := self._skippable(data)) is not None:
             return lines + self._skip(data, tail, begun, now)
         at, apart = 0, len(data) // _MAX_LOOKS
-        for turn in self._turns(data)[:_MAX_LOOKS]:
+        for turn in self._turns(data):
             lines += self._draw(data[at : turn.start()], start + at, now, apart)
             at, offset = turn.end(), min(start + turn.start(), end)
+            if turn.re is _FRAME_END:
+                self._screen.feed(turn[0])
+                if self._unseen.matters and self._text.frame(now):
+                    lines += self._look(offset, now)
+                continue
             lines += self._look(offset, now)
             if turn.re is _LIVE_END:
                 lines += self._emitter.emit(self._text.torn(), offset, now)
@@ -201,9 +207,10 @@ class ScreenReader:
         return lines + self._emitter.emit(self._text.covered, self._end, now) + self.waiting(now)
 
     def _turns(self, data: bytes) -> list[re.Match[bytes]]:
-        """Return the sequences in `data` before which a look is due."""
-        found = [*_TURN.finditer(data), *_LIVE_END.finditer(data)]
-        return sorted(found, key=lambda match: match.start())
+        """Return the sequences in `data` before which a look is due, and ends of frames, which may matter."""
+        found = sorted([*_TURN.finditer(data), *_LIVE_END.finditer(data)], key=re.Match.start)[:_MAX_LOOKS]
+        frames = [*_FRAME_END.finditer(data)][-_MAX_LOOKS:]
+        return sorted([*found, *frames], key=re.Match.start)
 
     def _draw(self, data: bytes, start: int, now: float, apart: int) -> list[Line]:
         """Feed `data`, which begins at the offset `start` of the output.
