@@ -28,7 +28,10 @@ _DIFF_LIMIT = 400
 """Lines on either side up to which places are compared in full."""
 
 _OVERLAP = 16
-"""Characters by which the rest of a line is recognized whose first rows are no longer drawn."""
+"""Characters by which the rest of a line is recognized whose first rows are no longer drawn.
+
+A shorter rest is recognized by the line below it.
+"""
 
 _NEAR = 3000
 """Characters of a page that a reprint may leave out before a short line, such as a code fence."""
@@ -201,12 +204,16 @@ class Page:
         result: list[PageLine] = []
         last_came = max(came, default=-1)
         at = next_line = 0
+        down = False  # some lines have moved down: those that came right above the first have, too
         for index, j in [*((old[i], j) for i, j in pairs), (len(self._lines), len(lines))]:
             stayed = self._lines[index] if j < len(lines) else None
             moved = lines[j].first - stayed.first if stayed is not None else 0
             fills = j <= last_came  # else the page has shrunk, and nothing has scrolled
             away = gone if scrolls and moved < 0 and fills else None
-            result += self._gap(self._lines[at:index], lines[next_line:j], uncovered, moved, away, now)
+            above = lines[next_line:j]
+            again = self._scrolled_back(above) if moved > 0 and not down else {}
+            down = down or moved > 0
+            result += self._gap(self._lines[at:index], above, uncovered, again, away, now)
             if stayed is not None:
                 stayed.update(lines[j], now)
                 result.append(stayed)
@@ -241,21 +248,24 @@ class Page:
         (The topmost below an echo, which some agents keep in the first row of a page that scrolls.)
         """
         top = next((number for number, line in enumerate(lines) if not line.echo), -1)
-        key = lines[top].key if top >= 0 else ""
-        if len(key) < _OVERLAP:
+        if top < 0:
             return lines
-        seen = self.visible
+        key, seen = lines[top].key, self.visible
+        long = len(key) >= _OVERLAP
         if any(known.key.startswith(key) for known in seen):
             return lines  # it is whole
         joined = _rows_of(lines[top:])
-        for known in seen:
+        below = [*(known.key for known in seen[1:]), ""]
+        for known, next_key in zip(seen, below, strict=False):
             count, at = len(joined), -1
             while count and not known.key.endswith(joined[count - 1].key):
                 count -= 1
             if count:
                 at = len(known.key) - len(joined[count - 1].key)
-            else:  # the line has grown, or its end is not drawn either
+            elif long:  # the line has grown, or its end is not drawn either
                 count, at = 1, known.key.find(key[:_OVERLAP], 1)
+            if not long and (top + count == len(lines) or lines[top + count].key != next_key):
+                continue
             if at > 0 and joined[count - 1].key.startswith(known.key[at : at + len(key)]):
                 drawn = {"echo": known.echo, "code": known.code, "hidden": known.hidden}
                 whole = joined[count - 1].below(known.text, at, **drawn)
@@ -305,17 +315,17 @@ class Page:
         before: list[PageLine],
         came: Sequence[LogicalLine],
         uncovered: dict[int, PageLine],
-        moved: int,
+        again: dict[int, str],
         gone: list[PageLine] | None,
         now: float,
     ) -> list[PageLine]:
-        """Return the lines in the place of `before`, above a line that stayed and moved by `moved` rows.
+        """Return the lines in the place of `before`, above a line that stayed.
 
+        again: those of `came` that have scrolled back, by their numbers: what they are, whole.
         Append those that scrolled away to `gone`; it is None where none can have.
         """
         result: list[PageLine] = []
-        again = self._scrolled_back(came) if moved > 0 else set[int]()
-        at = 0
+        at = known_to = 0
         for number, line in enumerate(came):
             if (known := uncovered.get(line.first)) is not None:
                 known.update(line, now)
@@ -323,9 +333,11 @@ class Page:
                 continue
             k = self._same_place(before, at, line)
             if k is None:
-                emitted = line.key if number in again else None
-                if emitted is None and self._reprint is not None:
-                    emitted = self._reprint.find(line.key, now)
+                if (emitted := again.get(number)) is not None:
+                    shown = line if emitted == line.key else line._replace(text=emitted, key=emitted)
+                    result.append(PageLine(shown, now, emitted))
+                    continue
+                emitted = None if self._reprint is None else self._reprint.find(line.key, now)
                 result.append(new := PageLine(line, now, emitted))
                 new.born = min((one.born for one in before[at:] if one.stood_at(line)), default=now)
                 continue
@@ -335,17 +347,27 @@ class Page:
             else:
                 before[k].update(line, now)
             result.append(before[k])
-            at = k + 1
-        return result + self._leave(before[at:], gone)
+            at, known_to = k + 1, len(result)
+        left = self._leave(before[at:], gone)
+        return result[:known_to] + left + result[known_to:]  # above what has come: a jump may be undone
 
-    def _scrolled_back(self, came: Sequence[LogicalLine]) -> set[int]:
-        """Return which of the lines that came, from the last one up, were the last to scroll off the top."""
-        again: set[int] = set()
-        number = len(came) - 1
-        while self._scrolls_back and number >= 0 and self._history and came[number].key == self._history[-1]:
-            self._history.pop()
-            again.add(number)
-            number -= 1
+    def _scrolled_back(self, came: Sequence[LogicalLine]) -> dict[int, str]:
+        """Return which of the lines that came have scrolled off the top before, with what they were, whole.
+
+        Only the end of the topmost may be drawn. What was never drawn, in a jump, may come between them.
+        """
+        again: dict[int, str] = {}
+        history = list(self._history) if self._scrolls_back else []
+        at = len(history)
+        for number in range(len(came) - 1, -1, -1):
+            key = came[number].key
+            for k in range(at - 1, -1, -1):
+                old = history[k]
+                if old == key or (number == 0 and old.endswith(key)):
+                    again[number] = old
+                    del self._history[k]
+                    at = k
+                    break
         return again
 
     def _same_place(self, before: list[PageLine], at: int, line: LogicalLine) -> int | None:

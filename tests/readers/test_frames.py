@@ -35,3 +35,45 @@ def test_each_frame_counts_however_soon_the_next_one_comes(together: bool) -> No
     frames = [frame(rows, end) for end in range(1, len(rows) + 1, 3)] + [frame(rows, len(rows))]
     ears = watcher().hear(*(["".join(frames)] if together else frames)).wait()
     assert ears.told == [("Bob", f"number {n}") for n in range(40)]
+
+
+def test_what_is_left_of_a_line_at_the_top_is_no_line_of_a_block() -> None:
+    """Its end may be short, come back as the window moves down by a row, and lie in the block itself."""
+    rows = ["  a long line that goes on in another", "  row, down to its very end", "", "  @relay:Bob <<<"]
+    rows += ["  one", "  the second line of the block which is", "  long", "", "  three", "  four", "  five"]
+    rows += [
+        "  six",
+        "  seven",
+        "  eight",
+        "",
+        "  more below",
+        "",
+        "  and more",
+        "  1",
+        "  2",
+        "  3",
+        "  4",
+        "  5",
+    ]
+    ears = watcher()
+    for end in [*range(1, 9), 10, 9, 10, 9, *range(10, 16)]:
+        ears.hear(frame(rows, end)).wait(0.1)
+    for end in [15, 14, 13, 14, *range(15, len(rows) + 1)]:
+        ears.hear(frame(rows, end)).wait(0.1)
+    (told,) = ears.wait(3).prompted().told
+    body = [line for line in told[1].split("\n") if line]
+    long = "the second line of the block which is long"
+    assert body[:8] == ["one", long, "three", "four", "five", "six", "seven", "eight"]
+    assert all(body.count(line) == 1 for line in body)
+
+
+def test_scrolling_back_says_only_what_was_never_drawn() -> None:
+    bodies = [chr(ord("A") + n) * 12 for n in range(24)]
+    rows = [f"  @relay:Bob {body}" for body in bodies]
+    ears = watcher()
+    for end in (6, 12, 22, 23, 24):  # from 12 to 22 it jumps over two
+        ears.hear(frame(rows, end)).wait(2)
+    assert ears.told == [("Bob", body) for body in [*bodies[:12], *bodies[14:]]]
+    for end in range(24, 7, -1):
+        ears.hear(frame(rows, end)).wait(0.5)
+    assert ears.wait().told[22:] == [("Bob", body) for body in bodies[12:14]]
