@@ -26,6 +26,8 @@ FULL_SCREEN_MARGIN = 3
 _NEW = re.compile(r"(?:[-*+•●◦▪‣⏺✦✧✻>❯›$#|]|\d+[.)])(?:\s|\Z)|#{1,6}\s|```|~~~|[\u2500-\u259f]")
 _BULLETS = re.compile(r"\s*(?:[-*+•●◦▪‣⏺✦✧]\s+|\d+[.)]\s+)*")
 _RULED = re.compile(r"[\u2500-\u259f]\Z")
+_TABLE_RULE = re.compile(r"\s*[\u2500\u2501]{3,}(?:\s+[\u2500\u2501]{3,})+\s*\Z")
+"""The rule below the heads of a table whose columns are parted by blanks, or between its rows (codex)."""
 
 _WIDE_ROOM = 4
 """Columns that are free at most where wide characters were broken: some, such as 。, may not begin a row."""
@@ -51,7 +53,8 @@ class LogicalLine(NamedTuple):
 
     key:         its text without blanks.
     first, last: its rows. blanks: the empty rows before it.
-    echo:        by the way it is drawn, not the agent's own words; code: drawn as code; hidden: as in Row.
+    echo:        by the way it is drawn, not the agent's own words; hidden: as in Row.
+    code:        drawn as code, or in a table.
     again:       a part of it was drawn before in rows above it, which are no lines of their own.
     """
 
@@ -111,7 +114,7 @@ class _Rows(NamedTuple):
         some_hidden = any(row.hidden for row in rows)
         lines: list[LogicalLine] = []
         blanks = 0
-        echo = code = False
+        echo = code = table = False
         behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
         at = 0
         while at < len(rows):
@@ -129,11 +132,14 @@ class _Rows(NamedTuple):
                     behind = 0
                 echo = behind > 0 or self.drawing.is_echo(rows[first])
                 code = not echo and self.drawing.is_code(rows[first])
+            table = _TABLE_RULE.match(text) is not None or (table and not blanks)
             if at < len(rows) and rows[at].text:
                 text, at = self._hard(at, text, first)
             hidden = some_hidden and any(row.hidden for row in rows[first:at])
             hidden = hidden or any(self._drawn_over(*pair) for pair in pairwise(rows[first:at]))
-            lines.append(LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code, again, hidden))
+            lines.append(
+                LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code or table, again, hidden)
+            )
             blanks = 0
         return lines
 

@@ -170,3 +170,20 @@ def test_the_blank_that_had_no_room_in_a_full_row_may_begin_the_next() -> None:
         Ears(29, 12).hear(CLEAR + "".join(f"\x1b[{y};1H{row}" for y, row in enumerate(rows, start=1))).wait()
     )
     assert ears.told == [("Bob", "some words of it up to the margin.")]
+
+
+@pytest.mark.parametrize("ears", [Ears(), Ears(echo=ECHO)], ids=["plain", "styled"])
+def test_a_cell_of_a_table_is_no_directive(ears: Ears) -> None:
+    """Its columns are parted by blanks: what one begins with may end in another."""
+    table = [
+        "   head      tail",
+        "  ━━━━━━━━  ━━━━━",
+        f"   {LINE}  said",
+        "  ────────  ─────",
+        f"   {LINE}  again",
+    ]
+    text = [*table, "", "  @relay:Ann real", "  ────────────────", "  @relay:Ann below a rule"]
+    assert ears.hear(CLEAR + "\r\n".join(text) + "\r\n").wait().told == [
+        ("Ann", "real"),
+        ("Ann", "below a rule"),
+    ]
