@@ -195,7 +195,11 @@ class DrawnText:
             columns = self._drawing.text_columns(screen)
             rows = [clip(row, columns) for row in screen.rows()]
             lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
-            return self._alternate.look(lines, changed, scrolls=True), drained.lost
+            gone = self._alternate.look(lines, changed, scrolls=True)
+            if screen.cursor_visible:  # it is in the input, what is below that is not said
+                for known in self.lines:
+                    known.footer_since = -math.inf if known.first > screen.cursor[1] else math.inf
+            return gone, drained.lost
         rows = self._carry + drained.rows + screen.rows()
         away = len(self._carry) + len(drained.rows)
         lines = logical_lines(rows, screen.columns, self._marker, self._drawing)

@@ -55,6 +55,7 @@ class PageLine:
     born:    the time at which something first stood there; changed: of its last change (seconds).
     visible: it is on the screen, in the rows from `first` to `last`.
     footer_since: when the rule across the screen appeared that it is below (or is); infinity: none.
+                  -infinity: it is below the cursor of a full-screen program.
     drawn:   it is, or was with this text, drawn as what are not the agent's words (echo), as code, so that
              nobody can see some of it (hidden).
     """
@@ -348,7 +349,11 @@ class Page:
                 before[k].update(line, now)
             result.append(before[k])
             at, known_to = k + 1, len(result)
-        left = self._leave(before[at:], gone)
+        cut = next((k for k in range(len(before) - 1, at - 1, -1) if before[k].visible), at)
+        if len(result) == known_to:
+            cut = len(before)
+        # What has come below the last one that left may have been its own rest.
+        left = self._leave(before[at:cut], gone) + self._leave(before[cut:], None)
         return result[:known_to] + left + result[known_to:]  # above what has come: a jump may be undone
 
     def _scrolled_back(self, came: Sequence[LogicalLine]) -> dict[int, str]:

@@ -67,6 +67,23 @@ def test_what_is_left_of_a_line_at_the_top_is_no_line_of_a_block() -> None:
     assert all(body.count(line) == 1 for line in body)
 
 
+def test_a_line_below_which_others_come_as_it_leaves_may_have_been_cut() -> None:
+    """The agent draws the beginning of its queue, and what is being said now; then all between them comes."""
+    begun = ["  @relay:Bob first", "", "  @relay:Bob one two three four five"]
+    rows = [*begun, "  six seven", "", "", "", "  being said"]
+    later = [*begun, "  six seven eight", *(f"  line {n}" for n in range(9)), "  being said", "", "  now"]
+    ears = watcher().hear(frame(rows, len(rows))).hear(frame(later, len(later))).wait()
+    assert ears.told == [("Bob", "first")]
+
+
+def test_what_is_drawn_below_the_input_is_not_in_a_block() -> None:
+    rows = ["  @relay:Bob <<<", "  one", "  two"]
+    ears = watcher().hear(frame(rows, 3)).wait().hear(f"\x1b7\x1b[{ROWS};1H  a new status\x1b[K\x1b8").wait()
+    rows += ["  three", "", "  @relay:Ann bye"]
+    ears.hear(frame(rows, len(rows)).replace("? for shortcuts", "another status")).wait(3).prompted()
+    assert [line for line in ears.told[0][1].split("\n") if line][:3] == ["one", "two", "three"]
+
+
 def test_scrolling_back_says_only_what_was_never_drawn() -> None:
     bodies = [chr(ord("A") + n) * 12 for n in range(24)]
     rows = [f"  @relay:Bob {body}" for body in bodies]
