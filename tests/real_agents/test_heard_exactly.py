@@ -137,7 +137,7 @@ def test_each_directive_is_heard_once_and_exactly(
     assert said(house) == [text.replace(UNRECORDED.get(agent.name, "\0"), "") for text in SAID]
 
 
-@pytest.mark.agents("claude", "qwen", "pi", "gemini", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini", "opencode")
 def test_from_the_screen_alone_none_is_heard_twice_or_cut(
     house: House, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
