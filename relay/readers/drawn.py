@@ -35,9 +35,6 @@ PATIENCE = 3.0
 REDRAW = 3.0
 """Seconds after a resize in which a busy program begins to draw again."""
 
-SIZES = 10.0
-"""Seconds after a resize in which a busy program may draw for the old size and for the new one."""
-
 _RULE = re.compile(r"[\u2500\u2501\u2550\u2580-\u2588\u2594]{10,}\Z")
 _PLACES = re.compile(rb"\x1b\[[0-9;]*[HfJ]")
 _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
@@ -61,7 +58,6 @@ class DrawnText:
         self._drained = Drained([])  # what scrolled off since the last look, as `state` has found it
         self._stale = False  # the alternate screen was resized, and the program has not drawn it again
         self._region = False  # a scroll region is set
-        self._resized = -math.inf  # seconds, when the screen got another size
         self.scrolls = False
         self._again: set[str] = set()  # keys of lines that were drawn before, in part, in rows above them
 
@@ -75,7 +71,6 @@ class DrawnText:
             "rows": [self._carry, self._drained.rows],
             "lost": self._drained.lost,
             "flags": [self._stale, self._region, self.scrolls],
-            "resized": self._resized,
             "again": sorted(self._again),
         }
 
@@ -91,7 +86,6 @@ class DrawnText:
         self._carry, drained = ([_row(*row) for row in rows] for rows in state["rows"])
         self._drained = Drained(drained, state["lost"])
         self._stale, self._region, self.scrolls = state["flags"]
-        self._resized = state["resized"]
         self._again = set(state["again"])
 
     def _drain(self) -> Drained:
@@ -136,7 +130,6 @@ class DrawnText:
 
         The text on the alternate screen is cut off, not wrapped anew, until the program draws it again.
         """
-        self._resized = now
         self._page.expect_reprint(now, REDRAW)
         self._stale = self.alternate
 
@@ -147,14 +140,6 @@ class DrawnText:
         if self._stale and _PLACES.search(data) is not None:
             self._stale = False
             self._page.expect_reprint(now)
-
-    def frame(self, now: float) -> bool:
-        """Return True if the frame that has just ended is to be looked at, however soon the next one comes.
-
-        On the primary screen what it shows stays, or scrolls off. For a while after a resize a busy program
-        draws frames of which a part has the old width.
-        """
-        return self.alternate and now - self._resized >= SIZES
 
     def wipe(self, now: float) -> None:
         """Note that the program is about to clear the screen: no line that begins above it has an end."""

@@ -37,6 +37,9 @@ _BACKLOG = 256 * 1024
 _FRAME = 1.0
 """Seconds after which an unfinished synchronized update (mode 2026) is not waited for any more."""
 
+_SIZES = 10.0
+"""Seconds after a resize in which a busy program may draw for the old size and for the new one."""
+
 _ECHO = 10.0
 """Seconds in which a drawing program, which may be busy, shows typed text."""
 
@@ -94,6 +97,7 @@ class ScreenReader:
         self._coarse = re.compile(re.escape(marker) + rb"|" + FENCES)
         self._end = 0  # offset in the output of what comes next
         self._fed = self._ticked = 0.0  # seconds
+        self._resized = -math.inf  # seconds
         self._unseen = _Unseen()
         echo.seconds = _ECHO
         screen.note(text, "```", "~~~", ">>>", colours=drawing != PLAIN)
@@ -113,14 +117,14 @@ class ScreenReader:
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here."""
-        clock = self._fed, self._ticked
+        clock = self._fed, self._ticked, self._resized
         form = self._emitter.gap, self._emitter.form
         unseen, text = astuple(self._unseen), self._text.state()
         return {"end": self._end, "clock": clock, "form": form, "unseen": unseen, "text": text}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._end = state["end"]
-        self._fed, self._ticked = state["clock"]
+        self._fed, self._ticked, self._resized = state["clock"]
         self._emitter.gap, form = state["form"]
         self._emitter.form = None if form is None else _Form(*form)
         self._unseen = _Unseen(*state["unseen"])
@@ -141,7 +145,8 @@ class ScreenReader:
             at, offset = turn.end(), min(start + turn.start(), end)
             if turn.re is _FRAME_END:
                 self._screen.feed(turn[0])
-                if self._unseen.matters and self._text.frame(now):
+                # What the primary screen shows stays, or scrolls off.
+                if self._unseen.matters and self._text.alternate and now - self._resized >= _SIZES:
                     lines += self._look(offset, now)
                 continue
             lines += self._look(offset, now)
@@ -198,7 +203,7 @@ class ScreenReader:
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
         lines = self.tick(now) + self._look(self._end, now)
         self._screen.resize(columns, rows)
-        self._fed = now
+        self._fed = self._resized = now
         self._text.resized(now)
         return lines + self._look(self._end, now)
 
