@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 from typing import Any
@@ -189,7 +190,7 @@ class Page:
         if self._scrolls_back:
             lines = self._with_rows_above(lines)
         shown = self.visible
-        pairs = self._align([known.key for known in shown], lines)
+        pairs = _align([known.key for known in shown], [line.key for line in lines])
         came = sorted(set(range(len(lines))).difference(j for _, j in pairs))
         if shown and not pairs:
             self.wipe(now)
@@ -298,18 +299,6 @@ class Page:
     def _remember(self, known: PageLine) -> None:
         if known.key:
             self._history.append(known.emitted or known.key)
-
-    def _align(self, old: list[str], lines: Sequence[LogicalLine]) -> list[tuple[int, int]]:
-        """Return the pairs (old line, new line), by index and in order, that are the same."""
-        new = [line.key for line in lines]
-        head = _shared(old, new)
-        tail = _shared(old[head:][::-1], new[head:][::-1])
-        pairs = [(i, i) for i in range(head)]
-        rest_old, rest_new = old[head : len(old) - tail], new[head : len(new) - tail]
-        if rest_old and rest_new and len(rest_old) <= _DIFF_LIMIT and len(rest_new) <= _DIFF_LIMIT:
-            for a, b, size in SequenceMatcher(None, rest_old, rest_new, False).get_matching_blocks():
-                pairs += [(head + a + k, head + b + k) for k in range(size)]
-        return pairs + [(len(old) - k, len(new) - k) for k in range(tail, 0, -1)]
 
     def _gap(
         self,
@@ -487,6 +476,34 @@ def _rows_of(lines: Sequence[LogicalLine]) -> list[LogicalLine]:
         text, key = f"{joined[-1].text} {line.text.lstrip()}", joined[-1].key + line.key
         joined.append(joined[-1]._replace(text=text, key=key, last=line.last))
     return joined
+
+
+def _align(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the pairs (old line, new line), by index and in order, that are the same."""
+    head = _shared(old, new)
+    tail = _shared(old[head:][::-1], new[head:][::-1])
+    pairs = [(i, i) for i in range(head)]
+    rest_old, rest_new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if rest_old and rest_new and len(rest_old) <= _DIFF_LIMIT and len(rest_new) <= _DIFF_LIMIT:
+        repeated = {key for rest in (rest_old, rest_new) for key, n in Counter(rest).items() if n > 1}
+        pairs += [(head + i, head + j) for i, j in _blocks(rest_old, rest_new, repeated)]
+    return pairs + [(len(old) - k, len(new) - k) for k in range(tail, 0, -1)]
+
+
+def _blocks(old: Sequence[str], new: Sequence[str], repeated: AbstractSet[str]) -> list[tuple[int, int]]:
+    """Return the pairs of the longest blocks that are the same.
+
+    Lines that are `repeated` say little: they count beside others only, and then what is left between those.
+    """
+    pairs = list[tuple[int, int]]()
+    at, next_line = 0, 0
+    for i, j, size in SequenceMatcher(repeated.__contains__, old, new, False).get_matching_blocks():
+        if repeated:
+            between = _blocks(old[at:i], new[next_line:j], frozenset())
+            pairs += [(at + a, next_line + b) for a, b in between]
+        pairs += [(i + k, j + k) for k in range(size)]
+        at, next_line = i + size, j + size
+    return pairs
 
 
 def _alike(a: str, b: str) -> bool:

@@ -121,6 +121,7 @@ STEP = st.one_of(
 
 URL = "https://example.org/" + "a/long/path/" * 6
 CLEARED = [Resize(44, 14), "@relay:Bob" + " a" * 14, *["@relay:Bob a"] * 4, Resize(44, 14)]
+ALIKE = ["@relay:Bob a", " ".join([URL] * 5), "@relay:Bob a", " ".join([URL] * 5)]
 WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200, 40)]
 
 
@@ -129,6 +130,7 @@ WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200
 @given(st.lists(STEP, max_size=24))
 @example(CLEARED)
 @example(WIDER)
+@example(ALIKE)
 def test_each_directive_is_heard_once(inline: bool, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
     """Each begins and ends with a number of its own: no two look the same. Always the same examples.
 
