@@ -42,10 +42,19 @@ class Onboarding:
 
     prefix: the character that begins a directive of this agent.
     hooked: the agent's own hooks were set up, and deliver the text.
+    heeded: directives on its screen are acted on, too.
     """
 
     def __init__(
-        self, bus: EventBus, tasks: Tasks, session: Identity, *, template: str, prefix: str, hooked: bool
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        session: Identity,
+        *,
+        template: str,
+        prefix: str,
+        hooked: bool,
+        heeded: bool,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -53,6 +62,7 @@ class Onboarding:
         self._template = template
         self._prefix = prefix
         self._hooked = hooked
+        self._heeded = heeded
         self._due = True
 
     @handles(SessionBegan)
@@ -62,7 +72,8 @@ class Onboarding:
 
     @handles(TurnDrawn)
     def drawn(self, _: TurnDrawn) -> None:
-        self._tasks.spawn(self._type(), "onboarding")  # its hooks have been silent for a whole turn
+        if self._heeded:  # its hooks have been silent for a whole turn: its screen is read
+            self._tasks.spawn(self._type(), "onboarding")
 
     async def _type(self) -> None:
         if (text := await self._take()) is not None:

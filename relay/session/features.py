@@ -160,6 +160,9 @@ def _own_record(core: Core) -> OwnRecord | None:
 def _onboarding(core: Core) -> Onboarding | None:
     if not core.setup.teaches or core.started.resumed:
         return None  # an earlier session has taught it
+    heeded = core.setup.heeds("relay")
+    if not (heeded or core.started.record is not None or _record(core) is not None):
+        return None
     return Onboarding(
         core.bus,
         core.tasks,
@@ -167,6 +170,7 @@ def _onboarding(core: Core) -> Onboarding | None:
         template=core.setup.onboarding,
         prefix=core.setup.prefix,
         hooked=bool(core.started.bridge),
+        heeded=heeded,
     )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from agents.hooked import Claude
-from session.puppet import events, messages, project, settings
+from session.puppet import Puppet, events, messages, project, settings
 from session.test_session_native import begun
 from session.transcript import Transcript
 from support import Relay, wait_until
+
+TUI = Path(__file__).parent.parent / "fakes" / "session_tui.py"
 
 DEPLOY = """
 from pathlib import Path
@@ -40,6 +43,26 @@ A list, and what follows:
 
 OLD = "deploy:\n  @deploy:prod removed\n\t- one\nend\n"
 NEW = "deploy:\n  - one\n  @deploy:prod added\n@deploy:prod added-too\nend\n"
+
+
+KNOWN = """
+name = "known"
+reader = "screen"
+decoration = "^● "
+
+[[states]]
+name = "prompt"
+state = "ready"
+region = "bottom 1"
+all = ["^> ?$"]
+"""
+
+
+class Drawing(Puppet):
+    """An agent whose screen relay knows, without a record of its own."""
+
+    def command(self, *arguments: str) -> list[str | Path]:
+        return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
 
 
 def steps(relay: Relay, name: str) -> dict[str, int]:
@@ -111,6 +134,22 @@ def test_directives_of_a_terminal_may_be_relays_own_or_none(relay: Relay, draws:
     settings(relay, "")
     shows(relay, folder, "Carol", "cat README", draws=draws)
     wait_until(lambda: deployed(folder) == ["prod now", "test last"])
+
+
+@pytest.mark.parametrize("heeded", ["builtin", "none"])
+def test_an_agent_whose_directives_do_not_count_is_not_taught_any(relay: Relay, heeded: str) -> None:
+    """One that is read from its screen; the one beside it is taught, as its record is read."""
+    settings(relay, f'directives = "{heeded}"\n')
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir()
+    (patterns / "known.toml").write_text(KNOWN)
+    ann = Drawing(relay, "Ann").wrap()
+    relay("send", "--wait", "60", "Ann", "hello")
+    ann.hears("hello")
+    assert ("You are Ann" in ann.heard) == (heeded == "builtin")
+    bob = Claude(relay, "Bob").wrap()
+    (started,) = bob.fire("SessionStart", source="startup")
+    assert "You are Bob" in started["stdout"]
 
 
 def test_an_agents_own_record_is_not_concerned(relay: Relay) -> None:
