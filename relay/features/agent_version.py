@@ -1,4 +1,7 @@
-"""Finds out the version of the agent: its own record tells, or the program is asked once it has started."""
+"""Finds out the version of the agent: its own record tells, or the program is asked once it has started.
+
+It is asked once in the agent's life: what it has answered to one session, later ones know from the progress.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe
 from relay.rules import command
 from relay.state.events import StateChanged
+from relay.storage.progress import Progress
 
 LIMIT = 10.0
 """Seconds for a program to print its version; aider takes three on a machine with nothing else to do."""
@@ -23,6 +27,8 @@ PATIENCE = 60.0
 """The same where nobody waits for it, and it has the least of the processor's time."""
 
 _STARTED = frozenset({"ready", "prompting", "failed"})
+
+_ANSWER = "version"  # the note to later sessions
 
 _LEAST = ("nice", "-n", "19")  # before the program: nobody waits for its answer
 
@@ -53,13 +59,20 @@ class AgentVersion:
     """
 
     def __init__(
-        self, bus: EventBus, profile: Profile, argv: Sequence[str], directory: Path, env: Mapping[str, str]
+        self,
+        bus: EventBus,
+        profile: Profile,
+        argv: Sequence[str],
+        directory: Path,
+        env: Mapping[str, str],
+        progress: Progress,
     ) -> None:
         self._bus = bus
         self._profile = profile
         self._argv = without_launchers(argv)
         self._directory = directory
         self._env = env
+        self._progress = progress
         self._version = ""
         self._started = asyncio.Event()
 
@@ -74,11 +87,14 @@ class AgentVersion:
         self._version = next((said.version for said in event.texts if said.version), self._version)
 
     async def run(self) -> None:
-        """Ask the program once, unless the agent's record has told."""
+        """Ask the program, unless an earlier session has; what the agent's record tells counts more."""
         if not self._profile.recognises(self._argv):
             return
-        await self._started.wait()
-        found = await ask(self._argv[0], self._directory, self._env, before=_LEAST, limit=PATIENCE)
+        found = next((note["version"] for note in self._progress.notes if note["note"] == _ANSWER), None)
+        if found is None:
+            await self._started.wait()
+            found = await ask(self._argv[0], self._directory, self._env, before=_LEAST, limit=PATIENCE)
+            self._progress.note(_ANSWER, version=found)
         self._version = self._version or found
 
     @answers(Describe)

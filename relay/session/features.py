@@ -272,7 +272,12 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         subagents=core.setup.settings.subagents == "act",
     ),
     "agent version": lambda core: AgentVersion(
-        core.bus, core.setup.profile, core.started.options.command, core.session.directory, core.started.env
+        core.bus,
+        core.setup.profile,
+        core.started.options.command,
+        core.session.directory,
+        core.started.env,
+        core.progress,
     ),
     "rules": _rule_runner,
     "derived rules": lambda core: DerivedRules(

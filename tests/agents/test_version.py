@@ -20,6 +20,7 @@ from relay.features.agent_version import AgentVersion, ask
 from relay.home import Home
 from relay.lifecycle import Describe
 from relay.state.events import StateChanged
+from relay.storage.progress import Progress
 from support import Relay, wait_until
 
 DIALOG = " Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · Tab to amend\n"
@@ -125,6 +126,9 @@ def test_a_session_asks_once_its_agent_has_started(relay: Relay) -> None:
     wait_until(lambda: "claude 999.0.1 was not checked; rules are for" in relay("explain", "Ann").stdout)
     assert json.loads(relay("explain", "Ann", "--json").stdout)["version"] == "999.0.1"
     assert asked.read_text() == "asked\n"
+    relay("reload", "Ann")
+    wait_until(lambda: json.loads(relay("explain", "Ann", "--json").stdout)["version"] == "999.0.1")
+    assert asked.read_text() == "asked\n"
 
 
 def test_a_checked_version_is_said_to_be(relay: Relay) -> None:
@@ -136,7 +140,9 @@ def test_a_checked_version_is_said_to_be(relay: Relay) -> None:
 def _features(argv: list[str], folder: Path) -> tuple[EventBus, AgentVersion]:
     bus = EventBus()
     profile = catalog.load("claude", Home(folder, folder, folder))
-    feature = AgentVersion(bus, profile, argv, folder, os.environ)
+    feature = AgentVersion(
+        bus, profile, argv, folder, os.environ, Progress(folder / "progress", resumed=False)
+    )
     bus.add(feature)
     return bus, feature
 
