@@ -157,13 +157,23 @@ class Page:
     def expect_reprint(self, now: float, within: float = _PAUSE) -> None:
         """Expect emitted lines to be printed again (after a resize, a clear, a change of screens).
 
-        within: seconds after which that has begun, or does not happen.
+        within: seconds after which that has begun, or does not happen; longer if one is expected for longer.
         """
+        within = self._patience(now, within)
         self._end_reprint()
         own = list(self._history)
         emitted = [each.emitted for each in self._lines if each.emitted]
         self._reprint = _Reprint([*own, *emitted], len(own), now + within)
         self._history.clear()
+
+    def _patience(self, now: float, within: float) -> float:
+        """Return `within`, or the seconds for which a reprint is expected already, if that is longer.
+
+        A full-screen program has its page there as soon as it has cleared the screen.
+        """
+        if self._reprint is None or self._scrolls_back:
+            return within
+        return max(within, self._reprint.deadline - now)
 
     def hold_reprint(self, now: float) -> None:
         """Note that the program has not drawn its frame to the end: that of a reprint may take long."""
@@ -172,9 +182,10 @@ class Page:
 
     def wipe(self, now: float) -> None:
         """Take the screen for cleared, or turned to another page; it may be printed again."""
+        within = self._patience(now, _PAUSE)
         self._end_reprint([known.emitted for known in self._lines if known.emitted])
         self._lines = []
-        self.expect_reprint(now)
+        self.expect_reprint(now, within)
 
     def _end_reprint(self, left: Sequence[str] = ()) -> None:
         """Remember what has not been printed again, and the lines that `left` the page, in order."""

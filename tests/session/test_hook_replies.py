@@ -122,7 +122,7 @@ class Session:
                 bus, tasks, turn, continuations, identity, known=True, hooked=True, recorded=True, named=False
             ),
             self.rules,
-            Onboarding(bus, tasks, identity, template=LESSON, prefix="@", hooked=True),
+            Onboarding(bus, tasks, identity, template=LESSON, prefix="@", hooked=True, heeded=True),
             HookResponder(bus, journal, turn, continuations, Policy()),
             self,
         ):
