@@ -76,7 +76,7 @@ class OwnRecord:
             named.kind, followed=lambda fields: progress.note("transcript", **fields)
         )
         self._listening = Listening()
-        self._shown: TurnShown | None = None  # the end of a turn up to which it was not read
+        self._shown: deque[TurnShown] = deque()  # the ends of turns up to which it was not read
         self._grown = _Grown()
         self._lost = ""
         self._cut = False  # the user interrupts what the agent says
@@ -109,7 +109,7 @@ class OwnRecord:
 
     @handles(TurnShown)
     def shown(self, event: TurnShown) -> None:
-        self._shown = event
+        self._shown.append(event)
         self._listening.until(time.monotonic() + AFTERWARDS)
 
     async def run(self) -> None:
@@ -119,10 +119,9 @@ class OwnRecord:
             self._poll(self._reader)
             if self._reader.broken:
                 self._lose(self._reader.broken)
-            elif self._shown is not None:
-                shown, self._shown = self._shown, None
-                await self._read_up_to(shown)
-            if not self._listening.over(time.monotonic()):
+            elif self._shown:
+                await self._read_up_to(self._shown.popleft())
+            if self._shown or not self._listening.over(time.monotonic()):
                 await asyncio.sleep(POLL)
 
     async def _read_up_to(self, shown: TurnShown) -> None:

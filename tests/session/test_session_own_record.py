@@ -14,7 +14,7 @@ import pytest
 
 from session.puppet import Puppet, project, settings
 from session.test_session_replaced import entry, replaced
-from support import Relay, wait_until
+from support import Relay, session_patch, wait_until
 from terminal.emulator import Emulator
 
 TUI = Path(__file__).parent.parent / "fakes" / "session_tui.py"
@@ -159,6 +159,21 @@ def test_a_record_that_stops_gives_way_to_the_screen(ann: Aider) -> None:
     ann.draws("@memory:save six")
     ann.acts_on("one", "two", "three", "four", "five", "six")
     assert "read from its screen" in ann.record()
+
+
+def test_short_turns_without_a_record_all_count(relay: Relay) -> None:
+    """Their ends come while relay still waits for the record to have the first."""
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir(parents=True)
+    (patterns / "known.toml").write_text(PROFILE)
+    settings(relay, 'teach = "never"\n')
+    ann = Aider(relay, "Ann")
+    ann.wrap(env=session_patch("import relay.features.own_record as it; it.GRACE = 10.0"))
+    for word in ("one", "two", "three"):
+        ann.asked(logged=False)
+        ann.draws(f"@memory:save {word}")
+        ann.ready()
+    ann.acts_on("one", "two", "three")
 
 
 def test_a_record_that_stops_in_mid_turn_gives_way_to_the_screen(ann: Aider) -> None:
