@@ -44,18 +44,16 @@ class TurnRead(Event):
     """The agent's own record was read up to the end of the turn that the screen has shown.
 
     silent: it has nothing of that turn.
-    up_to:  what was drawn in these first bytes of output was drawn before the record last grew.
     """
 
-    silent: bool
-    up_to: int
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLost(Event):
     """The agent's own record does not have its words any more: they come from the screen.
 
-    since: those that were drawn after that many bytes of output; earlier ones were in the record.
+    since: those that came after that many bytes of output; earlier ones were in the record.
     """
 
     since: int

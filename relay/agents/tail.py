@@ -41,16 +41,6 @@ class Tail:
             self._start_at_end()
 
     @property
-    def written(self) -> float:
-        """The time of the last write that was read, in seconds since the epoch; 0 if there was none."""
-        return self._seen[3] / 1e9 if self._seen is not None else 0.0
-
-    @property
-    def cut_off(self) -> bool:
-        """True if the file ends in mid-line: the rest is being written, or could not be."""
-        return (bool(self._part) or self._skipping) and not self.behind
-
-    @property
     def offset(self) -> int:
         """The offset up to which the file was read."""
         return self._offset

@@ -193,7 +193,6 @@ class _Aider:
     def __init__(self) -> None:
         self._answers = 0
         self._lines: list[str] | None = None  # of the answer that is being read
-        self._unclear = False  # there is a line that may be of a file
 
     def read(self, line: bytes) -> list[Said]:
         if self._lines is not None and (line + b" ").startswith(b"ASSISTANT "):
@@ -204,8 +203,6 @@ class _Aider:
             self._answers += 1
             self._lines = []
         elif line and not _AIDER_REQUEST.match(line):
-            self._unclear = True
-        if self._unclear and not said:
             raise Ambiguous("its log of model calls does not tell files in the chat from answers")
         return said
 

@@ -99,16 +99,6 @@ class TranscriptReader:
         return sum(each.tail.offset for each in self._transcripts.values())
 
     @property
-    def written(self) -> float:
-        """The time of the last write to a transcript, in seconds since the epoch; 0 if there was none."""
-        return max((each.tail.written for each in self._transcripts.values()), default=0.0)
-
-    @property
-    def cut_off(self) -> bool:
-        """True if a transcript ends in mid-line: the rest is being written, or could not be."""
-        return any(each.tail.cut_off for each in self._transcripts.values())
-
-    @property
     def settled(self) -> bool:
         """True if nothing is known to be missing: no expected text, no rest of a transcript."""
         return not self._behind() and not any(speaker.expected for speaker in self._speakers.values())
@@ -176,7 +166,7 @@ class TranscriptReader:
         for each in self._transcripts.values():
             lines, used = each.tail.read(budget)
             budget -= used
-            if not (used or each.tail.behind or each.tail.cut_off):
+            if not (used or each.tail.behind):
                 lines = [(b"", each.tail.offset + 1)]
             try:
                 for line, end in lines:

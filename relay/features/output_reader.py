@@ -19,7 +19,7 @@ from typing import Any
 
 from relay.agents.events import RecordLost, TurnRead
 from relay.directives.checkpoint import Checkpoint, Checkpoints
-from relay.directives.events import AgentSaid, DirectiveRead, SourceChosen
+from relay.directives.events import SourceChosen
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
 from relay.directives.screen_words import ScreenWords
@@ -192,9 +192,9 @@ class OutputReader:
 
     @handles(TurnRead)
     def confirm(self, event: TurnRead) -> None:
-        """Keep of a turn in the agent's own record only what that may lack, until the next one begins."""
+        """Keep nothing of a turn that is in the agent's own record, until the next one begins."""
         if self._words.keeps and not event.silent:
-            self._words.settle(event.up_to)
+            self._words.forget(keeps=True)
             self._pipeline.muted = True
 
     @handles(TurnDrawn)
@@ -204,15 +204,8 @@ class OutputReader:
     @handles(PromptSubmitted)
     def submitted(self, _: PromptSubmitted) -> None:
         self._pipeline.submitted()
-        if not self._words.keeps:
-            self._words.begin()
-        elif self._pipeline.muted:
-            self._words.begin()
+        if self._words.keeps and self._pipeline.muted:
             self._read_on(muted=False)
-
-    @handles(AgentSaid, DirectiveRead)
-    def recorded(self, event: Event) -> None:
-        self._words.note(event)
 
     @handles(RecordLost)
     def lost(self, event: RecordLost) -> None:

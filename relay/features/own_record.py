@@ -5,8 +5,7 @@
                                   └→ RecordLost ─→ the words of this turn, and all later ones, from the screen
 
 A record that has not grown at all in a turn in which the screen has shown work (in TURNS of them) is not this
-agent's any more, as after Gemini's /clear, or cannot be written. One that ends in mid-line cannot be, either.
-It is not taken up again.
+agent's any more, as after Gemini's /clear, or cannot be written.  It is not taken up again.
 """
 
 from __future__ import annotations
@@ -50,13 +49,9 @@ aider does not log what it has another model write, such as the message of a com
 """
 
 SILENT = "it has nothing of what the agent does"
-CUT_OFF = "it ends in the middle of a line"
 
 LARGE = 16 << 20
 """Bytes from which a record of ours is emptied between two turns: aider logs each request whole."""
-
-MOST = 10_000
-"""Outputs after the record last grew whose times are known; the oldest go first."""
 
 _LOST = "record_lost"
 
@@ -77,7 +72,8 @@ class OwnRecord:
         )
         self._listening = Listening()
         self._shown: deque[TurnShown] = deque()  # the ends of turns up to which it was not read
-        self._grown = _Grown()
+        self._size = 0  # of the record, at the end of the last turn
+        self._silent = 0  # turns in a row
         self._lost = ""
         self._cut = False  # the user interrupts what the agent says
 
@@ -92,11 +88,9 @@ class OwnRecord:
             texts = self._reader.resume([note for note in notes if note["note"] == "transcript"])
             self._reader.follow(self._named)
             self._publish(texts, again=True)
-            self._grown.note(self._reader.written)
 
     @handles(OutputRead)
-    def written(self, event: OutputRead) -> None:
-        self._grown.outputs.append((self._terminal.last_output(), event.place.offset))
+    def written(self, _: OutputRead) -> None:
         self._listening.until(time.monotonic() + AFTERWARDS)
 
     @handles(KeysTyped)
@@ -116,7 +110,7 @@ class OwnRecord:
         """Read the record while the agent writes, until it is given up."""
         while self._reader is not None:
             await self._listening.begun()
-            self._poll(self._reader)
+            self._publish(self._reader.poll())
             if self._reader.broken:
                 self._lose(self._reader.broken)
             elif self._shown:
@@ -125,35 +119,21 @@ class OwnRecord:
                 await asyncio.sleep(POLL)
 
     async def _read_up_to(self, shown: TurnShown) -> None:
-        """Read all of the turn whose end the screen shows; give the record up if it lacks something of it."""
+        """Read all of the turn whose end the screen shows; give the record up if it has nothing of it."""
         assert self._reader is not None
-        reader, grown = self._reader, self._grown
         deadline = time.monotonic() + GRACE
-        while ((silent := reader.size == grown.size) and shown.worked) or reader.cut_off:
-            if time.monotonic() >= deadline:
-                break
+        while (silent := self._reader.size == self._size) and shown.worked and time.monotonic() < deadline:
             await asyncio.sleep(POLL)
-            self._poll(reader)
-        self._poll(reader)  # the end of a text that is known by silence
-        if self._cut and not silent:
-            grown.note(time.time())
+            self._publish(self._reader.poll())
+        self._publish(self._reader.poll())  # the end of a text that is known by silence
         self._cut = False
-        grown.size = reader.size
-        grown.silent = grown.silent + shown.worked if silent else 0
-        if reader.cut_off:
-            self._lose(CUT_OFF)
-        elif grown.silent >= TURNS.get(self._named.kind, 1):
-            self._lose(reader.problem or SILENT)
-        self._bus.publish(TurnRead(silent, grown.up_to()))
-        if self._named.ours and grown.size > LARGE:
+        self._size = self._reader.size
+        self._silent = self._silent + shown.worked if silent else 0
+        if self._silent >= TURNS.get(self._named.kind, 1):
+            self._lose(self._reader.problem or SILENT)
+        self._bus.publish(TurnRead(silent))
+        if self._named.ours and self._size > LARGE:
             self._empty()
-
-    def _poll(self, reader: TranscriptReader) -> None:
-        """Publish what the record has by now."""
-        size = reader.size
-        self._publish(reader.poll())
-        if reader.size != size and not (reader.cut_off or reader.broken):
-            self._grown.note(reader.written)
 
     def _empty(self) -> None:
         """Empty the record, all of which was read; the agent waits, and appends to it later."""
@@ -164,10 +144,11 @@ class OwnRecord:
             _log.warning("the agent's record grows on: %s", error)
 
     def _lose(self, why: str) -> None:
-        self._progress.note(_LOST, why=why, since=self._terminal.output_offset())
+        since = self._terminal.output_offset()
+        self._progress.note(_LOST, why=why, since=since)
         self._journal.write(_LOST, why=why)
         self._bus.publish(Notify(f"the agent's own record: {why}; what it says is read from its screen"))
-        self._give_up(why, self._grown.up_to())
+        self._give_up(why, 0)
 
     def _give_up(self, why: str, since: int) -> None:
         self._reader, self._lost = None, why
@@ -175,13 +156,8 @@ class OwnRecord:
 
     @answers(LastWords)
     async def read_to_the_end(self, _: LastWords, __: object) -> None:
-        if self._reader is None:
-            return
-        self._poll(self._reader)
-        cut_off = self._reader.cut_off
-        self._publish(self._reader.close())
-        if cut_off:
-            self._lose(CUT_OFF)
+        if self._reader is not None:
+            self._publish(self._reader.close())
 
     def _publish(self, texts: Sequence[Said], *, again: bool = False) -> None:
         if texts and not self._cut:  # nothing tells whether what was cut off was meant to be acted on
@@ -198,27 +174,3 @@ class OwnRecord:
         if not self._reader.size:
             return {"record": "nothing is there yet"}
         return {"record": "it tells what the agent says"}
-
-
-class _Grown:
-    """How the record grows.
-
-    size:    bytes of it, at the end of the last turn. silent: turns in a row in which it has not grown.
-    outputs: of the agent, that came after the record last grew: seconds (monotonic), and where each ends.
-    """
-
-    def __init__(self) -> None:
-        self.size = self.silent = 0
-        self.outputs: deque[tuple[float, int]] = deque(maxlen=MOST)
-        self._at = 0.0
-        self._up_to = 0
-
-    def note(self, written: float) -> None:
-        """Note that it had grown by whole lines at the time `written`, in seconds since the epoch."""
-        self._at = time.monotonic() - max(time.time() - written, 0.0)
-
-    def up_to(self) -> int:
-        """Return the bytes of output that the agent had written when the record last grew."""
-        while self.outputs and self.outputs[0][0] <= self._at:
-            _, self._up_to = self.outputs.popleft()
-        return self._up_to

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from relay.directives.directive import Directive
-from relay.directives.events import AgentSaid, DirectiveRead, said
+from relay.directives.events import AgentSaid, DirectiveRead
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import Reading
 from relay.directives.screen_words import MOST, ScreenWords
 from relay.eventbus import Event
-from relay.place import TERMINAL, TRANSCRIPT, Place
+from relay.place import TERMINAL, Place
 from relay.readers.line import Line
 
 
@@ -19,14 +19,6 @@ def reading(offset: int) -> Reading:
     grammar = Grammar(lambda _: True)
     found = [each for line in lines for each in grammar.line(line)]
     return Reading(lines, found + grammar.turn_end(0.0))
-
-
-def recorded(text: str) -> list[Event]:
-    """The events for what the record has."""
-    grammar = Grammar(lambda _: True)
-    lines = [Line(each, 0.0, Place(TRANSCRIPT, 0, number)) for number, each in enumerate(text.split("\n"))]
-    found = [each for line in lines for each in grammar.line(line)]
-    return said(lines, found + grammar.turn_end(0.0), "@")
 
 
 def bodies(events: list[Event]) -> list[str]:
@@ -60,33 +52,6 @@ def test_what_the_record_has_is_forgotten() -> None:
     words.forget(keeps=True)
     words.take(reading(20), again=False)
     assert bodies(words.release()) == ["20"]
-
-
-def test_what_the_record_may_lack_is_kept_beyond_the_turn() -> None:
-    """That is what was drawn after it last grew, and it has not."""
-    words = ScreenWords("@")
-    words.forget(keeps=True)
-    for offset in (10, 20, 30, 40):
-        words.take(reading(offset), again=False)
-    for event in recorded("Well.\n\n@relay:Bob *30*"):
-        words.note(event)
-    words.settle(10)
-    words.begin()
-    words.take(reading(30), again=False)
-    assert bodies(words.release()) == ["20", "40", "30"]
-
-
-def test_what_the_record_had_is_not_heard_when_it_is_drawn_late() -> None:
-    """Once, though: the agent may say it again."""
-    words = ScreenWords("@")
-    words.forget(keeps=True)
-    for event in recorded("@relay:Bob 10\n\n@relay:Bob 2034"):
-        words.note(event)
-    assert words.release() == []
-    events = [each for offset in (10, 20, 10) for each in words.take(reading(offset), again=False)]
-    assert bodies(events) == ["10"]
-    words.begin()
-    assert bodies(words.take(reading(20), again=False)) == ["20"]
 
 
 def test_what_the_record_had_before_it_was_lost_is_not_heard_by_a_later_session() -> None:
