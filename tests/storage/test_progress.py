@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from relay.directives.checkpoint import BYTES, Checkpoint, Checkpoints
@@ -81,9 +80,9 @@ def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> N
 
 
 def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Path) -> None:
-    """After each line of code that it runs."""
-    for line in range(1, 1000):
-        path = tmp_path / f"{line}.jsonl"
+    """Before each call that changes a file."""
+    for call in range(1, 1000):
+        path = tmp_path / f"{call}.jsonl"
         progress = Progress(path, resumed=False)
         for offset in (1, 2, SIZE + 3):
             progress.begin(Place("terminal", offset), f"{offset}", "@relay")
@@ -92,7 +91,7 @@ def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Pat
         progress.note("hooks")
         pid = os.fork()
         if pid == 0:
-            _die_after(line)
+            _die_before(call)
             try:
                 place = Place("terminal", SIZE + 3)
                 progress.compact(place, but_last=True, offset=3, position=5)
@@ -110,20 +109,22 @@ def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Pat
             break
     else:
         raise AssertionError("it never came to its end")
-    assert line > 20
+    assert call > 4
 
 
-def _die_after(lines: int) -> None:
-    """Have this process killed after that many lines of what writes files."""
-    left = lines
+def _die_before(call: int) -> None:
+    """Have this process killed before that one of its calls that change files."""
+    left = call
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
-        if Path(frame.f_code.co_filename).stem not in {"progress", "files", "pathlib", "_local"}:
-            return None
-        left -= event == "line"
-        if left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **named)
 
-    sys.settrace(trace)
+        return run
+
+    for name in ("open", "write", "pwrite", "ftruncate", "close", "replace", "unlink"):
+        setattr(os, name, counted(getattr(os, name)))
