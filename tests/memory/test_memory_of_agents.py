@@ -15,7 +15,7 @@ AGENT = """
 import json, os, re, subprocess, sys
 answers = []
 for directive in json.load(open(sys.argv[1])):
-    print(directive.replace("{id}", re.search("as (\\\\w+)", answers[0])[1] if answers else ""), flush=True)
+    print(directive.replace("{id}", re.search("memory as (\\\\w+)", answers[0])[1] if answers else ""), flush=True)
     answer, more = "", True
     while more:
         answer += sys.stdin.readline()
