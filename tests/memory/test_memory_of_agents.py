@@ -15,7 +15,8 @@ AGENT = """
 import json, os, re, subprocess, sys
 answers = []
 for directive in json.load(open(sys.argv[1])):
-    print(directive.replace("{id}", re.search("memory as (\\\\w+)", answers[0])[1] if answers else ""), flush=True)
+    id = re.search("memory as (\\\\w+)", answers[0])[1] if answers else ""
+    print(directive.replace("{id}", id), flush=True)
     answer, more = "", True
     while more:
         answer += sys.stdin.readline()
