@@ -34,7 +34,7 @@ from relay.text import count
 from relay.transport import broker
 from relay.transport.broker_watch import last_replacement
 from relay.transport.credentials import Login
-from relay.transport.endpoint import Endpoint
+from relay.transport.endpoint import Endpoint, endpoints
 
 _PACKAGES = (
     "agent-relay",
@@ -225,15 +225,21 @@ def _settings(home: Home, directory: Path) -> Found:
 
 
 def _broker(home: Home, directory: Path) -> Found:
-    url = settings.load(home, directory)[0].broker
     try:
-        endpoint = Endpoint.of(url) if url else broker.status(home)
+        external = endpoints(settings.load(home, directory)[0].broker)
     except BrokerError as error:
         yield FAIL, str(error)
         return
-    if endpoint is None:
+    if external:
+        for endpoint in external:
+            yield from _answers(home, endpoint)
+    elif (running := broker.status(home)) is not None:
+        yield from _answers(home, running)
+    else:
         yield OK, "the embedded one does not run; the first session starts it"
-        return
+
+
+def _answers(home: Home, endpoint: Endpoint) -> Found:
     import asyncio
 
     from relay.transport.raw_login import raw_login  # loads the MQTT client
@@ -247,9 +253,16 @@ def _broker(home: Home, directory: Path) -> Found:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(last.at))
         yield WARN, f"replaced {count(last.times, 'time')}, last at {when}: {last.why}"
     try:
-        asyncio.run(answers(endpoint))
+        if embedded:
+            broker.greet(home, endpoint)
+        else:
+            asyncio.run(answers(endpoint))
     except BrokerError as error:
-        end = "`relay broker stop` ends it." if embedded else "Until it answers, messages wait in the ledger."
+        end = (
+            "It is replaced within half a minute; `relay broker stop` ends it at once."
+            if embedded
+            else "Until it answers, messages wait in the ledger."
+        )
         yield FAIL if embedded else WARN, f"{error} {end}"
     else:
         more = f" (pid {endpoint.pid})" if embedded else "; `relay doctor --broker` tries what it allows"

@@ -12,6 +12,7 @@
     ├── UnknownRecipient                  nobody in the team ever had the name
     ├── NotAMember                        the agent is not in that channel
     ├── MessageRefused                    empty, too large, or not allowed
+    │   └── ReceiverEnded                 it was one run of an agent, and is over
     ├── NotAllowed                        a guard rail: an agent may not do this
     ├── HomeError                         a directory of relay's cannot be used
     ├── ConfigError                       relay.toml, relay.config.py or a pattern file is wrong
@@ -85,6 +86,10 @@ class MessageRefused(RelayError):
     pass
 
 
+class ReceiverEnded(MessageRefused):
+    pass
+
+
 class NotAllowed(RelayError):
     pass
 
@@ -113,6 +118,10 @@ class LedgerError(RelayError):
 
 class LedgerAway(LedgerError):
     """Another try, a moment later, may succeed: it is locked, or about to be opened anew."""
+
+
+class NoSuchMessage(LedgerError):
+    """No message of this home has that id."""
 
 
 class MemoryStoreError(RelayError):

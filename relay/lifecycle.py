@@ -62,7 +62,9 @@ class SessionSettling(Question[None]):
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed(Question[None]):
-    """The session is over: release all resources."""
+    """The session is over: release all resources. ended: so is the agent, and no other follows it."""
+
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

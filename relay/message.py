@@ -11,6 +11,9 @@ from relay.place import Place
 MAX_BODY = 64 * 1024
 """Bytes of UTF-8 in a message's body; a larger one is refused at sending, never cut."""
 
+ID_SHOWN = 8
+"""Characters of a message's id that people and agents are shown; commands accept them."""
+
 _PUBLIC = (
     *("id", "sender", "to", "body", "state", "time", "thread", "reply_to", "priority"),
     *("channel", "depth", "expires", "detail", "route", "role"),
@@ -55,7 +58,7 @@ class Priority(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to send to `to`: an agent, the user, `#channel`, or `*` (everybody seen lately).
+    """A message to send to `to`: an agent, the user, `#channel`, or `*` (everybody who is there).
 
     thread, reply_to, depth: as in Message.
     ttl:   seconds after which it is given up if it has not arrived; 0: never; None: as the settings say.

@@ -31,16 +31,18 @@ def _setting(
     own: bool = False,
     most: float = 0,
     choices: tuple[str, ...] = (),
+    several: bool = False,
     check: Callable[[Sequence[str]], object] = tuple,
 ) -> Any:
     """Return the field of a setting.
 
     project: an untrusted project may set it; own: no project may, trusted or not.
     most:    the largest number; choices: all the values.
+    several: a list of strings does, too, instead of one with commas between them.
     check:   raises RelayError for an invalid list of strings.
     """
-    limits = {"project": project, "own": own, "most": most, "choices": choices, "check": check}
-    return field(default=default, metadata={"help": help, **limits})
+    limits = {"project": project, "own": own, "most": most, "choices": choices, "several": several}
+    return field(default=default, metadata={"help": help, **limits, "check": check})
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,12 @@ class Settings:
         "seconds after which a message that has not arrived is given up; 0: never",
         most=31_536_000,
     )
-    broker: str = _setting("", "URL of the MQTT broker; empty: the embedded one")
+    broker: str = _setting(
+        "",
+        "URL of the MQTT broker, or those of a cluster's nodes, as a list or with commas between them; "
+        "empty: the embedded one",
+        several=True,
+    )
 
 
 def load(
@@ -227,7 +234,8 @@ def _read(path: Path) -> dict[str, Any]:
         if wrong := _wrong(name, value):
             raise ConfigError(wrong, path, _line(text, name))
     default = Settings()
-    return {name: type(getattr(default, name))(value) for name, value in values.items()}
+    several = {name: ",".join(value) for name, value in values.items() if _is_several(name, value)}
+    return {name: type(getattr(default, name))(value) for name, value in (values | several).items()}
 
 
 def is_prefix(value: str) -> bool:
@@ -235,6 +243,11 @@ def is_prefix(value: str) -> bool:
     return (
         len(value) == 1 and value.isprintable() and not (value.isalnum() or value.isspace() or value in "\\:")
     )
+
+
+def _is_several(name: str, value: object) -> bool:
+    strings = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return strings and bool(_FIELDS[name].metadata["several"])
 
 
 _FIELDS = {each.name: each for each in fields(Settings)}
@@ -260,9 +273,12 @@ def _wrong(name: str, value: object) -> str | None:
     elif isinstance(default, float):
         if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value <= most):
             return f"{name} is a number of seconds from 0 to {most:g}, like {default:g}, not {value!r}."
+    elif _is_several(name, value):
+        return None
     elif not isinstance(value, str):
         example = f"like {default or 'mqtt://host'!r}" if not choices else _alternatives(choices)
-        return f"{name} is a string, {example}, not {value!r}."
+        what = "a string, or a list of strings" if limits["several"] else "a string"
+        return f"{name} is {what}, {example}, not {value!r}."
     elif name == "prefix" and not is_prefix(value):
         return f"prefix is one punctuation character, like '@', but neither ':' nor '\\', not {value!r}."
     elif choices and value not in choices:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -49,6 +50,12 @@ def printable_json(value: Any, *, indent: int | None = None) -> str:
 def count(n: int, noun: str) -> str:
     """Return `1 message`, `2 messages`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def listed(words: Sequence[str], most: int = 10) -> str:
+    """Return `Alice, Bob, Cy`, or the first `most` and how many more there are."""
+    shown = ", ".join(words[:most])
+    return shown if len(words) <= most else f"{shown} and {count(len(words) - most, 'other')}"
 
 
 def parse_json(text: str) -> Any:

@@ -73,10 +73,18 @@ def send(
 
 
 def post(
-    ledger: Ledger, team: str, sender: str, to: str, body: str, *, limits: Limits | None = None, **more: Any
+    ledger: Ledger,
+    team: str,
+    sender: str,
+    to: str,
+    body: str,
+    *,
+    limits: Limits | None = None,
+    there: Callable[[str], bool] = lambda name: True,
+    **more: Any,
 ) -> list[Message]:
     """Accept a message as an agent or a person would send it."""
-    return posting.post(ledger, team, sender, OutgoingMessage(to, body, **more), limits)
+    return posting.post(ledger, team, sender, OutgoingMessage(to, body, **more), limits, there=there)
 
 
 async def in_ledger(place: Home | Path, job: Callable[[Ledger], T]) -> T:

@@ -129,5 +129,5 @@ def test_a_small_fleet_is_measured() -> None:
 
 
 def test_the_page_of_the_fleet_has_its_markers() -> None:
-    text = (ROOT / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "SCALE.md").read_text(encoding="utf-8")
     assert 0 < text.find("<!-- fleet:begin -->") < text.find("<!-- fleet:end -->")

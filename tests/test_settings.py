@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.agents.catalog import load as load_profile
+from relay.cli.wrap import parse
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.settings import FILE, Settings, load
@@ -108,3 +109,23 @@ def test_what_is_part_of_a_directive_or_cannot_be_seen_is_no_prefix(tmp_path: Pa
     (home.config / "patterns" / "mine.toml").write_text(f"prefix = '{prefix}'\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="prefix must be one character"):
         load_profile("mine", home)
+
+
+def test_a_broker_has_one_url_or_several(tmp_path: Path) -> None:
+    several = Settings(broker="mqtts://a,mqtts://u:x,y@b:1")
+    config = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
+    (tmp_path / "config").mkdir()
+    for line in ("['mqtts://a', 'mqtts://u:x,y@b:1']", "'mqtts://a,mqtts://u:x,y@b:1'"):
+        (tmp_path / "config" / FILE).write_text(f"broker = {line}\n")
+        assert load(config, tmp_path / "elsewhere") == (several, [])
+    (tmp_path / "config" / FILE).write_text("broker = ['mqtts://a', 1]\n")
+    taken, (notice,) = load(config, tmp_path / "elsewhere")
+    assert taken == Settings()
+    assert "broker is a string, or a list of strings, like 'mqtt://host', not" in notice
+    (tmp_path / "config" / FILE).write_text("prefix = ['@']\n")
+    assert "prefix is a string, like '@', not" in load(config, tmp_path / "elsewhere")[1][0]
+
+
+def test_the_urls_of_several_options_are_taken_together() -> None:
+    given = parse(["--broker", "mqtts://a", "--broker=mqtts://b,mqtts://c", "claude"])
+    assert given.broker == "mqtts://a,mqtts://b,mqtts://c"

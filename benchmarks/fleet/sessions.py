@@ -11,11 +11,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.bench import Bench
+from benchmarks.bench import Bench, processes_of
 from benchmarks.fleet.phases import IDLE_SECONDS, STORM_SECONDS, broker_pid, percentile
 from benchmarks.footprint import cpu_seconds, pss
 
 _SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"  # this much talk would be held for the person
+TO_ONE, QUICK_TO_ONE = 1200, 60
+"""Messages of all sessions to one."""
+
 _PACE = 0.015  # seconds between two directives, of different agents
 _LINE = re.compile(rb"^(\d+) .*number (\d+) said (\d+)")
 
@@ -34,10 +37,14 @@ class Sessions:
     p99: float
     seconds: float
     cpu: float  # of all sessions and the broker, a directive
+    to_one_count: int
+    to_one: float  # messages a second, all to one
+    to_one_cpu: float  # of all processes of the home, agents and shims too, a message
+    all_idle_cpu: float  # of all processes of the home, a second
 
 
 def measure(bench: Bench, size: int, rounds: int) -> Sessions:
-    """Start `size` sessions, let them be idle, then talk: each to the next `rounds` ones."""
+    """Start `size` sessions, let them be idle, then talk: each to `rounds` others, all to one."""
     names = [f"s{number}" for number in range(size)]
     settings = bench.directory / "config" / "relay.toml"
     settings.write_text(_SETTINGS, encoding="utf-8")
@@ -54,12 +61,19 @@ def measure(bench: Bench, size: int, rounds: int) -> Sessions:
         pids = [int(each["pid"]) for each in json.loads(bench.relay("ps", "--json"))]
         broker = broker_pid(bench)
         time.sleep(2)  # the last ones have heard of all the others
+        everything = [*processes_of(bench.directory)]
         before, begun = sum(map(cpu_seconds, pids)), time.monotonic()
+        all_before = sum(map(cpu_seconds, everything))
         time.sleep(IDLE_SECONDS)
         idle = (sum(map(cpu_seconds, pids)) - before) / (time.monotonic() - begun) / size
+        all_idle = (sum(map(cpu_seconds, everything)) - all_before) / (time.monotonic() - begun)
         before = sum(map(cpu_seconds, [*pids, broker]))
-        delays, seconds = _talk(bench, names, told, rounds)
+        delays, seconds = _talk(bench, names, told, rounds * size, _PACE)
         used = sum(map(cpu_seconds, [*pids, broker])) - before
+        before = sum(map(cpu_seconds, everything))
+        most = QUICK_TO_ONE if bench.quick else TO_ONE
+        to_one, to_one_seconds = _talk(bench, names, told, most, 0.0, names[0])
+        to_one_used = sum(map(cpu_seconds, everything)) - before
         return Sessions(
             size=size,
             started=started,
@@ -71,6 +85,10 @@ def measure(bench: Bench, size: int, rounds: int) -> Sessions:
             p99=percentile(delays, 0.99),
             seconds=seconds,
             cpu=used / len(delays),
+            to_one_count=len(to_one),
+            to_one=len(to_one) / to_one_seconds,
+            to_one_cpu=to_one_used / len(to_one),
+            all_idle_cpu=all_idle,
         )
 
 
@@ -78,17 +96,23 @@ def _orders(bench: Bench, name: str) -> Path:
     return bench.directory / f"{name}.orders"
 
 
-def _talk(bench: Bench, names: list[str], told: socket.socket, rounds: int) -> tuple[list[float], float]:
-    """Return the seconds of each message, and of all. Raise AssertionError for one that comes twice."""
-    expected = rounds * len(names)
+def _talk(
+    bench: Bench, names: list[str], told: socket.socket, expected: int, pace: float, receiver: str = ""
+) -> tuple[list[float], float]:
+    """Return the seconds of each message, and of all. Raise AssertionError for one that comes twice.
+
+    receiver: who gets all that the others say ("": each says one thing to each other in turn).
+    """
+    speakers = [name for name in names if name != receiver]
 
     def speak() -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as orders:
             for number in range(expected):
-                one, step = number % len(names), number // len(names) + 1
-                text = f"@relay:{names[(one + step) % len(names)]} number {number} said {{now}}\n"
-                orders.sendto(text.encode(), str(_orders(bench, names[one])))
-                time.sleep(_PACE)
+                one, step = number % len(speakers), number // len(speakers) + 1
+                to = receiver or names[(one + step) % len(names)]
+                text = f"@relay:{to} number {number} said {{now}}\n"
+                orders.sendto(text.encode(), str(_orders(bench, speakers[one])))
+                time.sleep(pace)
 
     begun = time.monotonic()
     speaker = threading.Thread(target=speak, daemon=True)

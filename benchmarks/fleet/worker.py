@@ -24,17 +24,22 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from relay.errors import LedgerAway
 from relay.eventbus import Event
 from relay.home import Home
 from relay.message import OutgoingMessage, State
 from relay.messaging.client import MessagingClient
 from relay.messaging.events import MessageStored, StatusReported
+from relay.messaging.ledger import Ledger
+from relay.messaging.presence_tracker import PresenceTracker
 from relay.messaging.receiver import Receiver
 from relay.messaging.runaway import Limits
 
 TEAM = "fleet"
+
+T = TypeVar("T")
 
 
 class Agent:
@@ -75,14 +80,25 @@ class Agent:
     async def _inject(self) -> None:
         while True:
             message = (await self._arrived.get()).message
-            await self.client.injecting(message.id)
-            await self.client.settle(message.id, State.INJECTED)
+            await patiently(lambda message=message: self.client.injecting(message.id))
+            await patiently(lambda message=message: self.client.settle(message.id, State.INJECTED))
             now = time.monotonic()
             self._injected.append((now - float(message.body), now))
 
     async def send(self, to: str) -> int:
         """Send the time to `to`; return the number of receivers."""
-        return len(await self.client.send(OutgoingMessage(to, str(time.monotonic()))))
+        message = OutgoingMessage(to, str(time.monotonic()))
+        return len(await patiently(lambda: self.client.send(message)))
+
+
+async def patiently(job: Callable[[], Awaitable[T]]) -> T:
+    """Do `job`, and again if the ledger was busy, as sessions do."""
+    while True:
+        try:
+            return await job()
+        except LedgerAway as error:
+            print(error, file=sys.stderr, flush=True)
+            await asyncio.sleep(0.1)
 
 
 class Heard:
@@ -117,10 +133,14 @@ class Worker:
     async def see(self) -> object:
         seen = []
         for agent in self._agents:
-            online = agent.client._tracker.online  # the public roster knows this home's agents by their locks
-            for name in self._everybody:
-                while not online(name):  # noqa: ASYNC110  no event is at hand
-                    await asyncio.sleep(0.05)
+            # The public roster also knows this home's agents, by their locks.
+            tracker = agent.client._listener.tracker
+
+            def count(ledger: Ledger, tracker: PresenceTracker = tracker) -> int:
+                return tracker.attendance(ledger).count()
+
+            while await tracker.ledger.run(count) < len(self._everybody):  # noqa: ASYNC110  no event is at hand
+                await asyncio.sleep(0.05)
             seen.append(time.monotonic())
         return seen
 

@@ -8,9 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, merged, parsed, read
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, installed, merged, parsed, read
 
 FLAG = "--settings"
+
+SINCE = {
+    "PermissionRequest": (2, 0, 77),
+    "PostToolUseFailure": (2, 0, 77),
+    "SubagentStart": (2, 0, 77),
+    "StopFailure": (2, 1, 78),
+}
+"""Events that 1.0 does not have, and a version that has each. An unknown one is an error, and Claude asks."""
+
+EXEC_FORM = (2, 1, 197)
+"""A version whose hooks have `args`. 2.1.100 has none: it would run `command` alone, in a shell."""
 
 
 def prepare(run: Run) -> Prepared:
@@ -21,7 +32,10 @@ def prepare(run: Run) -> Prepared:
         settings = parsed(theirs, f"what was given with {FLAG}")
     elif theirs:
         settings = read(Path(theirs).expanduser())
-    path = run.file("settings.json", merged(settings, entries("claude", run.socket, _handler)))
+    version = installed(run, "/claude-code")
+    ours = entries("claude", run.socket, handler if () < version < EXEC_FORM else _handler)
+    known = {event: added for event, added in ours.items() if not version or version >= SINCE.get(event, ())}
+    path = run.file("settings.json", merged(settings, known))
     note = ""
     if settings.get("disableAllHooks"):
         note = f"what was given with {FLAG} disables all hooks, and so the bridge"

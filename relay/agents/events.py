@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from relay.agents.hook_event import NativeEvent
 from relay.agents.hook_reply import Answered
@@ -43,20 +45,25 @@ class TurnShown(Event):
 class TurnRead(Event):
     """The agent's own record was read up to the end of the turn that the screen has shown.
 
-    silent: it has nothing of that turn.
+    silent: it has nothing of that turn. cut: the user has interrupted the agent.
+    up_to:  bytes of output, when the screen showed the end.
     """
 
-    silent: bool = False
+    silent: bool
+    up_to: int
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLost(Event):
     """The agent's own record does not have its words any more: they come from the screen.
 
-    since: those that came after that many bytes of output; earlier ones were in the record.
+    why:     for the user.
+    resumes: what an earlier session noted when it lost the record; None if it is lost now.
     """
 
-    since: int
+    why: str
+    resumes: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -178,6 +179,31 @@ def entries(kind: str, socket: str, handle: Callable[[list[str]], dict[str, Any]
         observer = {"matcher": OBSERVED, "hooks": [handle(call(kind, socket, "pretooluse"))]}
         found["PreToolUse"].insert(0, observer)
     return found
+
+
+def installed(run: Run, package: str) -> tuple[int, ...]:
+    """Return the version of the agent's program; () if that is unknown.
+
+    It is in the package.json above the program, whose name ends with `package`, or is the program's own name.
+    """
+    found = shutil.which(run.command[run.at or 0], path=run.env.get("PATH"))
+    if found is None:
+        return ()
+    program = Path(os.path.realpath(found))
+    if re.fullmatch(r"\d+\.\d+\.\d+", program.name):
+        return _numbers(program.name)
+    for folder in program.parents:
+        try:
+            manifest = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+            if manifest["name"].endswith(package):
+                return _numbers(manifest["version"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            continue
+    return ()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def plugin_options(run: Run, kind: str) -> dict[str, Any]:

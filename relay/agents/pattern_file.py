@@ -33,8 +33,6 @@ Every key of a file, all but `name` optional:
     delay         = 0.3           seconds between a text and Enter
     while_working = "queues"      queues | interrupts | unknown: what becomes of a text typed meanwhile
     avoid         = "!/@"         characters that a typed text must not begin with
-    paste_chars   = 1000          characters of one paste; a longer text is typed as several
-    paste_lines   = 10            lines of one paste, two at least
 
     [input]                       how its input is drawn: empty, with nothing that asks or works, it is ready
     glyphs       = "❯>"           marks before what is typed; "": none, but a frame
@@ -189,9 +187,7 @@ class PatternFile:
         return self._read({**colours, "lines": self._regexes})
 
     def _submit(self) -> dict[str, Any]:
-        limits = dict.fromkeys(("paste_chars", "paste_lines"), self._count)
-        readers = {"delay": self._delay, "while_working": self._choice, "avoid": self._string, **limits}
-        return self._read(readers)
+        return self._read({"delay": self._delay, "while_working": self._choice, "avoid": self._string})
 
     def _input(self) -> dict[str, Any]:
         marks = dict.fromkeys(("glyphs", "bullets"), self._string)

@@ -49,15 +49,11 @@ class Submit:
     delay:         seconds between the text and Enter.
     while_working: the effect of a text submitted while the agent works.
     avoid:         characters that a typed text must not begin with.
-    paste_chars, paste_lines: characters and lines of one paste, 0 for any number: an agent may show a
-                   longer one as a placeholder only.
     """
 
     delay: float = 0.3
     while_working: WhileWorking = "unknown"
     avoid: str = "!/@"
-    paste_chars: int = 0
-    paste_lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)

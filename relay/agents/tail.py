@@ -41,6 +41,11 @@ class Tail:
             self._start_at_end()
 
     @property
+    def cut_off(self) -> bool:
+        """True if the file ends in mid-line: the rest is being written, or could not be."""
+        return (bool(self._part) or self._skipping) and not self.behind
+
+    @property
     def offset(self) -> int:
         """The offset up to which the file was read."""
         return self._offset

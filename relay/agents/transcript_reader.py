@@ -5,8 +5,8 @@
     transcripts ──poll──→ lines ──→ Said, Said, ...          (and the text of a stop that no transcript has)
 
 The transcript is the source: only it has the texts before tool calls. But it lags behind the hooks, or is
-missing, so the last text that a stop event carries is *expected*: if the transcript does not have it within
-GRACE, it is taken from the event, and a later line of the transcript with the same text is dropped.
+missing, so the last text that a stop event carries is *expected*: if the transcript does not have it in
+time, it is taken from the event, and a later line of the transcript with the same text is dropped.
 
 Where no hooks open them, `follow` names them: what one run of an agent writes (`Named`).
 
@@ -29,8 +29,12 @@ from relay.agents.named_transcripts import Named, iso
 from relay.agents.tail import Tail
 from relay.agents.transcript_formats import BEFORE, Ambiguous, Said, reader, subagent_path
 
-GRACE = 0.7
-"""Seconds that a transcript may lag behind a stop event (claude 2.1.197: about 0.1)."""
+GRACE = 5.0
+"""Seconds that a transcript may lag behind a stop event: claude 2.1.197 about 0.1, qwen 0.24.4 two on a busy
+machine. What it has of the turn is earlier than the text of the event."""
+
+SHORT = 0.7
+"""The same once it has lacked a text."""
 
 LATEST = 60.0
 """Seconds after which a transcript no longer gets a text that was taken from a stop event."""
@@ -99,6 +103,11 @@ class TranscriptReader:
         return sum(each.tail.offset for each in self._transcripts.values())
 
     @property
+    def cut_off(self) -> bool:
+        """True if a transcript ends in mid-line: the rest is being written, or could not be."""
+        return any(each.tail.cut_off for each in self._transcripts.values())
+
+    @property
     def settled(self) -> bool:
         """True if nothing is known to be missing: no expected text, no rest of a transcript."""
         return not self._behind() and not any(speaker.expected for speaker in self._speakers.values())
@@ -115,7 +124,7 @@ class TranscriptReader:
             self._expected += 1
             id = f"stop/{self._expected}"
             last = Said(event.last_assistant_message, id, "", event.agent_id, event.agent_type)
-            self._speaker(last).expect(last, self._clock())
+            self._speaker(last).expect(last, self._clock() + (SHORT if self._silent else GRACE))
         return said
 
     def follow(self, named: Named) -> None:
@@ -166,7 +175,7 @@ class TranscriptReader:
         for each in self._transcripts.values():
             lines, used = each.tail.read(budget)
             budget -= used
-            if not (used or each.tail.behind):
+            if not (used or each.tail.behind or each.tail.cut_off):
                 lines = [(b"", each.tail.offset + 1)]
             try:
                 for line, end in lines:
@@ -265,13 +274,13 @@ class _Speaker:
         # Emitted from a stop event, and the time until which the transcript may still get them.
         self._late: list[tuple[str, float]] = []
 
-    def expect(self, said: Said, now: float) -> None:
-        """Take the last text from a stop event."""
+    def expect(self, said: Said, until: float) -> None:
+        """Take the last text from a stop event; the transcript should have it `until` then."""
         bare = _bare(said.text)
         if bare in self._unclaimed:
             self._unclaimed.remove(bare)
         else:
-            self.expected.append((said, now + GRACE))
+            self.expected.append((said, until))
 
     def written(self, said: Said, now: float) -> bool:
         """Take a text from the transcript. Return True if it is new."""

@@ -48,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since", type=moment, metavar="WHEN", help="only from then on: 30m, 2h, 7d, or 2026-07-01[T14:30]"
     )
+    parser.add_argument("--id", default="", metavar="ID", help="only this message: its id, or the beginning")
     parser.add_argument("--failed", action="store_true", help="only what is rejected, uncertain or untyped")
     add_limit(parser)
     add_json(parser)
@@ -63,12 +64,13 @@ def run(args: argparse.Namespace) -> int:
             (session is None or entry.session == session)
             and (args.to is None or same(entry.name, args.to))
             and (args.source is None or _is_from(entry, args.source))
+            and entry.id.startswith(args.id)
             and (args.since is None or entry.time >= args.since)
         )
 
     found = [entry for entry in audit_log.read(home.audit, wanted) if entry.failed or not args.failed]
     empty = "Nothing has been injected into an agent yet."
-    if args.to or args.source or args.since is not None or args.failed:
+    if args.to or args.source or args.id or args.since is not None or args.failed:
         empty = "No injection matches. `relay audit` lists all."
     print_list(args, found, Entry.public, _row, noun="injection", empty=empty)
     return 0

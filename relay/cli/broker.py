@@ -32,7 +32,7 @@ from relay.storage.files import write_private
 from relay.text import count
 from relay.transport import acl, broker, credentials
 from relay.transport.credentials import Credentials
-from relay.transport.endpoint import Endpoint
+from relay.transport.endpoint import Endpoint, endpoints
 
 _NEXT = {
     "mosquitto": """\
@@ -65,7 +65,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     stop = action("stop", "End the embedded broker.")
     for each in (status, start, stop):
         add_json(each, "print JSON")
-    status.add_argument("--broker", metavar="URL", help="ask this broker instead")
+    help = "ask this broker instead; of several the first that answers is shown"
+    status.add_argument("--broker", action="append", metavar="URL", help=help)
     for each in (start, action("run", "Run the embedded broker in the foreground.")):
         each.add_argument("--port", type=port, help="where to listen on loopback (default: a free port)")
     rights = action(
@@ -187,13 +188,17 @@ def _write(path: Path, text: str) -> None:
 
 def _status(home: Home, args: argparse.Namespace) -> int:
     """Print the status. The exit code is 0 whether or not the broker answers: the command has found out."""
-    url = args.broker or settings.load(home, Path.cwd())[0].broker
-    endpoint, problem = Endpoint.of(url) if url else broker.status(home), None
-    if url and endpoint:
+    url = ",".join(args.broker or [settings.load(home, Path.cwd())[0].broker])
+    nodes = endpoints(url)
+    endpoint, problem = None if nodes else broker.status(home), None
+    for endpoint in nodes:
         try:
             asyncio.run(_greet(endpoint))
         except RelayError as error:
             problem = str(error)
+        else:
+            problem = None
+            break
     _show(args, endpoint, problem)
     return 0
 

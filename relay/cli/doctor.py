@@ -1,7 +1,8 @@
 """Check that everything relay needs is here, or what a broker lets agents do to each other.
 
-Without --broker: this machine and this home. With it: attacks on that broker, made with agents' own
-credentials, one row for each thing that nobody may do. The embedded broker is tried with agents made for it.
+Without --broker: this machine and this home. With it: whether that broker works, step by step, at each of
+its URLs, and whether these lead to one bus; then attacks on it, made with agents' own credentials, one row
+for each thing that nobody may do. The embedded broker is tried with agents made for it.
 On a broker of your own name two or more that it knows (of different teams, if there are): they attack each
 other, and what real agents hear of it they ignore. It also looks whether port 4222 of that host, for NATS
 clients, lets them in.
@@ -32,13 +33,16 @@ from relay.home import Home
 from relay.text import visible
 from relay.transport import broker
 from relay.transport.credentials import Credentials
-from relay.transport.endpoint import Endpoint
+from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.probe_result import Finding
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    help = "try this broker instead; without URL: the one in relay.toml, else the embedded one"
-    parser.add_argument("--broker", nargs="?", const="", metavar="URL", help=help)
+    help = (
+        "try this broker instead, at each of its URLs (with commas between them, or each with --broker); "
+        "without URL: the one in relay.toml, else the embedded one"
+    )
+    parser.add_argument("--broker", nargs="?", const="", action="append", metavar="URL", help=help)
     help = "with --broker: use the credentials of this agent; give it twice or more"
     parser.add_argument("--as", dest="agents", action="append", default=[], metavar="[TEAM/]NAME", help=help)
     add_json(parser, "print JSON")
@@ -55,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
         from relay.transport.probe import NATS_PORT, probe  # loads the MQTT client
 
         home = home.ensure()
-        url = args.broker or settings.load(home, Path.cwd())[0].broker
-        with _tried(home, url, args.agents) as (endpoint, credentials):
-            native = (broker.native_port(home) if endpoint.kind == "embedded" else None) or NATS_PORT
-            rows = asyncio.run(probe(endpoint, credentials, native=native))
+        urls = ",".join(filter(None, args.broker)) or settings.load(home, Path.cwd())[0].broker
+        with _tried(home, urls, args.agents) as (tried, credentials):
+            native = (broker.native_port(home) if tried[0].kind == "embedded" else None) or NATS_PORT
+            rows = asyncio.run(probe(tried, credentials, native=native))
         found = [(row.claim, row.status.value, row.detail) for row in rows]
     print_list(
         args,
@@ -73,27 +77,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _tried(home: Home, url: str, agents: list[str]) -> Iterator[tuple[Endpoint, list[Credentials]]]:
-    """Yield the broker and the credentials with which to try it."""
-    if url:
-        endpoint = Endpoint.of(url)
-        if endpoint.user is None and len(agents) < 2:
+def _tried(home: Home, urls: str, agents: list[str]) -> Iterator[tuple[list[Endpoint], list[Credentials]]]:
+    """Yield the addresses of the broker, and the credentials with which to try it."""
+    if external := endpoints(urls):
+        without = [endpoint.url for endpoint in external if endpoint.user is None]
+        if without and len(agents) < 2:
             raise UsageError(
-                f"to try {endpoint.url}, name two agents or more that it knows, and whose credentials this "
+                f"to try {without[0]}, name two agents or more that it knows, and whose credentials this "
                 "home has: --as Alice --as Bob. `relay broker acl` makes them, for both."
             )
-        yield endpoint, _credentials(home, agents)
+        yield external, _credentials(home, agents)
     elif agents:
         with broker.use(home):
             found = _credentials(home, agents)
-            yield [broker.admit(home, each.team, each.name)[0] for each in found][-1], found
+            yield [broker.admit(home, each.team, each.name)[0] for each in found][-1:], found
     else:
         team = f"doctor-{secrets.token_hex(4)}"
         made = [(team, "one"), (team, "two"), (f"{team}-b", "three")]
         with broker.use(home):
             try:
                 admitted = [broker.admit(home, *each) for each in made]
-                yield admitted[-1][0], [credentials for _, credentials in admitted]
+                yield [admitted[-1][0]], [credentials for _, credentials in admitted]
             finally:
                 for each in made:
                     broker.dismiss(home, *each)

@@ -29,6 +29,9 @@ _OWN = ("time", "event", "session", "name")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what happens from now on")
     parser.add_argument("--name", metavar="NAME", help="of this agent only")
+    parser.add_argument(
+        "--id", default="", metavar="ID", help="of this message only: its id, or the beginning"
+    )
     add_json(parser, "one JSON object a line")
 
 
@@ -40,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         if session is not None and entry.get("session") != session:
             continue
         if args.name and not same(str(entry.get("name", "")), args.name):
+            continue
+        if not str(entry.get("id", "")).startswith(args.id):
             continue
         print(printable_json(entry) if args.json else _line(entry), flush=args.follow)
     return 0

@@ -6,6 +6,8 @@ agent's profile (`relay agents`) over what is drawn. The rule and the lines that
 whether the rules were checked with this version of the agent, whether it is on the bus, what of its messages
 is held or waits, and how far its directives have come: heard in its output, given to their handlers,
 committed in the ledger as messages.
+
+The id of a message, or its beginning, stands for the message and the agent for which it waits.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ from __future__ import annotations
 import argparse
 
 from relay.agents.version import unchecked
-from relay.cli.arguments import add_json, add_session
-from relay.cli.output import print_json
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import print_json, short_id
 from relay.control.sessions import claims, find
-from relay.errors import LedgerError, NoSuchSession
+from relay.errors import LedgerError, NoSuchMessage, NoSuchSession
 from relay.home import Home
-from relay.messaging.ledger import Ledger
-from relay.names import same
+from relay.message import Message, State
+from relay.messaging.ledger import Ledger, LedgerEntry
+from relay.names import PERSON, same
 from relay.text import count, one_line, visible
 
 _LOST = {
@@ -28,27 +31,42 @@ _LOST = {
     "hidden": "{} that nobody can see, and not acted on: `relay events --name {name}`.",
     "diff": "{} in lines of a diff, and not acted on: `relay events --name {name}`.",
     "not_heeded": "{} not acted on, by `directives` in relay.toml: `relay events --name {name}`.",
+    "not_told_apart": "{} perhaps heard before, and not acted on: `relay events --name {name}`.",
     "missed": "{} of output missed, with the directives in them: ask {name} to repeat what it said.",
 }
 """The steps at which directives are lost."""
+
+_SHORTEST = 4  # characters of an id: a shorter word is meant as a name
 
 _READS = {"lines": "prints lines", "screen": "draws a screen"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_session(parser)
+    parser.add_argument("name", metavar="NAME", help="the session, or the id of a message that waits for one")
+    add_team(parser)
     add_json(parser, "print a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
+    name, team, public = args.name, args.team, {}
     try:
-        session = find(home, args.name, args.team)
+        if not any(same(claim.name, name) for claim in claims(home, team)) and (
+            entry := _message(home, name)
+        ):
+            name, team, public = entry.message.to, entry.team, {"message": entry.message.public()}
+            if not args.json:
+                print(_sentence(entry.message))
+            if _is_over(entry.message):
+                if args.json:
+                    print_json(public)
+                return 0
+        session = find(home, name, team)
     except NoSuchSession as error:
-        raise NoSuchSession(f"{error}{_waiting(home, args.name, args.team)}") from None
+        raise NoSuchSession(f"{error}{_waiting(home, name, team)}") from None
     answer = session.ask({"op": "explain"})
     if args.json:
-        print_json(answer)
+        print_json({**answer, **public})
         return 0
     verb = "has" if answer["state"] == "failed" else "is"
     print(f"{session.name} {verb} {answer['state']}: {visible(answer['reason'])}.")
@@ -106,6 +124,28 @@ def _print_steps(name: str, steps: dict[str, int | None]) -> None:
         if number := steps[step]:
             lost = count(number, "byte" if step == "missed" else "directive")
             print(what.format(lost.capitalize(), name=name))
+
+
+def _message(home: Home, id: str) -> LedgerEntry | None:
+    """Return the message whose id begins with `id`, if there is one. Raise LedgerError for several."""
+    if len(id) < _SHORTEST or not home.ledger.exists():
+        return None
+    with Ledger(home.ledger) as ledger:
+        try:
+            return ledger.find(id)
+        except NoSuchMessage:
+            return None
+
+
+def _is_over(message: Message) -> bool:
+    """Return True if its receiver has nothing to do with it any more, or not yet."""
+    return message.state.final or message.state is State.HELD or same(message.to, PERSON)
+
+
+def _sentence(message: Message) -> str:
+    why = f" ({one_line(message.detail, 200)})" if message.detail else ""
+    names = f"from {one_line(message.sender)} to {one_line(message.to)}"
+    return f"Message {short_id(message.id)} {names} is {message.state}{why}."
 
 
 def _waiting(home: Home, name: str, team: str | None) -> str:

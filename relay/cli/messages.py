@@ -15,7 +15,9 @@ In brackets stand: urgent or low, the channel, the message that it answers, and 
 --json there are the whole texts, and `reply_to`, `thread`, `priority`, `channel`, `depth` (how many messages
 led to it since a person spoke) and `expires`.
 
-Inside a wrapped agent the list holds that agent's own messages.
+An ID is what stands in the list, and in the marks around a message on its receiver's screen.
+
+Inside a wrapped agent the list holds that agent's own messages, and none of an earlier one of its name.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from relay.cli.arguments import add_json, add_limit, add_team
@@ -39,6 +41,7 @@ _POLL = 0.2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", metavar="ID", nargs="*", help="only these: their ids, or the beginnings")
     parser.add_argument("--to", metavar="NAME", help="only those to NAME ('you': to the person)")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="only those from NAME")
     add_team(parser, "only those of this team (default: RELAY_TEAM, else all teams)")
@@ -61,14 +64,19 @@ def run(args: argparse.Namespace) -> int:
             team=own.team if own else args.team or os.environ.get("RELAY_TEAM"),
             to=args.to,
             sender=args.sender,
-            between=own.name if own else None,
+            of=own.name if own else None,
         )
-        wanted = set(State) if args.state is None else {State(args.state)}
+        states = set(State) if args.state is None else {State(args.state)}
+        ids = {ledger.find(id).message.id for id in args.ids}
+
+        def wanted(message: Message) -> bool:
+            return message.state in states and (not ids or message.id in ids)
+
         if args.follow:
             return _follow(ledger, select, wanted, args)
-        found = [entry for entry in select() if entry.message.state in wanted]
+        found = [entry for entry in select() if wanted(entry.message)]
     empty = "No messages. `relay send NAME TEXT` sends one."
-    if args.to or args.sender or args.team or args.state:
+    if args.ids or args.to or args.sender or args.team or args.state:
         empty = "No message matches. `relay messages` lists all."
     print_list(args, found, _public, _row, noun="message", empty=empty)
     return 0
@@ -77,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _follow(
     ledger: Ledger,
     select: Callable[..., list[LedgerEntry]],
-    wanted: Container[State],
+    wanted: Callable[[Message], bool],
     args: argparse.Namespace,
 ) -> int:
     seen: dict[str, State] = {}
@@ -87,7 +95,7 @@ def _follow(
             if version != (now := ledger.data_version()):
                 entries = select(limit=None if version is None else _FOLLOWED + _unsettled(seen))
                 fresh = [each for each in entries if seen.get(each.message.id) != each.message.state]
-                fresh = [each for each in fresh if each.message.state in wanted]
+                fresh = [each for each in fresh if wanted(each.message)]
                 if version is None:
                     fresh = latest(fresh, args, all_as_json=False)
                 seen |= {each.message.id: each.message.state for each in entries}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from relay.cli.arguments import LATEST
+from relay.message import ID_SHOWN
 from relay.text import count, one_line, printable_json
 
 T = TypeVar("T")
@@ -61,8 +62,8 @@ def print_list(
 
 
 def short_id(id: str) -> str:
-    """Return the part of a message's id that commands show, safe to print: a peer may have made it."""
-    return one_line(id[:8], 8)
+    """Return the part of a message's id that is shown, safe to print: a peer may have made it."""
+    return one_line(id[:ID_SHOWN], ID_SHOWN)
 
 
 def day_and_time(seconds: float) -> str:

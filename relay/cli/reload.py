@@ -15,6 +15,9 @@ from relay.control.sessions import PATIENCE, call, claims, find_claim
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 
+STARTS = 30.0
+"""Seconds in which a session starts, or fails for good after three tries, on a busy machine."""
+
 _LOOK = 0.02  # seconds between two looks for the new session
 
 
@@ -38,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     for claim in found:
         try:
             before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + STARTS
             while True:
                 status = call(claim.shim, {"op": "status"}, PATIENCE)
                 if status["failed"]:

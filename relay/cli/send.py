@@ -1,7 +1,7 @@
 """Send a message to an agent.
 
 The message is written down first and then carried to the agent, which gets it as soon as text can be typed
-into it safely. TO is an agent's name, '#channel', or '*' for everybody in the team. A message '-' is read
+into it safely. TO is an agent's name, '#channel', or '*' for everybody who is there. A message '-' is read
 from standard input. Outside of an agent the message is yours; inside a wrapped agent it is that agent's.
 
   relay send Alice Please review the last commit
@@ -9,6 +9,9 @@ from standard input. Outside of an agent the message is yours; inside a wrapped 
   relay send --wait 30 Bob Are you done?
   relay send --urgent Bob Stop, the tests delete the database
   relay send --reply-to 3f9a Alice Yes
+
+Where it waits it is said for what: a dialog that the receiver shows, your own half-typed line in its
+terminal, a shell, into which nothing is typed. With --json that is `obstacle`.
 
 With --wait every step is printed. The exit code is 0 when all receivers got it (injected), and 1 when one did
 not: it was rejected, has expired, is uncertain or held, or still waited when the time was over.
@@ -21,6 +24,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -28,23 +32,35 @@ from typing import Any
 
 from relay import names, settings
 from relay.cli.arguments import add_json, add_team, seconds
+from relay.cli.obstacle import obstacle
 from relay.cli.output import print_json, short_id
 from relay.control import guard
-from relay.control.sessions import call, have_carried
-from relay.errors import MessageRefused
+from relay.control.sessions import call, have_carried, live
+from relay.errors import MessageRefused, ReceiverEnded, RelayError, UnknownRecipient
 from relay.home import Home
 from relay.hooks.trust import Trust
-from relay.message import MAX_BODY, OutgoingMessage, Priority, State
+from relay.message import MAX_BODY, Message, OutgoingMessage, Priority, State
 from relay.messaging.ledger import Ledger
-from relay.messaging.posting import post
+from relay.messaging.name_owners import end_gone
+from relay.messaging.posting import EVERYBODY, STARTING, post
 from relay.messaging.runaway import Limits
-from relay.text import one_line
+from relay.storage.locks import is_held
+from relay.text import listed, one_line
 
 _GLANCE = 0.5  # seconds without --wait in which the message may get on, to say where it is
 _POLL = 0.01
 _REASON = 200  # characters of the reason for a state: a peer may have given it
 
 Row = dict[str, Any]
+
+_ASKED = 20  # receivers that are asked why they are not given it
+
+_WAITS = {
+    State.QUEUED: "is queued, and waits",
+    State.SENT: "is on its way, and waits",
+    State.STORED: "has arrived, and waits",
+}
+"""What is said where the obstacle is known."""
 
 _SAYS = {
     State.HELD: "to {to} is held, and goes on with `relay release`",
@@ -96,7 +112,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="wait until the receiver got it, and print each step; exit code 1 if it did not within SECONDS",
     )
     add_json(parser, "print the messages as a JSON list")
-    parser.add_argument("to", metavar="TO", help="an agent's name, '#channel', or '*' for everybody")
+    parser.add_argument("to", metavar="TO", help="an agent's name, '#channel', or '*' for all who are there")
     parser.add_argument("words", metavar="MESSAGE", nargs="+", help="the text; '-': from standard input")
 
 
@@ -112,27 +128,37 @@ def run(args: argparse.Namespace) -> int:
             request = {"op": "send", "id": secrets.token_hex(8), **asdict(outgoing)}
             rows: list[Row] = call(who.agent.socket, request)["messages"]
         else:
-            sent = post(ledger, who.team, who.name, outgoing, limits_here(home))
+            try:
+                sent = _post(home, ledger, who.team, who.name, outgoing)
+            except UnknownRecipient as error:
+                raise _elsewhere(ledger, who.team, outgoing.to) or error from None
             rows = [message.public() for message in sent]
             alone = not have_carried(home, who.team, who.name)
+
+        if args.to == EVERYBODY and not args.json:
+            there = [one_line(row["to"]) for row in rows]
+            print(f"Sent to {len(there)}: {listed(there)}.", flush=True)
 
         def tell(row: Row, *, passing: bool = False) -> None:
             print(_sentence(row, alone=alone, passing=passing), flush=True)
 
         steps = partial(tell, passing=True) if args.wait is not None and not args.json else None
         rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait, steps)
+    waiting = [row for row in rows if not _ended(row)]
+    for row in waiting[:_ASKED]:
+        row["obstacle"] = obstacle(home, who.team, row["to"])
     if args.json:
-        print_json([{**row, "team": who.team} for row in rows])
+        print_json([{"obstacle": None, **row, "team": who.team} for row in rows])
     elif steps is None:
         for row in rows:
             tell(row)
     if args.wait is None:
         return 0
-    if steps is not None and (missing := [row for row in rows if not _ended(row)]):
-        for row in missing:
-            if row["state"] == State.QUEUED and not alone:
+    if steps is not None and waiting:
+        for row in waiting:
+            if not alone and (row["state"] == State.QUEUED or row.get("obstacle")):
                 tell(row)
-        to = f": {', '.join(one_line(row['to']) for row in missing)}" if len(rows) > 1 else ""
+        to = f": {', '.join(one_line(row['to']) for row in waiting)}" if len(rows) > 1 else ""
         print(
             f"Not there after {args.wait:g} s{to}. `relay messages` shows what becomes of it.",
             file=sys.stderr,
@@ -144,6 +170,48 @@ def limits_here(home: Home) -> Limits:
     """Return the runaway guard's limits for who sends from the working directory without a session."""
     found, _ = settings.load(home, Path.cwd(), Trust(home).covers_file)  # a session reports a file's mistakes
     return Limits.of(found)
+
+
+def _post(home: Home, ledger: Ledger, team: str, sender: str, outgoing: OutgoingMessage) -> list[Message]:
+    """Commit `outgoing`; wait a moment for a receiver that is just starting."""
+
+    def is_alive(team: str, name: str) -> bool:
+        return is_held(home.agent_lock(team, name))
+
+    end_gone(ledger.owners, is_alive)
+    heard = _heard(home, team) if outgoing.to == EVERYBODY else set()
+    limits, deadline = limits_here(home), time.monotonic() + STARTING
+
+    def there(name: str) -> bool:
+        return names.key(name) in heard or is_alive(team, name)
+
+    while True:
+        try:
+            return post(ledger, team, sender, outgoing, limits, there=there)
+        except ReceiverEnded:
+            if time.monotonic() >= deadline or not is_alive(team, outgoing.to):
+                raise
+            time.sleep(_POLL)
+
+
+def _heard(home: Home, team: str) -> set[str]:
+    """Return the agents (names.key) that a session of this home knows to be online, on any host."""
+    for session in live(home, team):
+        with suppress(RelayError, KeyError):
+            members = session.ask({"op": "roster"})["members"]
+            return {names.key(member["name"]) for member in members if member["online"]}
+    return set()
+
+
+def _elsewhere(ledger: Ledger, team: str, to: str) -> UnknownRecipient | None:
+    """Return the error for a receiver that is in other teams only; None for one that is in none."""
+    teams = [one_line(each) for each in ledger.registry.teams(to) if each != names.key(team)]
+    if not teams:
+        return None
+    return UnknownRecipient(
+        f"{to} is in team {' and in '.join(teams)}, and not in {team!a}: "
+        f"`relay send --team {teams[0]} {to} ...`."
+    )
 
 
 def _outgoing(ledger: Ledger, args: argparse.Namespace, body: str) -> OutgoingMessage:
@@ -199,6 +267,11 @@ def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
     if _for_person(row):
         return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the person reads it."
     state = State(row["state"])
+    why = None if alone or state.final or state is State.HELD else row.get("obstacle")
+    if why:
+        return (
+            f"{short_id(row['id'])} {_WAITS[state]}: {why}. `relay explain {short_id(row['id'])}` says more."
+        )
     text = f"{short_id(row['id'])} {_SAYS[state].format(to=one_line(row['to']))}"
     if state is State.QUEUED and (alone or not passing):
         text += (

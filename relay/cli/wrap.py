@@ -32,7 +32,12 @@ OPTIONS = {
     "--task": ("task", "TEXT", "what it works on; handlers see it as ctx.task"),
     "-d": ("detached", "", "run it without a terminal; `relay attach NAME` lends it one"),
     "--pipe": ("pipe", "", "give it your redirected input, output and errors as they are, not its terminal"),
-    "--broker": ("broker", "URL", "an MQTT broker, mqtt(s)://USER@HOST:PORT (default: the embedded one)"),
+    "--broker": (
+        "broker",
+        "URL",
+        "an MQTT broker, mqtt(s)://USER@HOST:PORT (default: the embedded one); of a cluster give several, "
+        "with commas between them or each with --broker",
+    ),
     "--config": ("config", "FILE", "read this relay.config.py (it must be trusted)"),
     "--rules": ("rules", "FILE", "take the rules of this hooks.json, too; may be given several times"),
 }
@@ -76,6 +81,8 @@ def parse(argv: list[str]) -> Options:
             ):  # an agent must not run without the rules that are meant to guard it
                 raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
             rules.append(os.path.abspath(value))
+        elif attribute == "broker" and "broker" in given:
+            given["broker"] += f",{value}"
         else:
             given[attribute] = value
     if not rest:

@@ -61,10 +61,11 @@ class PassedOver(NamedTuple):
          hidden:  nobody can see it, in part or whole
          diff:    it is a line of a diff
          setting: `directives` in relay.toml
+         record:  it may have been in the agent's own record, which was lost since
     """
 
     line: Line
-    why: Literal["sign", "hidden", "diff", "setting"]
+    why: Literal["sign", "hidden", "diff", "setting", "record"]
 
 
 class Grammar:

@@ -89,9 +89,8 @@ class OutputPipeline:
         self.muted = False
         self.echoes = True
         self.decisive = False
-        self._turn_drawn = (
-            False  # the screen has shown the end of a turn; its last lines may not have settled
-        )
+        # The screen has shown the end of a turn; its last lines may not have settled.
+        self._turn_drawn = False
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here, beside the screen."""

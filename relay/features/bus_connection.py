@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from relay.clock import Clock
 from relay.control.sessions import CONNECTING
 from relay.errors import LedgerAway, LedgerError, MessageRefused, NameInUse, RelayError
 from relay.eventbus import EventBus, answers, handles
-from relay.lifecycle import Describe
+from relay.lifecycle import Describe, SessionClosed
 from relay.messaging.client import CurrentClient, MessagingClient
 from relay.messaging.events import ClientOpened, InHand, StatusReported
 from relay.storage.journal import Journal
@@ -33,6 +34,9 @@ FIRST_RETRY, LAST_RETRY = 3.0, 60.0
 
 PATIENCE = 1.0
 """Seconds without the broker after which the user gets a notice."""
+
+CLOSING = 4.0
+"""Seconds that the end of a session waits for the ledger, and for the last receipts."""
 
 _CONNECTED = "connected to "  # the beginning of the only status that reports no trouble
 
@@ -149,6 +153,14 @@ class BusConnection:
         if self._client is None or self._client.ended:
             raise self._problem or LedgerAway("this session is not on the bus now.")
         return self._client
+
+    @answers(SessionClosed)
+    async def close(self, question: SessionClosed, _: object) -> None:
+        """Tell whoever has written to an agent that has ended; the mailbox is done with it."""
+        if question.ended and self._client is not None and not self._client.ended:
+            with suppress(RelayError, TimeoutError):  # the next look into the ledger ends what is left
+                async with asyncio.timeout(CLOSING):
+                    await self._client.end()
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any]:

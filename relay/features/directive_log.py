@@ -2,7 +2,7 @@
 
 output ─→ lines ─→ heard ─→ begun ─→ committed (messages, in the ledger)
    └ missed  │         └ begun by an earlier session, its outcome unknown
-             └ passed over, hidden, of a diff, or not heeded (relay.toml)
+             └ passed over, hidden, of a diff, not heeded (relay.toml), or not told apart from what was heard
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ PASSED_OVER = {
         "behind {!r} was taken for a line of a diff, and not acted on: it has to begin its line",
     ),
     "setting": ("not_heeded", "was not acted on, by `directives` in relay.toml: {!r}"),
+    "record": (
+        "not_told_apart",
+        "on the screen was not acted on: the agent's own record may have had it, or left it out: {!r}",
+    ),
 }
 """For each reason why a directive is passed over: what counts it, and what the user is told of the first."""
 

@@ -32,9 +32,9 @@ from relay.storage.journal import Journal, preview
 ROOM = 9_000
 """Bytes of one reply: Claude Code puts strings of more than 10,000 characters into a file."""
 
-_FORGETTING = frozenset({"claude"})
+_FORGETTING = frozenset({"claude", "qwen"})
 """Kinds of agents that forget a prompt, and the context in the reply to its hook, if the user takes it back
-with Esc before the answer begins (Claude Code 2.1.197)."""
+with Esc before the answer begins (Claude Code 2.1.197, Qwen Code 0.24.4)."""
 
 _BESIDE = frozenset({NativeName.SESSION_START, NativeName.SESSION_END, NativeName.NOTIFICATION})
 """Events that do not prove that the agent has read the text of a continuation."""

@@ -337,7 +337,7 @@ class Injector:
         return tuple(begun)
 
     async def _give(self, prompt: Prompt) -> None:
-        mark, parts = layout.nonce(), list[str]()
+        mark, parts = layout.mark_of(prompt.injections[0]), list[str]()
         outcome: Outcome | None = None
         left = False
         given = (*prompt.contexts, *prompt.injections)

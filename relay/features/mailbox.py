@@ -2,16 +2,17 @@
 
 MessagingClient ─ message → Inject ─ typed, or in a hook's reply → MessagingClient ─ receipt → the sender
 
-The ledger is authoritative. The mailbox takes messages from it in order, a window at a time; urgent ones do
-not wait for the window. It reads the ledger at the start, when there is room for what did not fit, and
-periodically, so that no message is forgotten; in between it takes each one from MessageStored. All its work
-on the ledger runs in one queue.
+The ledger is authoritative. The mailbox takes messages from it in order, a window of each sender's at a time;
+urgent ones do not wait for the window. It reads the ledger at the start, when there is room for what did not
+fit, and periodically, so that no message is forgotten; in between it takes each one from MessageStored. All
+its work on the ledger runs in one queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -39,6 +40,7 @@ from relay.state.view import AgentView
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
 from relay.terminal.events import Notify
+from relay.text import count
 
 STATES = {
     Result.INJECTED: State.INJECTED,
@@ -54,7 +56,10 @@ FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 """Seconds between two attempts to read a ledger that cannot be read: they double."""
 
 WINDOW = 64
-"""Messages that the injector has at one time; urgent ones may exceed it."""
+"""Messages of one sender that the injector has at one time; urgent ones may exceed it."""
+
+ANYBODY = "*"
+"""In place of a sender's key: nobody knows whose messages the ledger holds."""
 
 LOOK = 5.0
 """Seconds between two checks for changes that another process made in the ledger."""
@@ -85,7 +90,8 @@ class Mailbox:
         self._unsettled: dict[str, tuple[Injection, Outcome]] = {}  # ends that the ledger has not recorded
         self._put_back: set[str] = set()  # messages that wait again, which the ledger has not recorded
         self._collecting = False
-        self._behind = False  # the ledger may hold more
+        self._behind = set[str]()  # the senders (keys) of whom the ledger may hold more, or ANYBODY
+        self._taken = Counter[str]()  # by sender (key): how many of _given are not urgent
         self._version: int | None = None  # of the ledger, at the last look
         self._swept = time.monotonic()
         self._shown = _Shown(bus, view, self._waits)
@@ -172,6 +178,7 @@ class Mailbox:
 
     async def _use(self) -> None:
         with suppress(RelayError):
+            self._shown.others(await (await self._client()).left())
             await self._catch_up()
         if self._collecting:
             await self._collect(FIRST_RETRY)
@@ -215,37 +222,40 @@ class Mailbox:
         """
         if not self._collecting or self._has(message):
             return
-        if message.priority is Priority.URGENT or not self._behind:
+        if message.priority is Priority.URGENT or not self._is_behind(message.sender):
             if self._fits(message):
                 self._give(message)
                 self._shown.watch(message)
             else:
-                self._behind = True
+                self._behind.add(names.key(message.sender))
 
     def _has(self, message: Message) -> bool:
         return message.id in self._given or message.id in self._unsettled
 
     def _fits(self, message: Message) -> bool:
-        return message.priority is Priority.URGENT or len(self._given) < WINDOW
+        return message.priority is Priority.URGENT or self._taken[names.key(message.sender)] < WINDOW
+
+    def _is_behind(self, sender: str) -> bool:
+        return not self._behind.isdisjoint({names.key(sender), ANYBODY})
 
     async def _taken_up(self) -> bool:
         """Give the injector the next messages of the ledger; return False if it cannot be read."""
-        limit = WINDOW + len(self._given)
         try:
-            waiting = await (await self._client()).waiting(limit)
+            waiting = await (await self._client()).waiting(WINDOW)
         except LedgerError as error:
-            self._behind = True
+            self._behind.add(ANYBODY)
             self._shown.trouble(error)
             return False
         except RelayError:
             return True  # there is no bus, as the user knows; a new client is looked into anyway
-        self._behind = len(waiting) >= limit
+        found = Counter(names.key(each.sender) for each in waiting if each.priority is not Priority.URGENT)
+        self._behind = {sender for sender, number in found.items() if number >= WINDOW}
         new = [message for message in waiting if not self._has(message)]
         for message in new:
-            if not self._fits(message):
-                self._behind = True
-                break
-            self._give(message)
+            if self._fits(message):
+                self._give(message)
+            else:
+                self._behind.add(names.key(message.sender))
         if new:
             self._shown.watch(new[0])
         self._swept = time.monotonic()
@@ -254,6 +264,8 @@ class Mailbox:
 
     def _give(self, message: Message) -> None:
         self._given[message.id] = message
+        if message.priority is not Priority.URGENT:
+            self._taken[names.key(message.sender)] += 1
         self._journal.write("message_received", **journal_fields(message))
         self._bus.publish(MessageExchanged(message))
         self._bus.publish(events.MessageReceived(sender=message.sender, **handler_fields(message)))
@@ -296,8 +308,13 @@ class Mailbox:
             self._unsettled[injection.id] = injection, outcome
             why = f"{error} A message of {injection.source} is {outcome.result}, and nobody learns it before."
             self._bus.publish(Notify(why))
-        self._given.pop(injection.id, None)
-        if self._behind and self._collecting and len(self._given) <= WINDOW // 2:
+        message = self._given.pop(injection.id, None)
+        if message is None:
+            return
+        sender = names.key(message.sender)
+        if message.priority is not Priority.URGENT:
+            self._taken[sender] -= 1
+        if self._collecting and self._is_behind(sender) and self._taken[sender] <= WINDOW // 2:
             await self._taken_up()
 
     async def _settle(self, injection: Injection, outcome: Outcome) -> None:
@@ -347,12 +364,25 @@ class _Shown:
         self._watched: set[bool] = set()  # the looks that are due: at A_WAIT, at HELD
         self._why = ""
         self._trouble = False
+        self._others: set[str] = set()  # the folders of agents whose mail waits, as reported
 
     def trouble(self, error: LedgerError) -> None:
         """Report that the ledger delays messages."""
         if not self._trouble:
             self._trouble = True
             self._bus.publish(Notify(f"{error} Messages for this agent wait until then."))
+
+    def others(self, left: list[tuple[str, int]]) -> None:
+        """Report messages for agents of this name in other folders: (folder, how many)."""
+        for folder, number in left:
+            if folder not in self._others:
+                self._others.add(folder)
+                self._bus.publish(
+                    Notify(
+                        f"{count(number, 'message')} for the agent of this name in "
+                        f"{folder or 'a folder on another host'} wait for that one: this one is another."
+                    )
+                )
 
     def well(self) -> None:
         """Record that the ledger works."""

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from relay.agents.events import RecordLost, TurnRead
+from relay.agents.events import RecordLost, TurnRead, TurnShown
 from relay.directives.checkpoint import Checkpoint, Checkpoints
-from relay.directives.events import SourceChosen
+from relay.directives.events import AgentSaid, DirectiveRead, SourceChosen
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
 from relay.directives.screen_words import ScreenWords
@@ -87,7 +87,6 @@ _KEPT = frozenset({AgentSuspended, AgentResumed})
 class OutputReader:
     """Feeds the records of the ring to the reader.
 
-    prefix: the character that begins a directive.
     source: the first source of the agent's words (relay.place); None for no source.
 
     checkpoints: the screen, for the next session, once the ring no longer holds all of the output.
@@ -101,7 +100,7 @@ class OutputReader:
         reader: AutoReader,
         grammar: Grammar,
         *,
-        prefix: str,
+        words: ScreenWords,
         source: str | None,
         checkpoints: Checkpoints,
     ) -> None:
@@ -111,7 +110,7 @@ class OutputReader:
         self._reader = reader
         self._pipeline = OutputPipeline(reader, grammar)
         self._pipeline.muted = source != TERMINAL
-        self._words = ScreenWords(prefix)
+        self._words = words
         self._ticking: asyncio.TimerHandle | None = None
         self._checks: list[asyncio.TimerHandle] = []
         self._scheduled = False
@@ -177,39 +176,43 @@ class OutputReader:
         Except for what was kept.
         """
         if self._words.keeps and event.source == TERMINAL:
-            self._pipeline.muted = False
             for kept in self._words.release():
                 self._bus.publish(kept)
             return
-        self._words.forget(keeps=event.kept)
-        self._read_on(muted=event.source != TERMINAL and not event.kept)
-
-    def _read_on(self, *, muted: bool) -> None:
-        """Read on from here: what was drawn so far does not count."""
         self._pipeline.muted = True
         self._read(lambda: self._pipeline.waiting(time.monotonic()))
-        self._pipeline.muted = muted
+        self._pipeline.muted = event.source != TERMINAL and not event.kept
+        if event.kept:
+            self._words.keep()
+
+    @handles(TurnShown)
+    def turn_shown(self, _: TurnShown) -> None:
+        self._words.turn()
 
     @handles(TurnRead)
     def confirm(self, event: TurnRead) -> None:
-        """Keep nothing of a turn that is in the agent's own record, until the next one begins."""
-        if self._words.keeps and not event.silent:
-            self._words.forget(keeps=True)
-            self._pipeline.muted = True
+        self._words.confirm(event.up_to, silent=event.silent, cut=event.cut)
 
     @handles(TurnDrawn)
     def turn_drawn(self, _: TurnDrawn) -> None:
         self._pipeline.turn_drawn()
+        if not self._words.keeps:
+            self._words.turn()
 
     @handles(PromptSubmitted)
     def submitted(self, _: PromptSubmitted) -> None:
         self._pipeline.submitted()
-        if self._words.keeps and self._pipeline.muted:
-            self._read_on(muted=False)
+
+    @handles(AgentSaid, DirectiveRead)
+    def recorded(self, event: Event) -> None:
+        self._words.note(event)
 
     @handles(RecordLost)
     def lost(self, event: RecordLost) -> None:
-        self._words.since = event.since
+        if event.resumes is not None:
+            self._words.resume(event.resumes)
+        else:
+            self._words.lose(event.why, self._terminal.output_offset())
 
     def _woken(self) -> None:
         if self._scheduled:

@@ -2,10 +2,11 @@
 
     Named ─→ TextRead ─→ words and directives
     TurnShown ─→ read to its end ─┬→ TurnRead
-                                  └→ RecordLost ─→ the words of this turn, and all later ones, from the screen
+                                  └→ RecordLost ─→ all that it has not is taken from the screen (ScreenWords)
 
 A record that has not grown at all in a turn in which the screen has shown work (in TURNS of them) is not this
-agent's any more, as after Gemini's /clear, or cannot be written.  It is not taken up again.
+agent's any more, as after Gemini's /clear, or cannot be written. One that ends in mid-line cannot be, either.
+It is not taken up again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relay.agents.events import RecordLost, TextRead, TurnRead, TurnShown
@@ -23,6 +24,7 @@ from relay.agents.listening import Listening
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_formats import Said
 from relay.agents.transcript_reader import TranscriptReader
+from relay.directives.screen_words import RECORD_LOST
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, LastWords, SessionBegan
 from relay.state.agent_terminal import AgentTerminal
@@ -49,11 +51,12 @@ aider does not log what it has another model write, such as the message of a com
 """
 
 SILENT = "it has nothing of what the agent does"
+CUT_OFF = "it ends in the middle of a line"
 
 LARGE = 16 << 20
 """Bytes from which a record of ours is emptied between two turns: aider logs each request whole."""
 
-_LOST = "record_lost"
+_ESCAPE = (b"\x1b", b"\x1b[27u")
 
 
 class OwnRecord:
@@ -71,19 +74,20 @@ class OwnRecord:
             named.kind, followed=lambda fields: progress.note("transcript", **fields)
         )
         self._listening = Listening()
-        self._shown: deque[TurnShown] = deque()  # the ends of turns up to which it was not read
+        # The ends of turns up to which it was not read, and the output by then.
+        self._shown: deque[tuple[TurnShown, int]] = deque()
         self._size = 0  # of the record, at the end of the last turn
         self._silent = 0  # turns in a row
         self._lost = ""
-        self._cut = False  # the user interrupts what the agent says
+        self._cut = b""  # the key with which the user interrupts what the agent says
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
         """Follow the record, unless an earlier session has given it up."""
         notes = self._progress.notes if event.resumed else []
-        lost = next((note for note in notes if note["note"] == _LOST), None)
+        lost = next((note for note in notes if note["note"] == RECORD_LOST), None)
         if lost is not None:
-            self._give_up(lost["why"], lost["since"])
+            self._give_up(lost["why"], lost)
         elif self._reader is not None:
             texts = self._reader.resume([note for note in notes if note["note"] == "transcript"])
             self._reader.follow(self._named)
@@ -95,15 +99,18 @@ class OwnRecord:
 
     @handles(KeysTyped)
     def keys(self, event: KeysTyped) -> None:
-        self._cut = self._cut or b"\x03" in event.data
+        if b"\x03" in event.data:
+            self._cut = b"\x03"
+        elif event.data in _ESCAPE:
+            self._cut = self._cut or event.data
 
     @handles(PromptSubmitted)
     def submitted(self, _: PromptSubmitted) -> None:
-        self._cut = False
+        self._cut = b""
 
     @handles(TurnShown)
     def shown(self, event: TurnShown) -> None:
-        self._shown.append(event)
+        self._shown.append((event, self._terminal.output_offset()))
         self._listening.until(time.monotonic() + AFTERWARDS)
 
     async def run(self) -> None:
@@ -114,24 +121,29 @@ class OwnRecord:
             if self._reader.broken:
                 self._lose(self._reader.broken)
             elif self._shown:
-                await self._read_up_to(self._shown.popleft())
+                await self._read_up_to(*self._shown.popleft())
             if self._shown or not self._listening.over(time.monotonic()):
                 await asyncio.sleep(POLL)
 
-    async def _read_up_to(self, shown: TurnShown) -> None:
-        """Read all of the turn whose end the screen shows; give the record up if it has nothing of it."""
+    async def _read_up_to(self, shown: TurnShown, offset: int) -> None:
+        """Read all of the turn whose end the screen shows; give the record up if it cannot have it."""
         assert self._reader is not None
+        reader = self._reader
         deadline = time.monotonic() + GRACE
-        while (silent := self._reader.size == self._size) and shown.worked and time.monotonic() < deadline:
+        while ((silent := reader.size == self._size) and shown.worked) or reader.cut_off:
+            if time.monotonic() >= deadline:
+                break
             await asyncio.sleep(POLL)
-            self._publish(self._reader.poll())
-        self._publish(self._reader.poll())  # the end of a text that is known by silence
-        self._cut = False
-        self._size = self._reader.size
+            self._publish(reader.poll())
+        self._publish(reader.poll())  # the end of a text that is known by silence
+        cut, self._cut = self._cut != b"", b""
+        self._size = reader.size
         self._silent = self._silent + shown.worked if silent else 0
-        if self._silent >= TURNS.get(self._named.kind, 1):
-            self._lose(self._reader.problem or SILENT)
-        self._bus.publish(TurnRead(silent))
+        if reader.cut_off:
+            self._lose(CUT_OFF)
+        elif self._silent >= TURNS.get(self._named.kind, 1):
+            self._lose(reader.problem or SILENT)
+        self._bus.publish(TurnRead(silent, offset, cut))
         if self._named.ours and self._size > LARGE:
             self._empty()
 
@@ -144,23 +156,26 @@ class OwnRecord:
             _log.warning("the agent's record grows on: %s", error)
 
     def _lose(self, why: str) -> None:
-        since = self._terminal.output_offset()
-        self._progress.note(_LOST, why=why, since=since)
-        self._journal.write(_LOST, why=why)
+        self._journal.write(RECORD_LOST, why=why)
         self._bus.publish(Notify(f"the agent's own record: {why}; what it says is read from its screen"))
-        self._give_up(why, 0)
+        self._give_up(why)
 
-    def _give_up(self, why: str, since: int) -> None:
+    def _give_up(self, why: str, noted: Mapping[str, Any] | None = None) -> None:
         self._reader, self._lost = None, why
-        self._bus.publish(RecordLost(since))
+        self._bus.publish(RecordLost(why, noted))
 
     @answers(LastWords)
     async def read_to_the_end(self, _: LastWords, __: object) -> None:
-        if self._reader is not None:
-            self._publish(self._reader.close())
+        if self._reader is None:
+            return
+        self._publish(self._reader.poll())
+        cut_off = self._reader.cut_off
+        self._publish(self._reader.close())
+        if cut_off:
+            self._lose(CUT_OFF)
 
     def _publish(self, texts: Sequence[Said], *, again: bool = False) -> None:
-        if texts and not self._cut:  # nothing tells whether what was cut off was meant to be acted on
+        if texts and self._cut != b"\x03":  # nothing tells whether what was cut off was meant to be acted on
             self._bus.publish(TextRead(tuple(texts), again=again))
 
     @answers(Describe)

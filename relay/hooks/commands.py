@@ -56,7 +56,7 @@ class SendMessage(Question[tuple[Message, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ListMembers(Question[tuple[Member, ...]]):
-    """List everybody whom the team has ever known, except this agent."""
+    """List whom the team has ever known, but for runs that are over and this agent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """The layout of an injection: sanitised, capped, and wrapped so that its sender and its end are clear.
 
-    [relay k3f9 from Alice] hello [/relay k3f9]
-    [relay p7xw from Alice in #ops] hello, all [/relay p7xw]
+    [relay 3f9a41c7 from Alice] hello [/relay 3f9a41c7]
+    [relay b20c9d5e from Alice in #ops] hello, all [/relay b20c9d5e]
     [relay m4nd hook ruff on PostToolUse, 14:03:07] line 42 is too long [/relay m4nd]
 
-The four characters are random for each injection, and whatever looks like such a mark inside the text is
-defaced, so that no text can pretend to end early or to come from another sender.  The marks also ensure that
+A message's mark is its id, as commands show it; the four characters of other texts are random for each.
+Whatever looks like such a mark inside the text is defaced, so that no text can pretend to end early or to
+come from another sender.  The marks also ensure that
 a line never begins with `!`, `/` or `@` and never ends with `@word` or a backslash, all of which agents'
 input boxes act on (docs/INJECTION.md).
 
@@ -40,7 +41,7 @@ from enum import Enum
 
 from relay.errors import MessageRefused
 from relay.injection.injection import Injection
-from relay.message import MAX_BODY
+from relay.message import ID_SHOWN, MAX_BODY
 from relay.state.readiness import TerminalSnapshot
 from relay.text import count
 
@@ -59,6 +60,7 @@ MAX_PARTS = 2_000
 
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that looks like another
 _NONCE_LENGTH = 4
+_ID = re.compile(r"[A-Za-z0-9_-]{4,}", re.ASCII)
 _SOURCE_LENGTH = 64
 _LONGEST_NAME = 1024  # characters of a name that are examined
 
@@ -147,8 +149,14 @@ def quote(text: str, directive: re.Pattern[str] = DIRECTIVE) -> str:
     )
 
 
+def mark_of(injection: Injection) -> str:
+    """Return the mark for `injection`: what is shown of a message's id, or a random one."""
+    shown = injection.id[:ID_SHOWN]
+    return shown if injection.kind == "message" and _ID.fullmatch(shown) else nonce()
+
+
 def nonce() -> str:
-    """Return a random mark for one injection."""
+    """Return a random mark."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(_NONCE_LENGTH))
 
 
@@ -192,7 +200,7 @@ def context(text: str, glue: str = "\n") -> str:
 def enclose(
     texts: Sequence[tuple[Injection, str]], mark: str, contexts: Sequence[tuple[Injection, str]] = ()
 ) -> str:
-    """Return `texts`, each from `clean`, as one text with `mark` (from `nonce`); several have to be of hooks.
+    """Return `texts`, each from `clean`, as one text with `mark` (`mark_of`); several have to be of hooks.
 
     contexts: from `clean`, too; they stand before the texts, each in tags of its own.
     """
@@ -214,7 +222,7 @@ def lay_out(
     directive: re.Pattern[str] = DIRECTIVE,
     contexts: Sequence[Injection] = (),
 ) -> list[str]:
-    """Return the texts to type and submit one after another, each with `mark` (from `nonce`).
+    """Return the texts to type and submit one after another, each with `mark` (from `mark_of`).
 
     Under PASTE that is one text, which may hold newlines; otherwise one per line, and more where a line
     would exceed LINE_BYTES.  `contexts` stand before it, as in `enclose`.  Raise MessageRefused as `check`

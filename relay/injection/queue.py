@@ -1,8 +1,9 @@
 """The injection queue of one agent: what waits to be given to it, in the order in which it is given.
 
-Closing prompts stand before all others, then what is urgent, then the normal, then what is of low priority,
-each first in, first out.  `begin` asks whether the giving may begin, which may be refused, for good or for
-now; one that is refused for now keeps its place, and nothing behind it is given before it.
+Closing prompts stand before all others, then what is urgent, then the normal, then what is of low priority.
+Within each, the senders of messages take turns, what comes from one goes first in, first out, and what is no
+message goes in the present turn.  `begin` asks whether the giving may begin, which may be refused, for good
+or for now; one that is refused for now keeps its place, and nothing behind it is given before it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from relay import names
 from relay.errors import MessageRefused, RelayError
 from relay.eventbus import EventBus
 from relay.injection import layout
 from relay.injection.events import InjectionDeferred, InjectionEnded, MayBegin
 from relay.injection.injection import Injection, Outcome, Result
+from relay.message import Priority
 
 FIRST_RETRY, LAST_RETRY = 0.5, 15.0
 """Seconds between two tries to begin an injection that was refused for now: doubling."""
+
+
+HASTY = 8
+"""Urgent messages of one sender that may wait before all that is not urgent; further ones take its turns
+among the normal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,9 @@ class InjectionQueue:
         self._bus = bus
         self._clock = clock
         self._waiting: list[Injection] = []
+        self._places: dict[str, tuple[int, int]] = {}  # by id: the rank, and the turn in which it is given
+        self._turns: dict[int, int] = {}  # by rank: the present one
+        self._last: dict[tuple[int, str], int] = {}  # by rank and sender: the turn of its latest message
         self._refusal: Refusal | None = None
 
     def __len__(self) -> int:
@@ -60,7 +71,14 @@ class InjectionQueue:
             return False
         if not self.fits(injection):
             return False
-        self._waiting.insert(bisect_right(self._waiting, _rank(injection), key=_rank), injection)
+        rank = _rank(injection)
+        rank += self._is_hasty(injection)
+        turn = self._turns.get(rank, 0)
+        if injection.kind == "message":
+            flow = rank, names.key(injection.source)
+            turn = self._last[flow] = max(turn, self._last.get(flow, -1) + 1)
+        self._places[injection.id] = rank, turn
+        self._waiting.insert(bisect_right(self._waiting, (rank, turn), key=self._place), injection)
         return True
 
     def fits(self, injection: Injection) -> bool:
@@ -110,6 +128,10 @@ class InjectionQueue:
             self._put_back(injection)
             raise
         self._refusal = None
+        rank, turn = self._place(injection)
+        if injection.kind != "message":
+            turn += 1  # else hooks that answer hooks would keep all others out
+        self._turns[rank] = max(self._turns.get(rank, 0), turn)
         return True
 
     def refused(self, injection: Injection) -> Refusal | None:
@@ -127,6 +149,8 @@ class InjectionQueue:
 
     def end(self, injection: Injection, outcome: Outcome) -> None:
         """Publish what became of `injection`, which does not wait any more."""
+        if all(each.id != injection.id for each in self._waiting):  # handlers may give an id twice
+            self._places.pop(injection.id, None)
         self._bus.publish(InjectionEnded(injection, outcome))
 
     def close(self) -> None:
@@ -136,11 +160,28 @@ class InjectionQueue:
         for injection in waited:
             self._put_back(injection)
 
+    def _is_hasty(self, injection: Injection) -> bool:
+        """Return True for an urgent message whose sender's others before it make it a normal one."""
+        if injection.kind != "message" or injection.priority is not Priority.URGENT:
+            return False
+        own = [
+            self._place(each)
+            for each in self._waiting
+            if each.kind == "message"
+            and each.priority is Priority.URGENT
+            and names.same(each.source, injection.source)
+        ]
+        return len(own) >= HASTY or any(rank > _rank(injection) for rank, _ in own)
+
     def _put_back(self, injection: Injection) -> None:
         if self.closed:
             self.end(injection, Outcome(Result.UNTYPED, "the session ended first"))
             return
-        self._waiting.insert(bisect_left(self._waiting, _rank(injection), key=_rank), injection)
+        self._waiting.insert(bisect_left(self._waiting, self._place(injection), key=self._place), injection)
+
+    def _place(self, injection: Injection) -> tuple[int, int]:
+        present = _rank(injection), self._turns.get(_rank(injection), 0)
+        return self._places.get(injection.id, present)
 
 
 def _rank(injection: Injection) -> int:

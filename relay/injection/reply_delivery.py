@@ -77,7 +77,7 @@ class ReplyDelivery:
             if injection.priority in too_long:
                 continue
             together = bool(last) and injection.kind == last[0].injection.kind == "hook"
-            mark = last[0].mark if together else layout.nonce()
+            mark = last[0].mark if together else layout.mark_of(injection)
             new = _Taken(injection, layout.clean(injection, self._directive), mark)
             if _size([new]) > room:
                 if extends and injection.priority is Priority.URGENT:

@@ -2,7 +2,7 @@
 
     lines    text CR                                    the kernel's echo verifies it
     keys     text, wait for its echo, CR, look          one more CR if the input still shows it
-    paste    ESC[200~ text ESC[201~, wait, CR, look     the same; a long text may be several pastes
+    paste    ESC[200~ text ESC[201~, wait, CR, look     the same
 
 It was taken if, in this order of trust: the agent's own hook reports the prompt (`prompted`); the terminal
 takes lines again, as with a program that has its own input only while it waits; the profile's rule for an
@@ -15,8 +15,9 @@ Nothing here blocks, and every wait is bounded: a program that reads nothing lea
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,6 +36,9 @@ WRITE_TIMEOUT = 2.0
 ECHO_TIMEOUT = 1.0
 """Seconds to wait for a text to be drawn before submitting it anyway; agents need up to 0.2."""
 
+SILENCE_TIMEOUT = 5.0
+"""The same where nothing at all has been drawn: the program may not have come to read the text."""
+
 SETTLE = 0.05
 """Seconds without output after which a program has finished drawing."""
 
@@ -44,6 +48,8 @@ PRINT_TIMEOUT = 2.0
 SUBMIT_TIMEOUT = 0.5
 """Seconds for a submitted text to leave the input."""
 
+_PLACEHOLDER = re.compile(r"\[paste", re.IGNORECASE)  # what agents draw for a long paste begins so
+_BORDERS = " \u2502\u2503|"
 _STEP = 0.01  # seconds between looks while a text is being typed; the screen may lag behind the bytes
 _TAIL = 64 * 1024  # bytes of output in which an echo is looked for
 _DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
@@ -142,14 +148,11 @@ class Typist:
     async def _input(self, text: str, style: Style, mark: str) -> str | None:
         begin, end = (PASTE_BEGIN, PASTE_END) if style is Style.PASTE else (b"", b"")
         empty, offset = self._terminal.unfinished(), self._terminal.output_offset()
-        submit = self._view.profile.submit
-        pieces = _pieces(text, submit.paste_chars, submit.paste_lines) if style is Style.PASTE else [text]
-        self._terminal.write(b"".join(begin + piece.encode() + end for piece in pieces))
+        self._terminal.write(begin + text.encode() + end)
         if not await self._written():
             return "the program did not read what was typed"
         written = self._clock()
-        timeout = max(self._delay, ECHO_TIMEOUT)
-        await self._until(lambda: self._clock() - written >= self._delay and self._drawn(offset), timeout)
+        await self._until(lambda: self._drawn(offset, written), max(self._delay, SILENCE_TIMEOUT))
         return await self._enter(mark, empty, tries=2)
 
     async def _enter(self, mark: str, empty: str, tries: int) -> str | None:
@@ -183,10 +186,26 @@ class Typist:
         found = danger(replace(sight, evidence=news), self._view.profile, self._before)
         return found.reason if found else None
 
-    def _drawn(self, offset: int) -> bool:
-        """Return True once the program has drawn the text, or something instead of it."""
-        quiet = self._clock() - self._terminal.last_output() >= SETTLE
-        return quiet and not self._terminal.output_pending() and self._terminal.output_offset() > offset
+    def _drawn(self, offset: int, written: float) -> bool:
+        """Return True once the program has drawn the text, `written` then, or something instead of it.
+
+        Enter before that may submit a mere placeholder (qwen 0.24.4).
+        """
+        now = self._clock()
+        if now - written < self._delay or self._terminal.output_offset() <= offset:
+            return False
+        if now - written >= ECHO_TIMEOUT:
+            return True
+        quiet = now - self._terminal.last_output() >= SETTLE and not self._terminal.output_pending()
+        return quiet and self._shown()
+
+    def _shown(self) -> bool:
+        """Return True if the screen has the end of the text, or one placeholder more than before."""
+        rows = self._terminal.screen_text()
+        if not rows:
+            return True
+        drawn = "".join(row.strip(_BORDERS) for row in rows).replace(" ", "")
+        return self._end.replace(" ", "") in drawn or _placeholders(rows) > _placeholders(self._before)
 
     def _taken(self, held: _Held) -> bool:
         """Return True if the input has changed since Enter was pressed, and no longer holds the text."""
@@ -220,17 +239,5 @@ class Typist:
         return True
 
 
-def _pieces(text: str, chars: int, lines: int) -> list[str]:
-    """Return `text` in pieces of at most so many characters and lines; 0 is no limit.
-
-    A newline joins two lines: a limit of one line is one of two.
-    """
-    pieces, rest = [], text
-    lines = lines and max(lines, 2)
-    while rest:
-        piece = rest[: chars or None]
-        if lines and piece.count("\n") >= lines:
-            piece = "\n".join(piece.split("\n", lines)[:lines])
-        pieces.append(piece)
-        rest = rest[len(piece) :]
-    return pieces or [text]
+def _placeholders(rows: Sequence[str]) -> int:
+    return sum(len(_PLACEHOLDER.findall(row)) for row in rows)

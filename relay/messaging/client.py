@@ -16,17 +16,23 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from relay import names
-from relay.errors import LedgerError, NameInUse, RelayError
+from relay.errors import LedgerError, NameInUse, ReceiverEnded, RelayError
 from relay.eventbus import Event, EventBus, Question
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
+from relay.messaging import attendance
+from relay.messaging.doorbell import Doorbell
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
-from relay.messaging.outgoing import Outgoing, ProxyPublishers, ReceiptSender
-from relay.messaging.posting import post
-from relay.messaging.presence_tracker import PresenceTracker
+from relay.messaging.name_owners import end_gone
+from relay.messaging.outgoing import Outgoing, PassedOn, ProxyPublishers, ReceiptSender
+from relay.messaging.owner import Owner
+from relay.messaging.posting import STARTING, post
+from relay.messaging.presence_listener import PresenceListener
+from relay.messaging.presence_tracker import PresenceTracker, is_alive
 from relay.messaging.publisher import Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
@@ -37,14 +43,20 @@ from relay.transport.announcer import Announcer
 from relay.transport.connector import Connector
 from relay.transport.mqtt import MqttTransport
 from relay.transport.name_claims import claim_name
-from relay.transport.presence import Presence, PresenceRoster
+from relay.transport.presence import Presence
 
 FIRST_RECONNECT = 0.2
 LAST_RECONNECT = 30.0
 """Seconds between two tries to reach the broker: doubling, with jitter."""
 
+ELECTING = 0.2
+"""The most of them in the first LAST_RECONNECT seconds without a broker of several nodes."""
+
 SWEEP_EVERY = 15.0
 """Seconds, more or less, between two looks for what has expired."""
+
+LOOK = 0.05
+"""Seconds between two looks whether an agent that is just starting is there."""
 
 PRUNE_EVERY = 3600.0
 """Seconds between two looks for what the ledger may forget."""
@@ -65,14 +77,18 @@ class MessagingClient:
         broker_port: int | None = None,
         limits: Limits | None = None,
         in_hand: Collection[str] = (),
+        owner: Owner | None = None,
+        begins: bool = False,
     ) -> MessagingClient:
         """Take the name in this home, open its ledger, and return a client that can send and be asked.
 
         publish:    called on this loop with each event (relay.messaging.events).
-        broker_url: an external broker; None: the embedded one, started on demand (at broker_port, if given).
+        broker_url: an external broker, or the URLs of its nodes with commas between them; None: the embedded
+                    one, started on demand (at broker_port, if given).
         limits:     what the runaway guard lets the agent send (default: Limits()).
         in_hand:    the ids of messages that this process was giving to the agent over an earlier client.
                     Others that a session was typing when it ended become uncertain.
+        owner:      whom the name belongs to; None: nobody in particular. begins: its agent was just started.
 
         Raise NameInUse if another process of this home has the name, LedgerError, HomeError, and BrokerError
         for a malformed URL.
@@ -82,6 +98,9 @@ class MessagingClient:
         connector = Connector(home, broker_url, port=broker_port)
 
         def begin(ledger: Ledger) -> str:
+            end_gone(ledger.owners, partial(is_alive, home))
+            if owner is not None:
+                ledger.owners.take(team, name, owner, begins=begins)
             ledger.registry.register(team, name)
             ledger.inbox.recover(team, name, in_hand)
             ledger.prune()
@@ -93,7 +112,13 @@ class MessagingClient:
             ledger = Writer(Ledger, home.ledger)
             resources.push_async_callback(asyncio.to_thread, ledger.close)
             origin = await ledger.run(begin)
-            return cls(home, team, name, connector, ledger, origin, limits or Limits(), publish, resources)
+            bell = resources.enter_context(Doorbell(home, team, name))
+            bus = attendance.bus_of(broker_url if connector.external else None)
+            whose = None if owner is None else owner.id
+            limits = limits or Limits()
+            return cls(
+                home, team, name, bus, connector, ledger, origin, limits, publish, bell, resources, whose
+            )
         except BaseException:
             await resources.aclose()
             raise
@@ -103,32 +128,38 @@ class MessagingClient:
         home: Home,
         team: str,
         name: str,
+        bus: str,
         connector: Connector,
         ledger: Writer[Ledger],
         origin: str,
         limits: Limits,
         publish: Callable[[Event], None],
+        bell: Doorbell,
         resources: contextlib.AsyncExitStack,
+        owner: str | None,
     ) -> None:
-        """Call `open` instead. resources: `close` gives them back."""
-        roster = PresenceRoster()
+        """Call `open` instead. resources: `close` gives them back. owner: its id."""
         self.team = team
         self.name = name
         self._connector = connector
         self._ledger = ledger
+        self._bell = bell
         self._limits = limits
         self._resources = resources
         self._status = ConnectionStatus(publish)
-        self._tracker = PresenceTracker(home, ledger, team, name, origin, roster)
-        self._announcer = Announcer(team, name, origin, roster, self.channels)
+        tracker = PresenceTracker(home, ledger, bus, team, name, origin)
+        announcer = Announcer(team, name, origin, self._standing, owner or "")
         self._outgoing = Outgoing(
-            Publisher(ledger, team, name, roster, mailbox=connector.external),
-            ProxyPublishers(home, ledger, team, connector, roster),
-            ReceiptSender(ledger, team, name),
+            Publisher(ledger, team, name, bus),
+            ProxyPublishers(home, ledger, team, connector, bus),
+            ReceiptSender(home, ledger, team, name),
         )
         self.ended = False  # `run` is over, or about to be
-        parts = (self._tracker, self._announcer, self._outgoing, self._status)
-        self._receiver = Receiver(ledger, team, name, limits.queue, *parts, publish)
+        self._listener = PresenceListener(
+            tracker, lambda: announcer.boot, self._status.trouble, self._outgoing.proxies.wake
+        )
+        parts = (self._listener, announcer, self._outgoing, self._status)
+        self._receiver = Receiver(ledger, team, name, owner, limits.queue, *parts, publish)
 
     async def close(self) -> None:
         """Finish what was handed to the ledger; close it and give up the name. May be called twice."""
@@ -144,6 +175,7 @@ class MessagingClient:
             await _enter(self._resources, self._connector.use())
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._sweep())
+                tasks.create_task(self._answer_bell())
                 tasks.create_task(self._stay_connected())
         except ExceptionGroup as group:
             if (fatal := group.subgroup((NameInUse, LedgerGone))) is None:
@@ -161,20 +193,57 @@ class MessagingClient:
         They travel as soon as they can, unless they are held.  Raise UnknownRecipient, InvalidName,
         MessageRefused or LedgerError if nothing was sent.
         """
-        sending = self._ledger.run(lambda ledger: post(ledger, self.team, self.name, outgoing, self._limits))
-        self._outgoing.own.wake()
-        return await sending
+        deadline = time.monotonic() + STARTING
+        there = self._listener.tracker.there
+        while True:
+            sending = self._ledger.run(
+                lambda ledger: post(
+                    ledger, self.team, self.name, outgoing, self._limits, there=partial(there, ledger)
+                )
+            )
+            self._outgoing.own.wake()
+            try:
+                return await sending
+            except ReceiverEnded:
+                if time.monotonic() >= deadline or not await self._is_starting(outgoing.to):
+                    raise
+            await asyncio.sleep(LOOK)
+
+    async def _is_starting(self, name: str) -> bool:
+        """Return True if a new agent has the `name` of one that has ended, but not the bus yet."""
+        return await self._ledger.run(lambda ledger: self._listener.tracker.there(ledger, name))
+
+    async def end(self) -> None:
+        """Note that the agent has ended. If it was a run, what waits for it ends, and its senders are told.
+
+        The team learns of it when `run` is cancelled. Raise LedgerError.
+        """
+        if (owner := self._receiver.owner) is not None:
+            await self._ledger.run(lambda ledger: ledger.owners.end(self.team, self.name, owner))
+        await self._receiver.announcer.end()
+        if self.connected:
+            await self._outgoing.receipts.flush()
+
+    async def left(self) -> list[tuple[str, int]]:
+        """Return the folders of other agents with this name for which messages wait, and how many.
+
+        "": on another host.
+        """
+        owner = self._receiver.owner
+        if owner is None:
+            return []
+        return await self._ledger.run(lambda ledger: ledger.owners.others(self.team, self.name, owner))
 
     async def join(self, channel: str) -> bool:
         """Join `channel` (without `#`), and let the team know. Return False if the agent was in it."""
         joined = await self._ledger.run(lambda ledger: ledger.channels.join(self.team, channel, self.name))
-        self._announcer.again()
+        self._receiver.announcer.again()
         return joined
 
     async def leave(self, channel: str) -> None:
         """Leave `channel`, and let the team know. Raise NotAMember if this agent is not in it."""
         await self._ledger.run(lambda ledger: ledger.channels.leave(self.team, channel, self.name))
-        self._announcer.again()
+        self._receiver.announcer.again()
 
     async def channels(self) -> list[str]:
         """Return the channels that this agent is in, sorted."""
@@ -185,9 +254,11 @@ class MessagingClient:
         self._outgoing.wake()
         await self._receiver.report()
 
-    async def waiting(self, limit: int = -1) -> list[Message]:
-        """Return the first `limit` (-1: all) messages for this agent that may be typed now, in order."""
-        return await self._ledger.run(lambda ledger: ledger.inbox.waiting(self.team, self.name, limit))
+    async def waiting(self, most: int = -1) -> list[Message]:
+        """Return what may be typed now, in order. most: messages of one sender beside its urgent ones."""
+        return await self._ledger.run(
+            lambda ledger: ledger.inbox.waiting(self.team, self.name, most, self._receiver.owner)
+        )
 
     async def committed(self, session: str) -> set[str]:
         """Return the places of the directives that the session `session` has sent messages for."""
@@ -199,7 +270,9 @@ class MessagingClient:
 
     async def stored(self) -> set[str]:
         """Return the ids of the messages that are stored for this agent, being typed or not."""
-        return await self._ledger.run(lambda ledger: ledger.inbox.stored(self.team, self.name))
+        return await self._ledger.run(
+            lambda ledger: ledger.inbox.stored(self.team, self.name, self._receiver.owner)
+        )
 
     async def held(self) -> set[str]:
         """Return the ids of this agent's messages that are held."""
@@ -229,17 +302,17 @@ class MessagingClient:
 
         With `stored`: it was not typed after `injecting`, and waits again.
         """
-        settling = self._ledger.run(
-            lambda ledger: ledger.inbox.settle(
-                self.team, self.name, id, state, detail, route=route, role=role
-            )
-        )
-        self._outgoing.receipts.wake()
-        await settling
+        receipts = self._outgoing.receipts
+
+        def settle(ledger: Ledger) -> PassedOn:
+            ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
+            return receipts.pass_on(ledger)
+
+        await self._ledger.run(settle, receipts.passed_on)
 
     async def roster(self) -> list[Presence]:
         """Return everybody known in the team, by name. For agents of this home this is always up to date."""
-        return await self._tracker.everybody()
+        return await self._listener.tracker.everybody()
 
     @property
     def connected(self) -> bool:
@@ -249,8 +322,34 @@ class MessagingClient:
     @property
     def informed(self) -> bool:
         """Return True once `roster` has all the presences that an external broker had kept."""
-        # They arrive before the broker's copy of our own announcement.
-        return not self._connector.external or self._tracker.online(self.name)
+        return not self._connector.external or self._listener.informed
+
+    async def _standing(self) -> tuple[list[str], int]:
+        """Return the channels that this agent is in, and how many of the team are online."""
+
+        def standing(ledger: Ledger) -> tuple[list[str], int]:
+            crowd = self._listener.tracker.attendance(ledger).count()
+            return ledger.channels.of(self.team, self.name), crowd
+
+        return await self._ledger.run(standing)
+
+    async def _answer_bell(self) -> None:
+        """Do what `drain` does whenever another session of this home has changed something of ours."""
+        while True:
+            await self._bell.rung()
+            due: list[float | None] = []
+
+            def look(ledger: Ledger, due: list[float | None] = due) -> None:
+                due.append(ledger.outbox.next_due(self.team, self.name))
+
+            try:
+                await self._receiver.report(look)
+            except LedgerGone:
+                raise
+            except LedgerError as error:  # the sweep tries again
+                self._status.trouble(error)
+            if 0.0 in due:
+                self._outgoing.own.wake()
 
     async def _sweep(self) -> None:
         """Give up what has waited too long, and forget what is long over, whatever the broker does."""
@@ -274,13 +373,16 @@ class MessagingClient:
     def _expire(self, ledger: Ledger) -> int:
         ledger.check()
         expired = ledger.outbox.expire()
-        if self.connected and self._tracker.online(self.name):
-            self._tracker.limit_channels(ledger)
-        self._tracker.recover_dead(ledger)
+        tracker = self._listener.tracker
+        if self.connected and tracker.attendance(ledger).online(self.name):
+            tracker.limit_channels(ledger)
+        tracker.recover_dead(ledger)
+        if random.random() * tracker.attendance(ledger).count() < 1:  # one session of the home, more or less
+            end_gone(ledger.owners, tracker.is_alive)
         return expired + ledger.inbox.expire(self.team, self.name)
 
     async def _stay_connected(self) -> None:
-        failures = 0
+        failures, electing = 0, False
         while True:
             started = time.monotonic()
             try:
@@ -288,10 +390,15 @@ class MessagingClient:
             except* (NameInUse, LedgerGone):
                 raise
             except* RelayError as group:
-                self._status.report(str(_first(group)))
-            # A connection that held for a while was a good one: begin anew.
-            failures = 1 if time.monotonic() - started > LAST_RECONNECT else failures + 1
-            delay = min(LAST_RECONNECT, FIRST_RECONNECT * 2.0 ** min(failures - 1, 10))
+                # A connection that held for a while was a good one: begin anew.
+                failures = 1 if time.monotonic() - started > LAST_RECONNECT else failures + 1
+                nodes = self._connector.turn(failures)
+                # A cluster that has lost a node goes on within seconds.
+                electing = len(nodes) > 1 and time.monotonic() - self._status.lost < LAST_RECONNECT
+                where = f" Reconnecting to {', '.join(nodes)}." if len(nodes) > 1 else ""
+                self._status.lose(f"{_first(group)}{where}", passing=electing)
+            last = ELECTING if electing else LAST_RECONNECT
+            delay = min(last, FIRST_RECONNECT * 2.0 ** min(failures - 1, 10))
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
 
     async def _once(self) -> None:
@@ -299,8 +406,8 @@ class MessagingClient:
         async with self._have_name():
             # With another boot id than the one announced there: agents that have sent something since must
             # see us appear again, for the mailbox is made only now.
-            await self._announcer.connecting()
-            farewell = self._announcer.announcement(online=False)
+            await self._receiver.announcer.connecting()
+            farewell = self._receiver.announcer.announcement(online=False)
             transport = await self._connector.connect(self.team, self.name, mailbox=True, farewell=farewell)
         with contextlib.closing(transport):
             try:
@@ -309,7 +416,10 @@ class MessagingClient:
                 await asyncio.create_task(self._use(transport))
             finally:
                 self._status.disconnect()
-                await self._announcer.goodbye(transport)
+                self._listener.end()
+                await self._receiver.announcer.goodbye(transport)
+                transport.close()
+                self._receiver.finish(transport)
 
     async def _use(self, transport: MqttTransport) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -319,12 +429,11 @@ class MessagingClient:
 
     async def _begin(self, transport: MqttTransport, tasks: asyncio.TaskGroup) -> None:
         """Subscribe, and then start the other `tasks` of a connection."""
-        await transport.subscribe(topics.inbox_filter(self.team, self.name), 1)
-        # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
-        await transport.subscribe(topics.presence_filter(self.team), 0)
-        self._announcer.connected()
+        await transport.subscribe(topics.inbox_filter(self.team, self.name), 1, insist=True)
+        await self._listener.begin(transport)
         self._status.connect(transport.endpoint.url)
-        tasks.create_task(self._announcer.run(transport, self._on_announced))
+        tasks.create_task(self._listener.run(transport))
+        tasks.create_task(self._receiver.announcer.run(transport, self._on_announced))
         self._outgoing.start(transport, tasks)
 
     @contextlib.asynccontextmanager
@@ -336,15 +445,16 @@ class MessagingClient:
         if not self._connector.external:  # the embedded broker has only this home, and that has a lock
             yield
             return
-        await self._announcer.connecting()
-        farewell = self._announcer.announcement(online=False)
+        announcer = self._receiver.announcer
+        await announcer.connecting()
+        farewell = announcer.announcement(online=False)
         transport = await self._connector.connect(self.team, self.name, farewell=farewell)
         with contextlib.closing(transport):
-            await self._announcer.claim_name(transport)
+            await announcer.claim_name(transport)
             yield
 
     async def _on_announced(self) -> None:
-        await self._tracker.note(self.name)
+        await self._listener.tracker.note(self.name)
         await self._receiver.report()
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from relay import names
@@ -21,16 +22,30 @@ VERSION = 1
 MAX_PAYLOAD = 6 * MAX_BODY + 8192
 """Bytes; JSON writes a control character as six (RFC 8259 section 7), and the other fields are short."""
 
+MAX_RECEIPT = 6 * 1024 + 2048
+"""Bytes; no receipt is longer."""
+
 _REPORTED = {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
 _ROUTES, _ROLES = frozenset({"typed", "native"}), frozenset({"user", "system"})
 _LATEST = 253402300799.0  # the last second of the year 9999; also longer than any sensible ttl
 
 _RECEIPT = ("id", "from", "to", "state", "detail", "route", "role")
-"""The fields of Receipt, in its order."""
+_of_receipt = attrgetter("id", "receiver", "sender", "state", "detail", "route", "role")
 
 _MESSAGE = (
     *("id", "seq", "base", "origin", "from", "to", "body", "time", "thread", "reply_to"),
-    *("priority", "channel", "depth", "ttl", "home"),
+    *("priority", "channel", "depth", "ttl", "home", "owner"),
+)
+_KNOWN = {
+    "message": frozenset({"v", "kind", *_MESSAGE}),
+    "receipt": frozenset({"v", "kind", *_RECEIPT}),
+}
+"""The fields of each kind; a new one needs another version."""
+
+_of_message = attrgetter(
+    *("message.id", "sequence", "base", "origin", "message.sender", "message.to", "message.body"),
+    *("message.time", "message.thread", "message.reply_to"),
+    *("message.priority", "message.channel", "message.depth", "ttl", "home", "owner"),
 )
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -51,12 +66,13 @@ class ForeignPayload(Exception):
 class Envelope:
     """A message on its way, with what the receiver needs to keep the order of its stream.
 
-    origin:   its stream: the ledger that numbered it, and the priority unless that is normal.
+    origin:   its stream (`origin_of`).
     sequence: its place in the stream, from 1.
     base:     the lowest sequence that may not be stored yet; messages between base and sequence that have not
               arrived come before this one.
     ttl:      seconds after which it is given up; None: never.
     home:     the ledger that the receiver had when it was published; None: any.
+    owner:    whom the receiver's name belonged to when it was sent (relay.messaging.owner); None: anybody.
     """
 
     message: Message
@@ -65,6 +81,7 @@ class Envelope:
     base: int
     ttl: float | None = None
     home: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +100,19 @@ class Receipt:
     role: str | None = None
 
 
+def origin_of(ledger: str, priority: Priority, owner: str | None) -> str:
+    """Return the origin of messages that `ledger` numbered: its id, the priority unless normal, the owner."""
+    parts = (ledger, None if priority is Priority.NORMAL else priority, owner)
+    return "/".join(part for part in parts if part is not None)
+
+
 def encode(item: Envelope | Receipt) -> bytes:
     """Return the payload of a message or receipt."""
     value: dict[str, Any]
     if isinstance(item, Receipt):
-        value = {"v": VERSION, "kind": "receipt", **dict(zip(_RECEIPT, astuple(item), strict=True))}
+        value = {"v": VERSION, "kind": "receipt", **dict(zip(_RECEIPT, _of_receipt(item), strict=True))}
     else:
-        fields = asdict(item)
-        fields |= fields["message"] | {"seq": item.sequence, "from": item.message.sender}
-        value = {"v": VERSION, "kind": "message", **{name: fields[name] for name in _MESSAGE}}
+        value = {"v": VERSION, "kind": "message", **dict(zip(_MESSAGE, _of_message(item), strict=True))}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -105,25 +126,27 @@ def decode(payload: bytes, topic: topics.InboxTopic) -> Envelope | Receipt:
         raise ForeignPayload("not JSON") from None
     if not isinstance(value, dict) or value.get("v") != VERSION:
         raise ForeignPayload(f"not version {VERSION}")
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in _KNOWN:
+        raise ForeignPayload("an unknown kind")
+    if not value.keys() <= _KNOWN[kind]:
+        raise ForeignPayload("unknown fields")
     fields = _Fields(value)
     sender, to = fields.name("from"), fields.name("to")
     if topics.level(sender) != topic.sender:
         raise ForeignPayload("its sender is not its topic's")
     if topics.level(to) != topic.to:
         raise ForeignPayload("its receiver is not its topic's")
-    match value.get("kind"):
-        case "message":
-            return _message(fields, sender, to)
-        case "receipt":
-            try:
-                state = State(fields.text("state"))
-            except ValueError:
-                raise ForeignPayload("an unknown state") from None
-            if state not in _REPORTED:
-                raise ForeignPayload(f"a receipt cannot say {state}")
-            how = (fields.one_of("route", _ROUTES), fields.one_of("role", _ROLES))
-            return Receipt(fields.id("id"), sender, to, state, fields.optional("detail"), *how)
-    raise ForeignPayload("an unknown kind")
+    if kind == "message":
+        return _message(fields, sender, to)
+    try:
+        state = State(fields.text("state"))
+    except ValueError:
+        raise ForeignPayload("an unknown state") from None
+    if state not in _REPORTED:
+        raise ForeignPayload(f"a receipt cannot say {state}")
+    how = (fields.one_of("route", _ROUTES), fields.one_of("role", _ROLES))
+    return Receipt(fields.id("id"), sender, to, state, fields.optional("detail"), *how)
 
 
 def _message(fields: _Fields, sender: str, to: str) -> Envelope:
@@ -147,8 +170,12 @@ def _message(fields: _Fields, sender: str, to: str) -> Envelope:
     sequence, base = fields.count("seq"), fields.count("base")
     if base > sequence:
         raise ForeignPayload("its base is above its sequence")
+    origin, owner = fields.text("origin"), fields.optional("owner")
+    ledger = origin.partition("/")[0]
+    if not is_id(ledger) or origin != origin_of(ledger, priority, owner):
+        raise ForeignPayload("its origin is not that of a stream of its priority and owner")
     ttl = None if fields.absent("ttl") else fields.number("ttl", _LATEST)
-    return Envelope(message, fields.text("origin"), sequence, base, ttl, fields.optional("home"))
+    return Envelope(message, origin, sequence, base, ttl, fields.optional("home"), owner)
 
 
 class _Fields:

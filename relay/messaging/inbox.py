@@ -6,20 +6,33 @@ store ──→ waiting ──→ injecting ──→ settle        and for each
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from relay.errors import LedgerError, MessageRefused
-from relay.message import Message, State
-from relay.messaging.envelope import Envelope, Receipt
+from relay.message import MAX_BODY, Message, State
+from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
 from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, insert, keys, message_of
 from relay.messaging.outbox import advance
+from relay.messaging.owner import addressee, is_run
 
 KEEP_DAYS = 30
 """Days for which settled messages are kept; their ids are not taken twice."""
 
 _OLD = KEEP_DAYS * 86400 / 2
 """Seconds; what was sent earlier may have been forgotten. Half of KEEP_DAYS: clocks of two hosts differ."""
+
+
+MOST = 2_000
+"""Messages of one sender that a receiver keeps without having been given them: those that wait, and of those
+that came to another end (_ENDED) the latest."""
+
+MOST_BYTES = 16 << 20
+"""Bytes of their texts, as far as they are more than a stream has under way."""
+
+STREAMS = 64
+"""Streams of one sender that a receiver keeps track of; one has three in each ledger that it ever had."""
 
 
 class InboxFull(LedgerError):
@@ -30,9 +43,14 @@ _ITS = "team = ? AND to_key = ? AND id = ?"
 _PAIR = "team = ? AND to_key = ? AND sender_key = ?"
 _STREAM = f"{_PAIR} AND origin = ?"
 
-_COUNT = (  # the third value: also those whose turn has not come
+_FOR = "(owner IS NULL OR ifnull(?, owner) = owner)"
+"""For whom the receiver's name belongs to (NULL: whoever that is)."""
+
+_ENDED = "state IN ('expired', 'rejected', 'uncertain')"
+
+_COUNT = (  # the fourth value: also those whose turn has not come
     "SELECT count(*) FROM (SELECT 1 FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
-    "AND (? OR place IS NOT NULL) LIMIT ?)"
+    f"AND {_FOR} AND (? OR place IS NOT NULL) LIMIT ?)"
 )
 
 
@@ -42,7 +60,7 @@ class Inbox:
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
-    def store(self, team: str, envelope: Envelope, most: int = 0) -> list[Message]:
+    def store(self, team: str, envelope: Envelope, most: int = 0, owner: str | None = None) -> list[Message]:
         """Commit an arrived message; return the messages whose turn has come with it, in order.
 
         A message that overtook another gets no receipt before its turn, so that its sender publishes it again
@@ -51,15 +69,27 @@ class Inbox:
         of the receiver: it may have been typed there, and its sender says so (`Outbox.appeared`).  A message
         so old that `prune` may have forgotten it is uncertain.
 
-        Raise InboxFull if `most` (0: any number) wait for the receiver: the message stays with its sender.
+        owner: whom the receiver's name belongs to (None: not known). A message for a run that is over is
+        rejected; one for the agent of another folder is ignored, and published again when that appears.
+
+        Raise InboxFull if `most` (0: any number) wait for the receiver, or too much of this sender: the
+        message stays with its sender.  Raise ForeignPayload if another message has its id.
         """
         if envelope.home not in {None, self._db.origin}:
             return []
+        another = owner is not None and envelope.owner not in {None, owner}
+        if another and not is_run(str(envelope.owner)):
+            return []
         message, now = envelope.message, self._db.now()
         pair = keys(team, message.to, message.sender)
+        for table in ("inbox", "outbox"):
+            query = f"SELECT 1 FROM {table} WHERE id = ? AND NOT ({_PAIR})"
+            if self._db.rows(query, message.id, *pair):
+                raise ForeignPayload("its id is another message's")
         same, its = f"{_PAIR} AND id = ?", (*pair, message.id)
         with self._db.transaction() as db:
             forgotten = False
+            over = another or addressee(db, *pair[:2]) == (envelope.owner or owner, True)
             dropped = self._db.rows(f"SELECT 1 FROM outbox WHERE {same} AND state = 'expired'", *its)
             if not (dropped or db.execute(f"UPDATE inbox SET receipted = NULL WHERE {same}", its).rowcount):
                 turn = _turn(db, (*pair, envelope.origin))
@@ -70,35 +100,62 @@ class Inbox:
                     forgotten = True
                 # What others wait for is refused only if these have their turn already.
                 whole = envelope.sequence > max(turn, envelope.base)
-                if most and self._db.rows(_COUNT, *pair[:2], whole, most) == [(most,)]:
+                if most and not over and self._db.rows(_COUNT, *pair[:2], owner, whole, most) == [(most,)]:
                     raise InboxFull(
                         f"{most} messages wait for {message.to}; further ones stay with their senders."
+                    )
+                if not (_has_room(db, pair, whole=whole) and _knows(db, pair, envelope.origin)):
+                    raise InboxFull(
+                        f"as much as may wait of one sender waits of {message.sender} for {message.to}; "
+                        "further messages stay with it."
                     )
                 expires = None if envelope.ttl is None else now + envelope.ttl
                 new = replace(message, state=State.STORED, expires=expires)
                 place = {"origin": envelope.origin, "sequence": envelope.sequence}
-                insert(db, "inbox", team, new, accepted=now, **place)
+                place["size"] = len(message.body.encode())
+                insert(db, "inbox", team, new, accepted=now, owner=envelope.owner or owner, **place)
+            else:
+                over = False  # it has its end, or will have it
             if forgotten:
                 detail = "it came again, and may have been given to its receiver long ago"
                 db.execute(f"UPDATE inbox SET state = 'uncertain', detail = ? WHERE {same}", (detail, *its))
                 advance(db, same, its, State.UNCERTAIN, detail)
+            elif over:
+                detail = f"the {message.to} that it was sent to has ended"
+                db.execute(f"UPDATE inbox SET state = 'rejected', detail = ? WHERE {same}", (detail, *its))
+                advance(db, same, its, State.REJECTED, detail)
             released = _release(db, (*pair, envelope.origin), envelope.base)
             for each in released:
                 advance(db, same, (*pair, each.id), State.STORED)
         return released
 
-    def waiting(self, team: str, name: str, limit: int = -1) -> list[Message]:
-        """Return the first `limit` messages (-1: all) that may be typed into `name` now, in order."""
-        query = (
-            f"SELECT {COLUMNS} FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
-            "AND place IS NOT NULL AND NOT injecting ORDER BY priority, place LIMIT ?"
-        )
-        return [message_of(row) for row in self._db.rows(query, *keys(team, name), limit)]
+    def waiting(self, team: str, name: str, most: int = -1, owner: str | None = None) -> list[Message]:
+        """Return what may be typed into `name` now: by priority, and in each from every sender in turn.
 
-    def stored(self, team: str, name: str) -> set[str]:
+        most:  messages of one sender, beside its urgent ones; -1: all.
+        owner: whom the name belongs to; None: whoever that is.
+        """
+        receiver = keys(team, name)
+        senders = "SELECT DISTINCT sender_key FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored'"
+        query = (
+            f"SELECT {COLUMNS}, place FROM inbox WHERE {_PAIR} AND state = 'stored' AND {_FOR} "
+            "AND place IS NOT NULL AND NOT injecting AND {} ORDER BY priority, place LIMIT ?"
+        )
+        found: list[tuple[int, int, int, Message]] = []
+        for (sender,) in self._db.rows(senders, *receiver):
+            turns = Counter[int]()
+            for which, limit in (("priority = 0", -1), ("priority > 0", most)):
+                for *fields, place in self._db.rows(query.format(which), *receiver, sender, owner, limit):
+                    message = message_of(fields)
+                    rank = message.priority.rank
+                    found.append((rank, turns[rank], place, message))
+                    turns[rank] += 1
+        return [message for *_, message in sorted(found, key=lambda each: each[:3])]
+
+    def stored(self, team: str, name: str, owner: str | None = None) -> set[str]:
         """Return the ids of all that is stored for `name`: what waits, and what is being typed."""
-        query = "SELECT id FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored'"
-        return {id for (id,) in self._db.rows(query, *keys(team, name))}
+        query = f"SELECT id FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND {_FOR}"
+        return {id for (id,) in self._db.rows(query, *keys(team, name), owner)}
 
     def injecting(self, team: str, name: str, id: str) -> None:
         """Note that typing message `id` into `name` begins. Raise MessageRefused if it waits no more."""
@@ -185,6 +242,15 @@ class Inbox:
         )
         return [Receipt(id, to, sender, State(state), *how) for id, to, sender, state, *how in rows]
 
+    def left_receipts(self, team: str) -> list[str]:
+        """Return the runs of `team` that are over, and of which receipts have not gone out."""
+        over = "EXISTS (SELECT 1 FROM owners WHERE team = ?1 AND key = to_key AND latest AND ended)"
+        query = (
+            "SELECT min(recipient) FROM inbox WHERE team = ?1 AND receipted IS NOT state "
+            f"AND place IS NOT NULL AND {over} GROUP BY to_key"
+        )
+        return [name for (name,) in self._db.rows(query, *keys(team))]
+
     def receipted(self, team: str, receipts: Iterable[Receipt]) -> None:
         """Note that the broker took these receipts."""
         with self._db.transaction() as db:
@@ -192,6 +258,39 @@ class Inbox:
                 f"UPDATE inbox SET receipted = ? WHERE {_ITS}",
                 [(each.state, *keys(team, each.receiver), each.id) for each in receipts],
             )
+
+
+def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> bool:
+    """Return True if another message of `pair` may be kept; forget ended ones, the oldest first, for it.
+
+    whole: those count that wait for others, too.
+    """
+    waits = f"{_PAIR} AND state = 'stored' AND (? OR place IS NOT NULL)"
+    for ended in (True, False):
+        number = size = 0
+        for where, values in ((waits, (*pair, whole)), (f"{_PAIR} AND {_ENDED}", pair)):
+            query = f"SELECT count(*), ifnull(sum(size), 0) FROM inbox WHERE {where}"
+            each = db.execute(query, values).fetchone()
+            number, size = number + each[0], size + each[1]
+        if number < MOST and (size < MOST_BYTES or number * MAX_BODY < MOST_BYTES):
+            return True
+        if ended:
+            db.execute(
+                "DELETE FROM inbox WHERE arrival IN (SELECT arrival FROM inbox "
+                f"WHERE {_PAIR} AND {_ENDED} AND receipted IS state ORDER BY arrival LIMIT ?)",
+                (*pair, MOST // 10),
+            )
+    return False
+
+
+def _knows(db: sqlite3.Connection, pair: tuple[str, ...], origin: str) -> bool:
+    """Return True if the stream of `origin` may be known; forget others, in which nothing waits, for it."""
+    known = db.execute(f"SELECT origin FROM pairs WHERE {_PAIR}", pair).fetchall()
+    if len(known) < STREAMS or (origin,) in known:
+        return True
+    waits = f"SELECT origin FROM inbox WHERE {_PAIR} AND state = 'stored'"
+    forget = f"DELETE FROM pairs WHERE {_PAIR} AND origin NOT IN ({waits})"
+    return bool(db.execute(forget, (*pair, *pair)).rowcount)
 
 
 def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:

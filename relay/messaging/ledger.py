@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names
-from relay.errors import LedgerError
+from relay.errors import LedgerError, NoSuchMessage
 from relay.message import Message, OutgoingMessage, State
+from relay.messaging.attendance import Attendance
 from relay.messaging.channels import ChannelRegistry
 from relay.messaging.envelope import is_id
 from relay.messaging.inbox import KEEP_DAYS, Inbox
 from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, keys, message_of
+from relay.messaging.name_owners import NameOwners
 from relay.messaging.outbox import Outbox, advance, unblock
 from relay.messaging.runaway import Limits
 
@@ -54,26 +56,41 @@ class NameRegistry:
                 *row,
             )
 
-    def known(self, team: str, within: float | None = None) -> list[str]:
-        """Return the names seen in `team` within so many seconds (None: ever), sorted."""
-        since = float("-inf") if within is None else self._db.now() - within
-        query = "SELECT name FROM registry WHERE team = ? AND seen >= ? ORDER BY key"
-        return [name for (name,) in self._db.rows(query, *keys(team), since)]
+    def teams(self, name: str) -> list[str]:
+        """Return the teams (keys) that `name` was ever in, sorted."""
+        found = self._db.rows("SELECT team FROM registry WHERE key = ? ORDER BY team", *keys(name))
+        return [team for (team,) in found]
+
+    def spelled(self, team: str, name: str) -> str | None:
+        """Return `name` as its owner spells it; None if nobody in `team` was ever called so."""
+        found = self._db.rows("SELECT name FROM registry WHERE team = ? AND key = ?", *keys(team, name))
+        return found[0][0] if found else None
+
+    def known(self, team: str) -> list[str]:
+        """Return the names in `team`, sorted."""
+        query = "SELECT name FROM registry WHERE team = ? ORDER BY key"
+        return [name for (name,) in self._db.rows(query, *keys(team))]
 
 
 class Ledger(LedgerDatabase):
     """One connection to a home's ledger; use it from one thread.
 
-    registry: the names in each team. channels: the members of each. outbox, inbox: the two ends of a message.
+    registry: the names in each team. owners: whom they belong to. channels: the members of each.
+    outbox, inbox: the two ends of a message.
     The methods serve the commands with which the user looks at messages and steers them.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
         super().__init__(path, clock)
         self.registry = NameRegistry(self)
+        self.owners = NameOwners(self)
         self.channels = ChannelRegistry(self)
         self.outbox = Outbox(self)
         self.inbox = Inbox(self)
+
+    def attendance(self, bus: str, team: str) -> Attendance:
+        """Return who of `team` is there on the broker `bus` (`attendance.bus_of`)."""
+        return Attendance(self, bus, team)
 
     def messages(
         self,
@@ -81,28 +98,31 @@ class Ledger(LedgerDatabase):
         team: str | None = None,
         to: str | None = None,
         sender: str | None = None,
-        between: str | None = None,
+        of: str | None = None,
         limit: int | None = None,
     ) -> list[LedgerEntry]:
         """Return the latest `limit` messages of this home, oldest first; one entry for each message.
 
-        between: only those that this agent sent or is sent.
+        of: only those that the present or last owner of this name sent or is sent; with `team`.
         """
         conditions = ["NOT hidden"]
-        values: list[str] = []
+        values: list[str | int | None] = [-1 if limit is None else limit]
         for column, value in (("team", team), ("to_key", to), ("sender_key", sender)):
             if value is not None:
-                conditions.append(f"{column} = ?")
                 values.append(names.key(value))
-        if between is not None:
-            conditions.append("(to_key = ? OR sender_key = ?)")
-            values += [names.key(between)] * 2
-        where = " AND ".join(conditions)
+                conditions.append(f"{column} = ?{len(values)}")
+        sent = got = " AND ".join(conditions)
+        if of is not None:
+            owner, _ = self.owners.of(team or "", of)
+            values += [names.key(of), owner]
+            its = f"{{}} = ?{len(values) - 1} AND ifnull({{}}, ?{len(values)}) IS ?{len(values)}"
+            sent += f" AND ({its.format('to_key', 'owner')} OR {its.format('sender_key', 'sent_by')})"
+            got += f" AND {its.format('to_key', 'owner')}"
         rows = self.rows(
-            f"SELECT * FROM (SELECT {COLUMNS}, team, place AS nr FROM outbox WHERE {where} UNION ALL "
-            f"SELECT {COLUMNS}, team, arrival FROM inbox WHERE {where} "
-            "AND id NOT IN (SELECT id FROM outbox)) ORDER BY time DESC, nr DESC LIMIT ?",
-            *(*values, *values, -1 if limit is None else limit),
+            f"SELECT * FROM (SELECT {COLUMNS}, team, place AS nr FROM outbox WHERE {sent} UNION ALL "
+            f"SELECT {COLUMNS}, team, arrival FROM inbox WHERE {got} "
+            "AND id NOT IN (SELECT id FROM outbox)) ORDER BY time DESC, nr DESC LIMIT ?1",
+            *values,
         )
         return [LedgerEntry(message_of(message), team) for *message, team, _ in reversed(rows)]
 
@@ -112,20 +132,26 @@ class Ledger(LedgerDatabase):
         return [LedgerEntry(message_of(row), team) for id in ids for *row, team in self.rows(query, id)]
 
     def find(self, prefix: str) -> LedgerEntry:
-        """Return the message whose id begins with `prefix`. Raise LedgerError if it is none or several."""
+        """Return the message whose id is, or begins with, `prefix`. Raise LedgerError if that is not one."""
         if not is_id(prefix):
-            raise LedgerError(f"{prefix[:40]!a} is not the beginning of an id. `relay messages` shows them.")
+            raise NoSuchMessage(
+                f"{prefix[:40]!a} is not the beginning of an id. `relay messages` shows them."
+            )
         # A range, and not LIKE, which would read every row. Nothing in an id is greater than "z".
         begins = "id >= ?1 AND id < ?1 || '{'"
         rows = self.rows(
             f"SELECT {COLUMNS}, team FROM outbox WHERE {begins} UNION ALL "
             f"SELECT {COLUMNS}, team FROM inbox WHERE {begins} "
-            "AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = inbox.id) LIMIT 2",
+            "AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = inbox.id) ORDER BY id LIMIT 4",
             prefix,
         )
-        if len(rows) != 1:
-            what = "several messages have ids that begin" if rows else "no message has an id that begins"
-            raise LedgerError(f"{what} with {prefix!a}. `relay messages` lists them.")
+        if not rows:
+            raise NoSuchMessage(
+                f"no message has an id that begins with {prefix!a}. `relay messages` lists them."
+            )
+        if len(rows) > 1 and rows[0][0] != prefix:
+            ids = ", ".join(id for id, *_ in rows[:3]) + (", ..." if len(rows) > 3 else "")
+            raise LedgerError(f"several messages have ids that begin with {prefix!a}: {ids}. Say more of it.")
         *found, team = rows[0]
         return LedgerEntry(message_of(found), team)
 

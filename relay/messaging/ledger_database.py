@@ -11,7 +11,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import astuple
+from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ COLUMNS = (
     "reply_to, priority, channel, depth, expires"
 )
 """The columns of `outbox` and `inbox` that hold the fields of Message, in its order."""
+
+_fields = attrgetter(*(field.name for field in fields(Message)))
 
 LATEST_EVERY = 3600.0
 """Seconds between two notes of the time; not at each opening, which would fail on a full disk."""
@@ -49,6 +52,7 @@ class LedgerDatabase(Database):
 
     schema = SCHEMA
     busy_seconds = 2.0
+    crowded = True
     explain = staticmethod(explain)
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
@@ -87,7 +91,7 @@ def message_of(row: Iterable[Any]) -> Message:
 
 def insert(db: sqlite3.Connection, table: str, team: str, message: Message, **more: Any) -> None:
     """Write `message` into `outbox` or `inbox`. more: the columns that are no fields of a message."""
-    row = dict(zip(COLUMNS.split(", "), astuple(message), strict=True)) | more
+    row = dict(zip(COLUMNS.split(", "), _fields(message), strict=True)) | more
     row["team"], row["sender_key"], row["to_key"] = keys(team, message.sender, message.to)
     row["priority"] = message.priority.rank
     db.execute(
@@ -102,7 +106,9 @@ def open_clock(db: sqlite3.Connection) -> Callable[[], float]:
     if boot != here:  # the machine was started anew; a clock that has lost its time must not take us back
         offset = max(time.time(), latest) - since_boot()
         # `latest` may be old: what was due by then, or soon after, is.
-        db.execute("UPDATE outbox SET due = min(due, ?) WHERE due IS NOT NULL", (since_boot() + offset,))
+        for when in ("due", "ask"):
+            soon = f"UPDATE outbox SET {when} = min({when}, ?) WHERE {when} IS NOT NULL"
+            db.execute(soon, (since_boot() + offset,))
     now = since_boot() + offset
     if boot != here or now - latest > LATEST_EVERY:
         db.execute("UPDATE meta SET boot = ?, offset = ?, latest = ?", (here, offset, now))

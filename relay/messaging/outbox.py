@@ -2,8 +2,8 @@
 
     (held) ─→ queued ── claim ──→ published ── sent ──→ receipt ──→ outcomes
 
-The messages of one sender to one receiver with one priority are a stream: numbered from 1, and given to the
-receiver in that order.
+The messages of one sender to one receiver (a name and its owner) with one priority are a stream: numbered,
+and given to the receiver in that order.
 """
 
 from __future__ import annotations
@@ -12,21 +12,28 @@ import secrets
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
 from relay import names
-from relay.errors import MessageRefused
+from relay.errors import MessageRefused, ReceiverEnded
 from relay.message import Message, OutgoingMessage, Priority, State
-from relay.messaging.envelope import Envelope, Receipt
+from relay.messaging.envelope import Envelope, Receipt, origin_of
 from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, insert, keys, message_of
+from relay.messaging.owner import addressee
 from relay.messaging.runaway import WEEK, Guard, Limits
 from relay.place import REQUEST, Place
 
 WINDOW = 256
 """Messages of a stream that are under way unconfirmed, at most. Brokers keep some 1,000 for one client and
 drop, acknowledged, what comes after (max_queued_messages of mosquitto.conf(5))."""
+
+FIRST_ASK, LAST_ASK = 60.0, 3600.0
+"""Seconds until the home of a receiver that has a message is asked what became of that: doubling."""
+
+ASKING = 16
+"""Messages for which that is done at one time, and senders without a session, at most."""
 
 # The states from which a receipt (or the sender's own progress) may move a row. An expired message may still
 # have been on its way, or have reached a receiver that has moved: the truth from its receiver wins.
@@ -42,8 +49,9 @@ _BEFORE: dict[State, tuple[State, ...]] = {
 }
 
 _SENDER = "team = ? AND sender_key = ?"
-_STREAM = f"{_SENDER} AND to_key = ? AND priority = ?"
+_STREAM = f"{_SENDER} AND to_key = ? AND priority = ? AND owner IS ?"
 _PENDING = "state IN ('queued', 'sent')"
+_ELSEWHERE = "state = 'stored' AND ask IS NOT NULL"
 
 _MANY = 10_000  # how many rows are changed in one transaction, at most
 
@@ -72,7 +80,8 @@ class Outbox:
         channel: the channel to which it goes. fanout: it is one broadcast to all of them.
         limits:  what the runaway guard allows; None: anything. A message beyond them is held.
 
-        Raise MessageRefused, and commit nothing, if too many messages of the sender wait.
+        Raise MessageRefused, and commit nothing, if too many messages of the sender wait, or a receiver was a
+        run that has ended; a message to many leaves such a one out.
         """
         now = self._db.now()
         ttl = WEEK if outgoing.ttl is None else outgoing.ttl
@@ -93,13 +102,21 @@ class Outbox:
         messages = []
         who = keys(team, sender)
         with self._db.transaction() as db:
-            guard = None
+            guard, (sent_by, _) = None, addressee(db, *who)
             if limits is not None:
                 _check_room(db, who, limits)
                 guard = Guard(db, who, now, limits, outgoing.depth, fanout)
             for to in recipients:
                 message = replace(draft, id=secrets.token_hex(8), to=to)
                 key = names.key(to)
+                owner, ended = addressee(db, who[0], key)
+                if ended and fanout:
+                    continue
+                if ended:
+                    raise ReceiverEnded(
+                        f"{to} has ended, and nobody has its name now. `relay ps` shows who is there; what "
+                        f"is sent to an agent that was started with `relay wrap -n {to}` waits for the next."
+                    )
                 if guard is not None and (why := guard.suspicion(key)) is not None:
                     message = replace(message, state=State.HELD, detail=why)
                 elif names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
@@ -107,6 +124,7 @@ class Outbox:
                 queued = message.state is State.QUEUED
                 sequence = _next(db, (*who, key, message.priority.rank)) if queued else 0
                 more = {"sequence": sequence, "told": message.state, "fanout": batch}
+                more |= {"owner": owner, "sent_by": sent_by}
                 if outgoing.place is not None:
                     more |= {"session": outgoing.session, "said": str(outgoing.place)}
                 insert(db, "outbox", team, message, due=now, accepted=now, **more)
@@ -150,12 +168,12 @@ class Outbox:
         with self._db.transaction() as db:
             bases = _bases(db, who, now)
             rows = self._db.rows(
-                f"SELECT {COLUMNS}, to_key, sequence, attempts, home, place {due} "
+                f"SELECT {COLUMNS}, to_key, owner, sequence, attempts, home, place {due} "
                 "ORDER BY priority, place LIMIT ?",
                 *(*who, now, limit),
             )
             envelopes = []
-            for *fields, to_key, sequence, attempts, may_have_it, place in rows:
+            for *fields, to_key, owner, sequence, attempts, may_have_it, place in rows:
                 if size <= 0:
                     break
                 message = message_of(fields)
@@ -166,34 +184,63 @@ class Outbox:
                     "UPDATE outbox SET attempts = attempts + 1, due = ?, home = ? WHERE place = ?",
                     (None if wait is None else now + wait, target, place),
                 )
-                base = bases[to_key, message.priority.rank]
+                base = bases[to_key, message.priority.rank, owner]
                 ttl = None if message.expires is None else max(0.0, message.expires - now)
-                origin = self._db.origin
-                if message.priority is not Priority.NORMAL:
-                    origin += f"/{message.priority}"
-                envelopes.append(Envelope(message, origin, sequence, base, ttl, target))
+                origin = origin_of(self._db.origin, message.priority, owner)
+                envelopes.append(Envelope(message, origin, sequence, base, ttl, target, owner))
         return envelopes
 
-    def park(self, team: str, sender: str, present: Callable[[str], bool]) -> None:
-        """Let what is due for receivers that are not `present` wait, unpublished, until they appear."""
+    def ask(self, team: str, sender: str, home: Callable[[str], str | None]) -> list[Envelope]:
+        """Return messages of `sender` that wait in another home, to ask that what became of them.
+
+        It knows them, and answers each with a receipt, in place of one that was lost or that nobody heard.
+        home: as for `claim`; a receiver that is away, or has moved, is not asked.
+        """
+        now = self._db.now()
+        who = keys(team, sender)
+        due = f"FROM outbox WHERE {_SENDER} AND {_ELSEWHERE} AND ask <= ?"
+        if not self._db.rows(f"SELECT 1 {due} LIMIT 1", *who, now):
+            return []
+        envelopes = []
+        with self._db.transaction() as db:
+            query = (
+                f"SELECT {COLUMNS}, owner, sequence, attempts, home, place {due} ORDER BY ask LIMIT {ASKING}"
+            )
+            for *fields, owner, sequence, attempts, its_home, place in self._db.rows(query, *who, now):
+                message = message_of(fields)
+                db.execute(
+                    "UPDATE outbox SET attempts = attempts + 1, ask = ? WHERE place = ?",
+                    (now + min(LAST_ASK, FIRST_ASK * 2.0 ** min(attempts + 1, 10)), place),
+                )
+                if its_home is not None and its_home == home(message.to):
+                    origin = origin_of(self._db.origin, message.priority, owner)
+                    # It has its turn there already: nothing before it is missing.
+                    envelopes.append(Envelope(message, origin, sequence, sequence, None, its_home, owner))
+        return envelopes
+
+    def park(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
+        """Let what is due for receivers (name, owner) that are not `present` wait until they appear."""
         due = f"{_SENDER} AND {_PENDING} AND due <= ?"
         values = (*keys(team, sender), self._db.now())
-        receivers = self._db.rows(f"SELECT DISTINCT recipient FROM outbox WHERE {due}", *values)
-        absent = [(*values, names.key(to)) for (to,) in receivers if not present(to)]
+        receivers = self._db.rows(f"SELECT DISTINCT recipient, owner FROM outbox WHERE {due}", *values)
+        absent = [(*values, names.key(to), owner) for to, owner in receivers if not present(to, owner)]
         if absent:
             with self._db.transaction() as db:
-                db.executemany(f"UPDATE outbox SET due = NULL WHERE {due} AND to_key = ?", absent)
+                db.executemany(
+                    f"UPDATE outbox SET due = NULL WHERE {due} AND to_key = ? AND owner IS ?", absent
+                )
 
-    def reopen(self, team: str, sender: str, present: Callable[[str], bool]) -> None:
-        """Make due what waits although its receiver is `present` and nothing before it is under way."""
+    def reopen(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
+        """Make due what waits though its receiver (name, owner) is `present` and nothing is under way."""
         who = keys(team, sender)
-        waiting = f"SELECT DISTINCT recipient FROM outbox WHERE {_SENDER} AND {_PENDING} AND due IS NULL"
-        here = [names.key(to) for (to,) in self._db.rows(waiting, *who) if present(to)]
+        waits = f"{_SENDER} AND {_PENDING} AND due IS NULL"
+        rows = self._db.rows(f"SELECT DISTINCT recipient, owner FROM outbox WHERE {waits}", *who)
+        here = [(names.key(to), owner) for to, owner in rows if present(to, owner)]
         if here:
             with self._db.transaction() as db:
-                for to in here:
+                for to, owner in here:
                     for priority in Priority:
-                        _slide(db, (*who, to, priority.rank), self._db.now())
+                        _slide(db, (*who, to, priority.rank, owner), self._db.now())
 
     def next_due(self, team: str, sender: str) -> float | None:
         """Return the seconds until a message of `sender` is due, at least 0; None if none will be."""
@@ -206,30 +253,41 @@ class Outbox:
         statement = f"UPDATE outbox SET due = ? WHERE {_SENDER} AND state = 'queued'"
         self._db.write(statement, self._db.now(), *keys(team, sender))
 
-    def appeared(self, team: str, receiver: str, sender: str, home: str | None = None) -> None:
-        """Make due at once what waits for `receiver` to appear, and all that `sender` has under way to it.
+    def appeared(
+        self, team: str, receiver: str, home: str | None = None, owner: str | None = None
+    ) -> list[str]:
+        """Make due at once what waits for `receiver` to appear, or is under way to it; return its senders.
 
+        owner: whom its name belongs to; what was written for another one waits on. None: not known.
         home: the ledger that it has now. Messages that it may have got with another ledger, and never
         confirmed, become uncertain: sent again, they might be given to it twice.
         """
-        pair = keys(team, receiver)
-        pending = f"FROM outbox WHERE team = ? AND to_key = ? AND {_PENDING}"
-        # For most who appear nothing waits, and all sessions of the home look.
-        if not self._db.rows(f"SELECT 1 {pending} LIMIT 1", *pair):
-            return
+        pair = (*keys(team, receiver), owner)
+        pending = (
+            "FROM outbox WHERE team = ?1 AND to_key = ?2 AND (owner IS NULL OR ?3 IS NULL OR owner = ?3) "
+            f"AND {_PENDING}"
+        )
+        senders = [sender for (sender,) in self._db.rows(f"SELECT DISTINCT sender {pending}", *pair)]
+        if not senders:  # as for most who appear
+            return []
         with self._db.transaction() as db:
             if home is not None:
                 detail = f"{receiver} was on another host, and may have got it there"
-                for id in self._db.rows(f"SELECT id {pending} AND home <> ?", *pair, home):
+                for id in self._db.rows(f"SELECT id {pending} AND home <> ?4", *pair, home):
                     advance(db, "id = ?", id, State.UNCERTAIN, detail)
             db.execute(
-                "UPDATE outbox SET due = ?, attempts = min(attempts, 1) WHERE team = ? AND to_key = ? "
-                f"AND {_PENDING} AND (sender_key = ? OR due IS NULL)",
-                (self._db.now(), *pair, names.key(sender)),
+                "UPDATE outbox SET due = ?4, attempts = min(attempts, 1) "
+                f"{pending.removeprefix('FROM outbox ')}",
+                (*pair, self._db.now()),
             )
+        return senders
 
-    def sent(self, ids: Iterable[str]) -> None:
+    def sent(self, ids: Collection[str]) -> None:
         """Note that the broker took these messages."""
+        # A look without a write lock first: many have arrived by now.
+        these = f"id IN ({', '.join('?' * len(ids))})"
+        if not self._db.rows(f"SELECT 1 FROM outbox WHERE {these} AND state = 'queued' LIMIT 1", *ids):
+            return
         with self._db.transaction() as db:
             db.executemany(
                 "UPDATE outbox SET state = 'sent', told = 'sent', detail = NULL "
@@ -242,31 +300,45 @@ class Outbox:
         statement = f"UPDATE outbox SET detail = ? WHERE {_SENDER} AND state = 'queued' AND detail IS NOT ?"
         self._db.write(statement, why, *keys(team, sender), why)
 
-    def receipt(self, team: str, receipt: Receipt) -> None:
-        """Note what became of a message, as its receiver says; ignore a receipt for an unknown message."""
+    def receipt(self, team: str, receipt: Receipt) -> bool:
+        """Note what became of a message, as its receiver says; return False for an unknown message."""
         its = (receipt.id, *keys(team, receipt.sender, receipt.receiver))
+        found = self._db.rows(
+            "SELECT sequence, team, sender_key, to_key, priority, owner FROM outbox "
+            f"WHERE id = ? AND {_SENDER} AND to_key = ?",
+            *its,
+        )
         with self._db.transaction() as db:
-            end = (receipt.state, receipt.detail, receipt.route, receipt.role)
-            advance(db, f"id = ? AND {_SENDER} AND to_key = ?", its, *end)
-            found = self._db.rows(
-                "SELECT sequence, team, sender_key, to_key, priority FROM outbox WHERE id = ?", receipt.id
-            )
             for sequence, *stream in found:
+                end = (receipt.state, receipt.detail, receipt.route, receipt.role)
+                advance(db, "id = ?", its[:1], *end)
                 now = self._db.now()
+                if receipt.state is State.STORED:
+                    db.execute(
+                        "UPDATE outbox SET attempts = 0, ask = ? WHERE id = ? AND state = 'stored' "
+                        "AND ask IS NULL AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = outbox.id)",
+                        (now + FIRST_ASK, receipt.id),
+                    )
                 base = _slide(db, stream, now)
-                if receipt.state is State.STORED and base is not None and base > sequence:
+                if base is not None and (base > sequence or receipt.state.final):
                     # What was tried before and is now the first of its stream may be held back at the
-                    # receiver by those that it need not wait for any more (`Envelope.base`): tell it now.
+                    # receiver by those that it need not wait for any more (`Envelope.base`), or found no
+                    # room there before this one came to its end: tell it now.
                     db.execute(
                         "UPDATE outbox SET due = ? WHERE attempts > 1 AND state = 'sent' AND sequence = ? "
                         f"AND {_STREAM}",
                         (now, base, *stream),
                     )
+        return bool(found)
 
-    def outcomes(self, team: str, sender: str) -> list[Message]:
-        """Return the messages of `sender` whose state changed since the last call, oldest first."""
-        who = keys(team, sender)
-        news = f"{_SENDER} AND told IS NOT state"
+    def outcomes(self, team: str, sender: str, owner: str | None = None) -> list[Message]:
+        """Return the messages of `sender` whose state changed since the last call, oldest first.
+
+        owner: whom its name belongs to (None: not known): what another one has sent is not for it to hear of.
+        """
+        who = (*keys(team, sender), owner)
+        its_own = "(sent_by IS NULL OR ?3 IS NULL OR sent_by = ?3)"
+        news = f"team = ?1 AND sender_key = ?2 AND told IS NOT state AND {its_own}"
         query = f"SELECT {COLUMNS} FROM outbox WHERE {news}"
         if not self._db.rows(f"{query} LIMIT 1", *who):
             return []
@@ -276,8 +348,16 @@ class Outbox:
         return [message_of(row) for row in rows]
 
     def expire(self) -> int:
-        """Give up what has waited too long; return how many messages."""
+        """Give up what has waited too long; return how many messages.
+
+        Of what waits in another home that home says so; where it says nothing, nobody knows.
+        """
         now = self._db.now()
+        silent = f"{_ELSEWHERE} AND expires <= ?"
+        if self._db.rows(f"SELECT 1 FROM outbox WHERE {silent} LIMIT 1", now - 2 * LAST_ASK):
+            with self._db.transaction() as db:
+                detail = "it had arrived, and its receiver's host has said no more of it"
+                advance(db, silent, (now - 2 * LAST_ASK,), State.UNCERTAIN, detail)
         late = f"SELECT id, state FROM outbox WHERE {_PENDING} AND expires <= ? LIMIT ?"
         if not self._db.rows(late, now, 1):
             return 0
@@ -288,6 +368,11 @@ class Outbox:
                 advance(db, "id = ?", (id,), State.EXPIRED, f"{why} in time")
             unblock(db, [id for id, _ in found], self._db.now())
         return len(found)
+
+    def untold(self, team: str) -> list[str]:
+        """Return the agents of this home for which `outcomes` has news in `team`."""
+        query = "SELECT DISTINCT sender FROM outbox WHERE team = ? AND told IS NOT state"
+        return [sender for (sender,) in self._db.rows(query, *keys(team))]
 
     def release(self, ids: Iterable[str]) -> list[Message]:
         """Let held messages go, in the order in which they were sent; return those that were held.
@@ -317,9 +402,12 @@ class Outbox:
         return [message_of(fields) for _, _, _, _, *fields in rows]
 
     def senders_with_mail(self, team: str) -> list[str]:
-        """Return the agents of this home that have something to publish in `team` now."""
-        query = f"SELECT DISTINCT sender FROM outbox WHERE team = ? AND {_PENDING} AND due <= ?"
-        return [sender for (sender,) in self._db.rows(query, *keys(team), self._db.now())]
+        """Return the agents of this home that have something to publish in `team` now, or to ask about."""
+        its = (*keys(team), self._db.now())
+        due = f"SELECT DISTINCT sender FROM outbox WHERE team = ? AND {_PENDING} AND due <= ?"
+        asks = f"SELECT DISTINCT sender FROM outbox WHERE team = ? AND {_ELSEWHERE} AND ask <= ? LIMIT ?"
+        found = [*self._db.rows(due, *its), *self._db.rows(asks, *its, ASKING)]
+        return sorted({sender for (sender,) in found})
 
 
 def advance(
@@ -341,26 +429,28 @@ def advance(
 
 def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:
     """Publish again, with a new base, what must no longer wait for the messages `ids`."""
-    query = "SELECT team, sender_key, to_key, priority FROM outbox WHERE id = ?"
+    query = "SELECT team, sender_key, to_key, priority, owner FROM outbox WHERE id = ?"
     for stream in {row for id in ids for row in db.execute(query, (id,))}:
         db.execute(f"UPDATE outbox SET due = ? WHERE state = 'sent' AND {_STREAM}", (now, *stream))
         _slide(db, stream, now)
 
 
 def _base(db: sqlite3.Connection, stream: Iterable[Any]) -> int | None:
-    """Return the first sequence of a stream (team, sender, receiver, priority) that is not confirmed."""
+    """Return the first sequence of a stream (the columns of _STREAM) that is not confirmed."""
     query = f"SELECT min(sequence) FROM outbox WHERE {_STREAM} AND {_PENDING}"
     base: int | None = db.execute(query, (*stream,)).fetchone()[0]
     return base
 
 
-def _bases(db: sqlite3.Connection, who: tuple[str, ...], now: float) -> dict[tuple[str, int], int]:
+def _bases(
+    db: sqlite3.Connection, who: tuple[str, ...], now: float
+) -> dict[tuple[str, int, str | None], int]:
     """Return the bases of the streams of `who` (team, sender) in which something is due.
 
     What is due beyond their windows is put off.
     """
-    bases: dict[tuple[str, int], int] = {}
-    query = f"SELECT DISTINCT to_key, priority FROM outbox WHERE {_SENDER} AND {_PENDING} AND due <= ?"
+    bases: dict[tuple[str, int, str | None], int] = {}
+    query = f"SELECT DISTINCT to_key, priority, owner FROM outbox WHERE {_SENDER} AND {_PENDING} AND due <= ?"
     for stream in db.execute(query, (*who, now)).fetchall():
         base = _base(db, (*who, *stream))
         assert base is not None  # something of it is due
@@ -399,7 +489,7 @@ def _check_room(db: sqlite3.Connection, who: tuple[str, ...], limits: Limits) ->
 
 
 def _next(db: sqlite3.Connection, stream: tuple[Any, ...]) -> int:
-    """Return the next sequence of a stream: team, sender, receiver, priority."""
+    """Return the next sequence of a stream: team, sender, receiver (all its owners), priority."""
     ((sequence,),) = db.execute(
         "INSERT INTO streams VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last",
         stream,

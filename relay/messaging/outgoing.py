@@ -2,7 +2,8 @@
 
 Senders without a session are the user, and agents that have ended.  Each gets a connection with its own
 credentials, so that the broker still vouches for the sender, while there are messages to publish and for
-LINGER after that.  A receipt from another host that comes later is lost: the message stays *stored* here.
+LINGER after that.  A receipt from another host that comes later is asked for (Outbox.ask).  So that others
+learn what became of their messages, the receipts of runs that are over go out in the same way.
 
 A caller of `wake` has handed its jobs to the ledger's writer before: jobs run in their order of arrival, so
 that the woken task sees their effect.
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from relay import names
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
+from relay.messaging.doorbell import ring
 from relay.messaging.envelope import ForeignPayload, Receipt, decode
 from relay.messaging.ledger import Ledger
 from relay.messaging.publisher import Publisher, publish_all
@@ -27,10 +29,12 @@ from relay.transport import topics
 from relay.transport.connector import Connector
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from relay.transport.name_claims import is_present
-from relay.transport.presence import PresenceRoster
 
 LINGER = 30.0
 """Seconds for which a connection waits for receipts and for further messages."""
+
+FLUSH = 1.0
+"""Seconds for which the end of an agent waits for its last receipts."""
 
 LOOK = 15.0
 """Seconds, more or less, between two looks into the ledger without a call of `wake`: every session of the
@@ -39,29 +43,71 @@ home looks, and the first takes everything."""
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class PassedOn:
+    """The senders whose outboxes were brought up to date, and whether receipts are left for the broker."""
+
+    senders: frozenset[str]
+    more: bool
+
+
 @dataclass(eq=False, slots=True)
 class ReceiptSender:
-    """Publishes the receipts of `name` that the broker has not taken yet."""
+    """Passes on the receipts of `name`: to sessions of this home in the ledger, to others over the broker."""
 
+    home: Home
     ledger: Writer[Ledger]
     team: str
     name: str
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _done: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def wake(self) -> None:
         """Look for receipts."""
+        self._done.clear()
         self._wake.set()
+
+    async def flush(self) -> None:
+        """Return once all receipts have gone out, or after FLUSH."""
+        self.wake()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH):
+                await self._done.wait()
+
+    def pass_on(self, ledger: Ledger) -> PassedOn:
+        """Bring the outboxes of senders up to date that have sessions in this home; a ledger's job.
+
+        What others sent, and what was published for senders without a session, waits for the broker.
+        """
+        receipts = ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
+        here = {sender: is_present(self.home, self.team, sender) for sender in {r.sender for r in receipts}}
+        ours = [each for each in receipts if here[each.sender] and ledger.outbox.receipt(self.team, each)]
+        if ours:
+            ledger.inbox.receipted(self.team, ours)
+        return PassedOn(frozenset(each.sender for each in ours), len(receipts) > len(ours))
+
+    def passed_on(self, what: PassedOn) -> None:
+        """Tell the senders, once that is committed, and publish what is left."""
+        for sender in what.senders:
+            ring(self.home, self.team, sender)
+        if what.more:
+            self.wake()
 
     async def run(self, transport: MqttTransport) -> None:
         """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
+
+        def left(ledger: Ledger) -> tuple[PassedOn, list[Receipt]]:
+            return self.pass_on(ledger), ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
+
         while True:
             self._wake.clear()
-            receipts = await self.ledger.run(
-                lambda ledger: ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
-            )
+            passed, receipts = await self.ledger.run(left)
+            self.passed_on(PassedOn(passed.senders, more=False))
             if receipts:
                 await self._publish(transport, receipts)
             else:
+                if not self._wake.is_set():
+                    self._done.set()
                 await self._wake.wait()
 
     async def _publish(self, transport: MqttTransport, receipts: list[Receipt]) -> None:
@@ -75,13 +121,13 @@ class ReceiptSender:
 
 @dataclass(eq=False, slots=True)
 class ProxyPublishers:
-    """The publishers for the senders in `team` that have no session. roster: as for Publisher."""
+    """The publishers for the senders in `team` that have no session. bus: as for Publisher."""
 
     home: Home
     ledger: Writer[Ledger]
     team: str
     connector: Connector
-    roster: PresenceRoster
+    bus: str
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _active: dict[str, Publisher] = field(default_factory=dict, init=False)
 
@@ -98,7 +144,7 @@ class ProxyPublishers:
                 for sender in await self.ledger.run(self._without_session):
                     if names.key(sender) not in self._active:
                         publisher = self._active[names.key(sender)] = Publisher(
-                            self.ledger, self.team, sender, self.roster, mailbox=self.connector.external
+                            self.ledger, self.team, sender, self.bus
                         )
                         tasks.create_task(self._publish_for(sender, publisher))
                 with contextlib.suppress(TimeoutError):
@@ -107,26 +153,36 @@ class ProxyPublishers:
                 self._wake.clear()
 
     def _without_session(self, ledger: Ledger) -> list[str]:
-        senders = ledger.outbox.senders_with_mail(self.team)
-        return [sender for sender in senders if not is_present(self.home, self.team, sender)]
+        senders = {*ledger.outbox.senders_with_mail(self.team), *ledger.inbox.left_receipts(self.team)}
+        return [sender for sender in sorted(senders) if not is_present(self.home, self.team, sender)]
 
     async def _publish_for(self, sender: str, publisher: Publisher) -> None:
         try:
+            if why := await self._carry(sender, publisher):
+                # A sender without a session can read this only in its messages.
+                await self.ledger.run(lambda ledger: ledger.outbox.hindered(self.team, sender, why))
+        finally:
+            del self._active[names.key(sender)]
+
+    async def _carry(self, sender: str, publisher: Publisher) -> str:
+        """Publish until nothing is left for a while; return what the broker has against it, if anything."""
+        why = ""
+        try:
             with contextlib.closing(await self.connector.connect(self.team, sender)) as transport:
-                await transport.subscribe(topics.inbox_filter(self.team, sender), 1)
+                await transport.subscribe(topics.inbox_filter(self.team, sender), 1, insist=True)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LINGER), asyncio.TaskGroup() as tasks:
                         tasks.create_task(publisher.run(transport))
+                        receipts = ReceiptSender(self.home, self.ledger, self.team, sender)
+                        tasks.create_task(receipts.run(transport))
                         tasks.create_task(self._receive(transport, publisher))
+        # Nothing is awaited here: a cancellation that comes meanwhile would leave as a group, not as itself.
         except* (BrokerError, HomeError) as group:
-            # A sender without a session can read this only in its messages.
             _log.warning("could not publish for %s: %s", sender, group.exceptions)
             why = str(group.exceptions[0])
-            await self.ledger.run(lambda ledger: ledger.outbox.hindered(self.team, sender, why))
         except* RelayError as group:
             _log.warning("could not publish for %s: %s", sender, group.exceptions)
-        finally:
-            del self._active[names.key(sender)]
+        return why
 
     async def _receive(self, transport: MqttTransport, publisher: Publisher) -> None:
         async for inbound in transport.arriving():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -14,22 +15,29 @@ from relay.messaging.runaway import Limits
 
 EVERYBODY = "*"
 
+STARTING = 10.0
+"""Seconds for which a message waits if its receiver has ended, and another agent starts under that name."""
+
 MAX_TTL = 10 * 365 * 86400.0
 """The longest time to live of a message, in seconds."""
 
-LATELY = 24 * 3600.0
-"""Seconds: a broadcast goes to every agent that was seen within them."""
-
 
 def post(
-    ledger: Ledger, team: str, sender: str, outgoing: OutgoingMessage, limits: Limits | None = None
+    ledger: Ledger,
+    team: str,
+    sender: str,
+    outgoing: OutgoingMessage,
+    limits: Limits | None = None,
+    *,
+    there: Callable[[str], bool],
 ) -> list[Message]:
     """Commit `outgoing` from `sender`, as one message for each receiver, and return these.
 
     limits: what the runaway guard lets an agent send (default: Limits()); the user may send anything.
+    there:  tells of a name whether an agent has it now: a broadcast goes to these.
 
     Names are spelled as their owners spell them.  Raise UnknownRecipient (with a suggestion), InvalidName,
-    MessageRefused or LedgerError if nothing was committed.
+    MessageRefused (ReceiverEnded) or LedgerError if nothing was committed.
     """
     limits = limits or Limits()
     outgoing = replace(
@@ -50,28 +58,29 @@ def post(
     if names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
         return send([names.PERSON])
     if to == EVERYBODY:
-        present = [name for name in ledger.registry.known(team, LATELY) if not names.same(name, sender)]
-        if not present:
+        known = ledger.registry.known(team)
+        sent = send([name for name in known if not names.same(name, sender) and there(name)], fanout=True)
+        if not sent:
             raise UnknownRecipient(
-                f"nobody else is in team {team!a}, or was within a day; `relay wrap` starts an agent."
+                f"nobody else is there in team {team!a}, and nothing was sent; `relay wrap` starts an agent."
             )
-        return send(present, fanout=True)
+        return sent
     if to.startswith("#"):
         channel = ledger.channels.audience(team, names.channel(to), sender)
         return send(channel.members, channel=channel.name, fanout=True)
-    others = [name for name in ledger.registry.known(team) if not names.same(name, sender)]
     if names.same(to, sender):
         raise MessageRefused(f"{to!a} is the sender itself; send to somebody else.")
-    for name in others:
-        if names.same(name, to):
-            return send([name])
+    if (spelled := ledger.registry.spelled(team, to)) is not None:
+        return send([spelled])
+    gone = {names.key(sender), *ledger.owners.ended(team)}
+    others = [name for name in ledger.registry.known(team) if names.key(name) not in gone]
     if (suggestion := names.suggest(to, others)) is not None:
         advice = f"Did you mean {suggestion}?"
     elif others:
         shown = ", ".join(others[:10]) + (", ..." if len(others) > 10 else "")
         advice = f"There {'is' if len(others) == 1 else 'are'} {shown}."
     else:
-        advice = "Nobody was ever in it; `relay wrap` starts an agent."
+        advice = "Nobody is in it; `relay wrap` starts an agent."
     raise UnknownRecipient(f"nobody in team {team!a} is called {to!a}. {advice}", suggestion)
 
 

@@ -1,6 +1,6 @@
-"""Notes the presences of a team in the ledger of this home.
+"""Writes the presences of a team into the ledger of this home, and reads them there.
 
-an announcement ─→ roster, now ─→ ledger: when it was seen, its channels, what waits for it to appear
+announcement ─→ ledger: who is there, when it was seen, its channels, what waits for it ─→ the senders' bells
 """
 
 from __future__ import annotations
@@ -9,31 +9,48 @@ import time
 from dataclasses import dataclass, field, replace
 
 from relay import names
-from relay.errors import LedgerError
 from relay.home import Home
+from relay.messaging.attendance import Attendance
+from relay.messaging.doorbell import ring
 from relay.messaging.ledger import Ledger
+from relay.messaging.name_owners import end_gone
+from relay.messaging.owner import Owner
 from relay.storage.locks import is_held
 from relay.storage.sqlite import Writer
 from relay.transport.name_claims import is_present
-from relay.transport.presence import Presence, PresenceRoster
+from relay.transport.presence import Presence
 
 SEEN_EVERY = 3600.0
 """Seconds between two notes in the ledger that an agent is online."""
 
 
+def is_alive(home: Home, team: str, name: str) -> bool:
+    """Return True if an agent of `home` has the name, also while its session is being replaced."""
+    return is_present(home, team, name) or is_held(home.agent_lock(team, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An announcement as it arrived. retained: the broker had kept it; age: seconds, by its own time."""
+
+    presence: Presence
+    retained: bool
+    age: float
+
+
 @dataclass(eq=False, slots=True)
 class PresenceTracker:
-    """The presences of `team`, as `name` of this home hears them.
+    """The presences of `team` on the broker `bus`, for `name` of this home.
 
-    origin: the id of this home's ledger. roster: the presences that were heard.
+    origin: the id of this home's ledger.
     """
 
     home: Home
     ledger: Writer[Ledger]
+    bus: str
     team: str
     name: str
     origin: str
-    roster: PresenceRoster
     # When each agent was last noted; seconds, monotonic.
     _noted: dict[str, float] = field(default_factory=dict, init=False)
 
@@ -43,43 +60,80 @@ class PresenceTracker:
             await self.ledger.run(lambda ledger: ledger.registry.register(self.team, name))
             self._noted[names.key(name)] = time.monotonic()
 
-    async def hear(self, heard: Presence, *, retained: bool) -> bool:
-        """Take an announcement of another agent; return True if it has just appeared. Raise LedgerError.
+    async def begin(self) -> None:
+        """Note who of this home has gone while nobody listened. Raise LedgerError."""
 
-        retained: the broker had kept it, and its own time gives its age.
+        def begin(ledger: Ledger) -> None:
+            self.attendance(ledger).leave(self.origin, self._is_here)
+            self._end(ledger)
+
+        await self.ledger.run(begin)
+
+    async def hear(self, *batch: Heard) -> bool:
+        """Write down announcements, and ring for those whose messages wait for them, or have come to an end.
+
+        Return False if one of these has no session. Raise LedgerError if nothing was written.
         """
-        age = max(0.0, time.time() - heard.seen) if retained or not heard.online else 0.0
-        news = self._is_news(heard.name, age)
-        elsewhere = heard.home != self.origin
-        # A will has the channels of the time when its agent connected, and listeners know better.
-        joined = elsewhere and (heard.online or retained)
-        died = not heard.online and not elsewhere
-        appeared = self.roster.hear(heard, retained=retained)
+        concerned = await self.ledger.run(lambda ledger: self._note(ledger, batch))
+        for each in batch:
+            if self._is_news(each.presence.name, _silence(each)):
+                self._noted[names.key(each.presence.name)] = time.monotonic() - _silence(each)
+        rung = [ring(self.home, self.team, sender) for sender in concerned]
+        return all(rung)
 
-        def note(ledger: Ledger) -> None:
-            if news:
-                ledger.registry.register(self.team, heard.name, ledger.now() - age)
-            if joined:
+    def _note(self, ledger: Ledger, batch: tuple[Heard, ...]) -> set[str]:
+        concerned: set[str] = set()
+        left = False
+        for each in batch:
+            heard = each.presence
+            there = self.attendance(ledger)
+            elsewhere = heard.home != self.origin
+            if self._is_news(heard.name, _silence(each)):
+                ledger.registry.register(self.team, heard.name, ledger.now() - _silence(each))
+            # A will has the channels of the time when its agent connected, and listeners know better.
+            if elsewhere and (heard.online or each.retained):
                 ledger.channels.heard(self.team, heard.name, heard.channels)
-            if died:
-                self.recover_dead(ledger)
+            if not each.retained:
+                heard = replace(heard, seen=time.time())
+            appeared = there.hear(heard, each.age if each.retained else 0.0)
+            # What comes late from an earlier connection says nothing of whom the name belongs to now.
+            if elsewhere and there.boot(heard.name) == heard.boot:
+                self._note_owner(ledger, heard)
             if appeared:
-                ledger.outbox.appeared(self.team, heard.name, self.name, heard.home or None)
+                seen = (heard.home or None, heard.owner or None)
+                concerned.update(ledger.outbox.appeared(self.team, heard.name, *seen))
+            left = left or not heard.online
+        if left:
+            self._end(ledger)
+            concerned.update(ledger.outbox.untold(self.team))
+        return concerned
 
-        if news or joined or died or appeared:
-            try:
-                await self.ledger.run(note)
-            except LedgerError:
-                if appeared:  # it must be noted before anything is published to its present home
-                    self.roster.forget(heard.name)
-                raise
-        if news:
-            self._noted[names.key(heard.name)] = time.monotonic() - age
-        return appeared
+    def _end(self, ledger: Ledger) -> None:
+        """Settle what agents of this home have left that have ended."""
+        self.recover_dead(ledger)
+        end_gone(ledger.owners, self.is_alive)
 
     def _is_news(self, name: str, age: float) -> bool:
         seen = time.monotonic() - age
         return seen - self._noted.get(names.key(name), float("-inf")) >= SEEN_EVERY
+
+    def _note_owner(self, ledger: Ledger, heard: Presence) -> None:
+        """Note whom the name of an agent of another home belongs to, unless an agent of this home has it."""
+        if not heard.owner or self.is_alive(self.team, heard.name):
+            return
+        known, _ = ledger.owners.of(self.team, heard.name)
+        if known is None or heard.online or (heard.over and known != heard.owner):
+            ledger.owners.take(self.team, heard.name, Owner(heard.owner), here=False)
+        if heard.over:
+            ledger.owners.end(self.team, heard.name, heard.owner)
+
+    def attendance(self, ledger: Ledger) -> Attendance:
+        """Return who is there; a part of a ledger's job."""
+        return ledger.attendance(self.bus, self.team)
+
+    def there(self, ledger: Ledger, name: str) -> bool:
+        """Return True if `name` is there: heard lately, or an agent of this home; for a ledger's job."""
+        return self.attendance(ledger).there(name) or self.is_alive(self.team, name)
 
     def recover_dead(self, ledger: Ledger) -> None:
         """Settle what sessions of this home were typing when they died; a ledger's job.
@@ -87,28 +141,40 @@ class PresenceTracker:
         Not while the agent's shim lives: the next session sees what became of the text.
         """
         for name in ledger.inbox.begun(self.team):
-            if not (self._is_here(name) or is_held(self.home.agent_lock(self.team, name))):
+            if not self.is_alive(self.team, name):
                 ledger.inbox.recover(self.team, name)
 
     def limit_channels(self, ledger: Ledger) -> None:
         """Expire what has waited too long in channels for members that are away; a ledger's job."""
-        there = self.roster.now()
+        there = self.attendance(ledger)
         ledger.channels.limit(self.team, lambda name: not (there.online(name) or self._is_here(name)))
 
-    def online(self, name: str) -> bool:
-        """Return True if `name` was heard to be online."""
-        return self.roster.online(name)
-
     async def everybody(self) -> list[Presence]:
-        """Return everybody known in the team, by name. For agents of this home this is always up to date."""
+        """Return everybody known in the team, by name, but for runs that are over.
+
+        For agents of this home this is always up to date.
+        """
 
         def known(ledger: Ledger) -> list[Presence]:
+            everybody = self.attendance(ledger).roster(ledger.registry.known(self.team))
+            ended = ledger.owners.ended(self.team)
+            # Nobody may have heard the last one of this home go.
             return [
-                replace(each, online=each.online or self._is_here(each.name))
-                for each in self.roster.now().list(ledger.registry.known(self.team))
+                replace(each, online=(each.online and each.home != self.origin) or self._is_here(each.name))
+                for each in everybody
+                if names.key(each.name) not in ended or self._is_here(each.name)
             ]
 
         return await self.ledger.run(known)
 
+    def is_alive(self, team: str, name: str) -> bool:
+        """Return True if an agent of this home has the name, also while its session is being replaced."""
+        return is_alive(self.home, team, name)
+
     def _is_here(self, name: str) -> bool:
         return is_present(self.home, self.team, name)
+
+
+def _silence(heard: Heard) -> float:
+    """Return the seconds since its agent was there; a will is as old as the connection."""
+    return heard.age if heard.retained or not heard.presence.online else 0.0

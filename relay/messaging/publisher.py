@@ -11,9 +11,11 @@ envelopes keep the order at the receiver, even if some are lost or repeated.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeVar
 
 from relay.messaging.envelope import Envelope, Receipt, encode
@@ -21,11 +23,16 @@ from relay.messaging.ledger import Ledger
 from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport
-from relay.transport.presence import PresenceRoster
 
 FIRST_RETRY = 5.0
 LAST_RETRY = 60.0
 """Seconds until a message without a receipt is published again while its receiver is online."""
+
+GATHER = 0.05
+"""Seconds after which it is noted that the broker took a message, if it has not arrived by then."""
+
+UNNOTED = 256
+"""Messages that the broker took, after which that is noted at the latest."""
 
 BATCH_BYTES = 1 << 18
 """Characters of bodies that are on their way to the broker at one time: on a slow link more would take longer
@@ -58,16 +65,16 @@ async def publish_all(
 class Publisher:
     """Publishes for one sender.
 
-    roster:  the presences; a message for a receiver that is away waits until it appears.
-    mailbox: the broker keeps messages for receivers that are away; else they stay in the outbox.
+    bus: the broker (`attendance.bus_of`). One of the user's own keeps messages for receivers that are away;
+    with the embedded one they stay in the outbox until the receiver appears.
     """
 
     ledger: Writer[Ledger]
     team: str
     sender: str
-    roster: PresenceRoster
-    mailbox: bool
+    bus: str
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _taken: list[str] = field(default_factory=list, init=False)  # by the broker, and not noted yet
 
     def wake(self) -> None:
         """Look for messages that are due, with the effect of all jobs handed to the ledger so far."""
@@ -75,6 +82,7 @@ class Publisher:
 
     async def run(self, transport: MqttTransport) -> None:
         """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
+        await self._note_taken()
         await self.ledger.run(lambda ledger: ledger.outbox.resume(self.team, self.sender))
         while True:
             self._wake.clear()
@@ -86,33 +94,53 @@ class Publisher:
         envelopes = await self._claim()
         to = [topics.inbox(self.team, each.message.to, self.sender) for each in envelopes]
         taken, failure = await publish_all(transport, to, envelopes)
-        if taken:
-            await self.ledger.run(lambda ledger: ledger.outbox.sent([each.message.id for each in taken]))
+        self._taken += [each.message.id for each in taken]
+        if failure is not None or len(self._taken) >= UNNOTED:
+            await self._note_taken()
         if failure is not None:
             raise failure
         return bool(envelopes)
 
+    async def _note_taken(self) -> None:
+        if self._taken:
+            taken, self._taken = self._taken, []
+            await self.ledger.run(lambda ledger: ledger.outbox.sent(taken))
+
     def _claim(self) -> asyncio.Future[list[Envelope]]:
-        # The presences of now: a receiver that moves while the job waits must be noted in the ledger
-        # (Outbox.appeared) before anything is published to its new home.
-        there = self.roster.now()
-
-        def delay(receiver: str, attempt: int) -> float | None:
-            return retry_delay(attempt) if there.online(receiver) else None
-
         def claim(ledger: Ledger) -> list[Envelope]:
-            if not self.mailbox:
-                ledger.outbox.park(self.team, self.sender, there.online)
-            return ledger.outbox.claim(self.team, self.sender, delay, IN_FLIGHT, there.home, BATCH_BYTES)
+            there = ledger.attendance(self.bus, self.team)
+            home = cache(there.home)  # asked several times for each receiver
+
+            def delay(receiver: str, attempt: int) -> float | None:
+                return None if home(receiver) is None else retry_delay(attempt)
+
+            def reachable(receiver: str, owner: str | None) -> bool:
+                if self.bus:  # this broker keeps what is for those who are away
+                    return not there.taken(receiver, owner)
+                return there.online(receiver, owner)
+
+            ledger.outbox.park(self.team, self.sender, reachable)
+            due = ledger.outbox.claim(self.team, self.sender, delay, IN_FLIGHT, home, BATCH_BYTES)
+            return due or ledger.outbox.ask(self.team, self.sender, home)
 
         return self.ledger.run(claim)
 
     async def _until_due(self) -> None:
+        if self._taken:
+            # Most arrive in this moment, and need no note; for the others one does.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GATHER):
+                    await self._wake.wait()
+                    return
+            await self._note_taken()
         due = await self.ledger.run(lambda ledger: ledger.outbox.next_due(self.team, self.sender))
         seconds = _LOOK_AGAIN if due is None else min(_LOOK_AGAIN, due)
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
-            there = self.roster.now()
-            await self.ledger.run(lambda ledger: ledger.outbox.reopen(self.team, self.sender, there.online))
+            await self.ledger.run(self._reopen)
+
+    def _reopen(self, ledger: Ledger) -> None:
+        there = ledger.attendance(self.bus, self.team)
+        ledger.outbox.reopen(self.team, self.sender, there.online)

@@ -1,27 +1,33 @@
 """Takes what arrives for one agent: messages into the inbox, receipts into the outbox, presences.
 
-transport ─→ topics, envelope: is it what its topic says? ─┬→ inbox.store ─→ MessageStored, a receipt
+transport ─→ arrivals: each publisher in turn
+          ─→ topics, envelope: is it what its topic says? ─┬→ inbox.store ─→ MessageStored, a receipt
                                                            ├→ outbox.receipt ─→ OutcomeReported
-                                                           └→ presence_tracker.hear
+                                                           └→ announcer, presence_listener
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from relay import names
 from relay.errors import LedgerError
 from relay.eventbus import Event
 from relay.message import Message
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode
+from relay.messaging.arrivals import Arrivals
+from relay.messaging.envelope import MAX_RECEIPT, Envelope, ForeignPayload, Receipt, decode
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.ledger import Ledger
-from relay.messaging.outgoing import Outgoing
-from relay.messaging.presence_tracker import PresenceTracker
+from relay.messaging.outgoing import Outgoing, PassedOn
+from relay.messaging.presence_listener import PresenceListener
 from relay.storage.sqlite import Writer
 from relay.transport import name_claims, presence, topics
 from relay.transport.announcer import Announcer
@@ -31,6 +37,9 @@ from relay.transport.name_claims import NameClaim
 TROUBLE_OVER = 150.0
 """Seconds after which trouble with the ledger is over; everything that waits was tried again by then."""
 
+TAKING = 64
+"""Payloads that the ledger is given without waiting for it; it commits together what has piled up."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -39,10 +48,12 @@ class ConnectionStatus:
     """Publishes the status of one client, never the same line twice in a row.
 
     connected: messages travel now.
+    lost:      when they did last; seconds, monotonic.
     """
 
     publish: Callable[[Event], None]
     connected: bool = False
+    lost: float = field(default_factory=time.monotonic)
     _last: str = ""
     _where: str = ""  # the line that names the broker
     _troubled: float = float("-inf")  # when the ledger was last in trouble; seconds, monotonic
@@ -59,8 +70,15 @@ class ConnectionStatus:
         self._where = f"connected to {url}"
         self.report(self._where)
 
+    def lose(self, why: str, *, passing: bool) -> None:
+        """Report why there is no connection; if it is about to be over, only the first reason."""
+        if not passing or self._last in {"", self._where}:
+            self.report(why)
+
     def disconnect(self) -> None:
         """Note that no message travels any more; the next report says why."""
+        if self.connected:
+            self.lost = time.monotonic()
         self.connected = False
 
     def trouble(self, error: LedgerError) -> None:
@@ -78,6 +96,7 @@ class ConnectionStatus:
 class Receiver:
     """Takes what arrives for `name`, and publishes MessageStored and OutcomeReported.
 
+    owner:   whom that belongs to (relay.messaging.owner); None: nobody in particular.
     room:    the messages that may wait for it (0: any number); further ones stay with their senders.
     ignored: the number of payloads that were not relay's, or not of the kind that their topic says.
     """
@@ -85,34 +104,69 @@ class Receiver:
     ledger: Writer[Ledger]
     team: str
     name: str
+    owner: str | None
     room: int
-    tracker: PresenceTracker
+    listener: PresenceListener
     announcer: Announcer
     outgoing: Outgoing
     status: ConnectionStatus
     publish: Callable[[Event], None]
     ignored: int = 0
+    _arrivals: Arrivals = field(default_factory=Arrivals, init=False)
 
     async def run(self, transport: MqttTransport) -> None:
         """Take what arrives over `transport` until that is lost. Raise ConnectionLost."""
-        async for inbound in transport.arriving():
-            try:
-                match topics.parse(inbound.topic):
-                    case topics.InboxTopic() if inbound.retained:
-                        raise ForeignPayload("retained, as no message is")  # it would come at each connection
-                    case topics.InboxTopic() as topic:
-                        await self._take(decode(inbound.payload, topic))
-                    case topics.PresenceTopic(name=level):
-                        await self._hear(inbound, level)
-                    case None:
-                        raise ForeignPayload("not a topic of ours")
-            except (ForeignPayload, ArithmeticError, TypeError, ValueError) as why:
-                # The last three are not expected; but a peer's payload must not end another's connection.
-                self.ignored += 1
-                if self.ignored.bit_count() == 1:  # the 1st, 2nd, 4th, ...: a flood fills no log
-                    _log.warning("ignored %d payloads; now one on %r: %s", self.ignored, inbound.topic, why)
-            except LedgerError as error:
-                self.status.trouble(error)  # its sender gets no receipt, and will publish it again
+        taking = deque[asyncio.Future[Any]]()  # the ledger commits together what waits for it
+        self._arrivals = Arrivals()
+        async with contextlib.aclosing(self._arrivals.in_turn(transport.arriving())) as arriving:
+            async for inbound in arriving:
+                with self._tolerant(inbound):
+                    match topics.parse(inbound.topic):
+                        case topics.InboxTopic() as topic:
+                            taking.append(self._hand_over(inbound, topic))
+                        case topics.PresenceTopic(name=level):
+                            await self._hear(inbound, level)
+                        case None:
+                            raise ForeignPayload("not a topic of ours")
+                while taking and (taking[0].done() or len(taking) > TAKING):
+                    await asyncio.wait([taking.popleft()])
+
+    def finish(self, transport: MqttTransport) -> None:
+        """Take the receipts that had arrived over `transport`, now closed: the broker has forgotten them.
+
+        Messages are published again by their senders, who got no receipt.
+        """
+        for inbound in (*self._arrivals.left(), *transport.left()):
+            topic = topics.parse(inbound.topic)
+            if len(inbound.payload) <= MAX_RECEIPT and isinstance(topic, topics.InboxTopic):
+                with self._tolerant(inbound):
+                    self._hand_over(inbound, topic)
+
+    def _hand_over(self, inbound: Inbound, topic: topics.InboxTopic) -> asyncio.Future[Any]:
+        """Have the ledger take what came for the agent. Raise ForeignPayload."""
+        if inbound.retained:
+            raise ForeignPayload("retained, as no message is")  # it would come each time
+        taking = self._take(decode(inbound.payload, topic))
+        taking.add_done_callback(partial(self._taken, inbound))
+        return taking
+
+    def _taken(self, inbound: Inbound, end: asyncio.Future[Any]) -> None:
+        if not end.cancelled():
+            with self._tolerant(inbound):
+                end.result()
+
+    @contextlib.contextmanager
+    def _tolerant(self, inbound: Inbound) -> Iterator[None]:
+        """Note what is wrong with a payload, or with the ledger that does not take it."""
+        try:
+            yield
+        except (ForeignPayload, ArithmeticError, TypeError, ValueError) as why:
+            # The last three are not expected; but a peer's payload must not end another's connection.
+            self.ignored += 1
+            if self.ignored.bit_count() == 1:  # the 1st, 2nd, 4th, ...: a flood fills no log
+                _log.warning("ignored %d payloads; now one on %r: %s", self.ignored, inbound.topic, why)
+        except LedgerError as error:
+            self.status.trouble(error)  # its sender gets no receipt, and will publish it again
 
     def report(
         self, after: Callable[[Ledger], object] = lambda ledger: None
@@ -121,7 +175,7 @@ class Receiver:
 
         def changed(ledger: Ledger) -> list[Message]:
             after(ledger)
-            return ledger.outbox.outcomes(self.team, self.name)
+            return ledger.outbox.outcomes(self.team, self.name, self.owner)
 
         return self.ledger.run(changed, lambda messages: self._tell(OutcomeReported, messages))
 
@@ -129,18 +183,24 @@ class Receiver:
         for message in messages:
             self.publish(event(message))
 
-    async def _take(self, item: Envelope | Receipt) -> None:
+    def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any]:
+        """Hand `item` to the ledger. What is awaited raises ForeignPayload and LedgerError."""
         if isinstance(item, Receipt):
             receipt = item
-            await self.report(lambda ledger: ledger.outbox.receipt(self.team, receipt))
+            noting = self.report(lambda ledger: ledger.outbox.receipt(self.team, receipt))
             self.outgoing.own.wake()
-        else:
-            envelope = item
-            await self.ledger.run(
-                lambda ledger: ledger.inbox.store(self.team, envelope, self.room),
-                lambda messages: self._tell(MessageStored, messages),
-            )
-            self.outgoing.receipts.wake()
+            return noting
+        envelope = item
+
+        def store(ledger: Ledger) -> tuple[list[Message], PassedOn]:
+            stored = ledger.inbox.store(self.team, envelope, self.room, self.owner)
+            return stored, self.outgoing.receipts.pass_on(ledger)
+
+        def stored(end: tuple[list[Message], PassedOn]) -> None:
+            self._tell(MessageStored, end[0])
+            self.outgoing.receipts.passed_on(end[1])
+
+        return self.ledger.run(store, stored)
 
     async def _hear(self, inbound: Inbound, level: str) -> None:
         heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)
@@ -150,13 +210,7 @@ class Receiver:
         if isinstance(heard, NameClaim):
             if own and heard.session != self.announcer.session:
                 self.announcer.again()  # an objection
-        elif own:
-            self.announcer.hear_own(heard, retained=inbound.retained)
         else:
-            appeared = await self.tracker.hear(heard, retained=inbound.retained)
-            if appeared or not heard.online:
-                await self.report()
-            if appeared:
-                self.outgoing.wake()
-                if not inbound.retained:
-                    self.announcer.note_crowd()
+            await self.listener.hear(heard, retained=inbound.retained)
+            if own:
+                self.announcer.hear_own(heard, retained=inbound.retained)

@@ -31,7 +31,10 @@ CREATE TABLE outbox (
     fanout TEXT,                       -- the same for all that one broadcast became
     home TEXT,                         -- the receiver's, which may have got it
     settled REAL,                      -- when `prune` first found it settled
-    session TEXT, said TEXT            -- the session and the place of the directive that asked for it
+    session TEXT, said TEXT,           -- the session and the place of the directive that asked for it
+    owner TEXT,                        -- whom its receiver's name belonged to (relay.messaging.owner)
+    sent_by TEXT,                      -- and its sender's
+    ask REAL                           -- when to ask its receiver's home what became of it; NULL: never
 );
 CREATE TABLE inbox (
     arrival INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -50,6 +53,8 @@ CREATE TABLE inbox (
     expires REAL,
     accepted REAL NOT NULL DEFAULT 0,  -- when it was committed here
     settled REAL,                      -- when `prune` first found it settled
+    owner TEXT,                        -- whom it is for
+    size INTEGER NOT NULL DEFAULT 0,   -- bytes of its body
     UNIQUE (team, to_key, sender_key, id));
 CREATE TABLE pairs (
     team TEXT NOT NULL, to_key TEXT NOT NULL, sender_key TEXT NOT NULL, origin TEXT NOT NULL,
@@ -71,22 +76,42 @@ CREATE TABLE releases (
     PRIMARY KEY (team, sender_key, to_key)) WITHOUT ROWID;
 """
 
+_OWNERS = """CREATE TABLE owners (
+    team TEXT NOT NULL, key TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL,
+    folder TEXT NOT NULL,              -- "" for a run, and on another host
+    here INTEGER NOT NULL,             -- an agent of this home
+    latest INTEGER NOT NULL,           -- has the name, or was the last to have it
+    ended INTEGER NOT NULL,            -- it was a run, and is over
+    PRIMARY KEY (team, key, owner)) WITHOUT ROWID"""
+_PRESENCES = """CREATE TABLE presences (
+    bus TEXT NOT NULL,                 -- the broker on which it was heard
+    team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL,
+    online INTEGER NOT NULL, seen REAL NOT NULL, boot TEXT NOT NULL, session TEXT NOT NULL,
+    home TEXT NOT NULL, host TEXT NOT NULL, every REAL NOT NULL,
+    owner TEXT NOT NULL, over INTEGER NOT NULL,
+    heard REAL NOT NULL,               -- when, by the ledger's clock
+    PRIMARY KEY (bus, team, key)) WITHOUT ROWID"""
+
 _INDEXES = """CREATE INDEX inbox_begun ON inbox (team) WHERE state = 'stored' AND injecting;
+CREATE INDEX inbox_ended ON inbox (team, to_key, sender_key, arrival, size)
+    WHERE state IN ('expired', 'rejected', 'uncertain');
 CREATE INDEX inbox_id ON inbox (id);
 CREATE INDEX inbox_place ON inbox (place);
 CREATE INDEX inbox_sequence ON inbox (team, to_key, sender_key, origin, sequence);
 CREATE INDEX inbox_unreceipted ON inbox (team, to_key, place) WHERE receipted IS NOT state;
-CREATE INDEX inbox_waiting ON inbox (team, to_key, priority, place) WHERE state = 'stored';
+CREATE INDEX inbox_waiting ON inbox (team, to_key, sender_key, priority, place, size)
+    WHERE state = 'stored';
+CREATE INDEX outbox_ask ON outbox (team, ask, sender_key) WHERE state = 'stored' AND ask IS NOT NULL;
 CREATE INDEX outbox_due ON outbox (team, sender_key, due, recipient) WHERE state IN ('queued', 'sent');
 CREATE INDEX outbox_expires ON outbox (expires) WHERE state IN ('queued', 'sent');
 CREATE INDEX outbox_fanout ON outbox (team, sender_key, accepted) WHERE fanout IS NOT NULL;
 CREATE INDEX outbox_held ON outbox (team, sender_key, to_key) WHERE state = 'held';
-CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, priority, sequence)
+CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, priority, owner, sequence)
     WHERE state IN ('queued', 'sent');
 CREATE INDEX outbox_rate ON outbox (team, sender_key, to_key, accepted);
 CREATE INDEX outbox_said ON outbox (session) WHERE session IS NOT NULL;
 CREATE INDEX outbox_turn ON outbox (team, sender_key, priority, place) WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_untold ON outbox (team, sender_key) WHERE told IS NOT state;
+CREATE INDEX outbox_untold ON outbox (team, sender_key, sent_by) WHERE told IS NOT state;
 """
 
 _STEPS = {
@@ -121,12 +146,28 @@ _STEPS = {
         "DROP TABLE sequences",
     ],
     3: ["ALTER TABLE outbox ADD COLUMN session TEXT", "ALTER TABLE outbox ADD COLUMN said TEXT"],
+    4: [
+        "ALTER TABLE outbox ADD COLUMN owner TEXT",
+        "ALTER TABLE inbox ADD COLUMN owner TEXT",
+        _OWNERS,
+        "ALTER TABLE inbox ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
+        "UPDATE inbox SET size = length(CAST(body AS BLOB))",
+    ],
+    5: [
+        _PRESENCES,
+        "ALTER TABLE outbox ADD COLUMN sent_by TEXT",
+        "ALTER TABLE outbox ADD COLUMN ask REAL",
+        "UPDATE outbox SET attempts = 0, ask = 0 WHERE state = 'stored' AND to_key <> 'you' "
+        "AND id NOT IN (SELECT id FROM inbox)",
+    ],
 }
 
 SCHEMA = Schema(
-    version=4,
+    version=6,
     tables=[
         *(_TABLES + _ADDED).split(";\n")[:-1],
+        _OWNERS,
+        _PRESENCES,
         "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))",
     ],
     indexes=_INDEXES.split(";\n")[:-1],

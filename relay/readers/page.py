@@ -210,15 +210,16 @@ class Page:
             self._end_reprint()
         if self._reprint is not None and not shown:
             self._reprint.at = 0  # the page is blank
-        uncovered = self._uncover([lines[j] for j in came])
-        old = [index for index, known in enumerate(self._lines) if known.visible]
+        stays = [(shown[i], j) for i, j in pairs]
+        uncovered = self._uncover([lines[j] for j in came], {id(known) for known, _ in stays})
+        at_index = {id(known): index for index, known in enumerate(self._lines)}
         # Between two lines that stayed lie those that went and those that came.
         gone: list[PageLine] = []
         result: list[PageLine] = []
         last_came = max(came, default=-1)
         at = next_line = 0
         down = False  # some lines have moved down: those that came right above the first have, too
-        for index, j in [*((old[i], j) for i, j in pairs), (len(self._lines), len(lines))]:
+        for index, j in [*((at_index[id(known)], j) for known, j in stays), (len(self._lines), len(lines))]:
             stayed = self._lines[index] if j < len(lines) else None
             moved = lines[j].first - stayed.first if stayed is not None else 0
             fills = j <= last_came  # else the page has shrunk, and nothing has scrolled
@@ -241,18 +242,25 @@ class Page:
             self._lines.remove(known)
         return gone
 
-    def _uncover(self, came: Sequence[LogicalLine]) -> dict[int, PageLine]:
-        """Take out those of the hidden lines that are, in the same rows, among those that `came`.
+    def _uncover(self, came: Sequence[LogicalLine], stayed: AbstractSet[int]) -> dict[int, PageLine]:
+        """Take out those of the lines that are among those that `came`; return them by their first rows.
 
-        Return them by their first rows: a dialog or a list of choices stood before them meanwhile.
+        Of the hidden ones those in the same rows: a dialog or a list of choices stood before them meanwhile.
+        Of the visible ones those that have moved up past others, and so are not among those that `stayed` (by
+        their ids): what is new comes below.
         """
         rows = {line.first: line.key for line in came}
-        uncovered = {
-            known.first: known
-            for known in self._lines
-            if not known.visible and known.key and rows.get(known.first) == known.key
-        }
-        self._lines = [known for known in self._lines if uncovered.get(known.first) is not known]
+        first = {line.key: line.first for line in came}
+        uncovered = {}
+        for known in self._lines:
+            if not known.key or id(known) in stayed:
+                continue
+            if not known.visible and rows.get(known.first) == known.key:
+                uncovered[known.first] = known
+            elif known.visible and (row := first.get(known.key, known.first)) < known.first:
+                uncovered[row] = known
+        taken = set(map(id, uncovered.values()))
+        self._lines = [known for known in self._lines if id(known) not in taken]
         return uncovered
 
     def _with_rows_above(self, lines: Sequence[LogicalLine]) -> Sequence[LogicalLine]:
@@ -269,20 +277,25 @@ class Page:
             return lines  # it is whole
         joined = _rows_of(lines[top:])
         below = [*(known.key for known in seen[1:]), ""]
+        found: list[tuple[int, int, LogicalLine]] = []
         for known, next_key in zip(seen, below, strict=False):
             count, at = len(joined), -1
             while count and not known.key.endswith(joined[count - 1].key):
                 count -= 1
-            if count:
+            if ends := count > 0:
                 at = len(known.key) - len(joined[count - 1].key)
             elif long:  # the line has grown, or its end is not drawn either
                 count, at = 1, known.key.find(key[:_OVERLAP], 1)
-            if not long and (top + count == len(lines) or lines[top + count].key != next_key):
+            follows = top + count < len(lines) and lines[top + count].key == next_key
+            if not long and not follows:
                 continue
             if at > 0 and joined[count - 1].key.startswith(known.key[at : at + len(key)]):
                 drawn = {"echo": known.echo, "code": known.code, "hidden": known.hidden}
-                whole = joined[count - 1].below(known.text, at, **drawn)
-                return [*lines[:top], whole, *lines[top + count :]]
+                found.append((count, ends + follows, joined[count - 1].below(known.text, at, **drawn)))
+        best = [each for each in found if each[1] == max(fits for _, fits, _ in found)]
+        if len({whole.key for _, _, whole in best}) == 1:  # else nothing tells which it is
+            count, _, whole = best[0]
+            return [*lines[:top], whole, *lines[top + count :]]
         return lines
 
     def scroll_off(self, rows: int) -> tuple[list[PageLine], int]:
@@ -327,7 +340,13 @@ class Page:
         """
         result: list[PageLine] = []
         at = known_to = 0
+        rest = ""  # of a line whose rows no longer look like those of one
         for number, line in enumerate(came):
+            if line.key and rest.startswith(line.key):
+                rest = rest[len(line.key) :]
+                result[-1].last = line.last
+                continue
+            rest = ""
             if (known := uncovered.get(line.first)) is not None:
                 known.update(line, now)
                 result.append(known)
@@ -345,6 +364,7 @@ class Page:
             result += self._leave(before[at:k], gone)
             if self._reprint is not None and before[k].begins_with(line):
                 before[k].place(line)
+                rest = before[k].key[len(line.key) :]
             else:
                 before[k].update(line, now)
             result.append(before[k])
@@ -505,10 +525,13 @@ def _blocks(old: Sequence[str], new: Sequence[str], repeated: AbstractSet[str]) 
     """Return the pairs of the longest blocks that are the same.
 
     Lines that are `repeated` say little: they count beside others only, and then what is left between those.
+    Of two blocks that cross and have the same length the last of `old` is taken: lines scroll off at the top.
     """
     pairs = list[tuple[int, int]]()
     at, next_line = 0, 0
-    for i, j, size in SequenceMatcher(repeated.__contains__, old, new, False).get_matching_blocks():
+    upwards = SequenceMatcher(repeated.__contains__, old[::-1], new[::-1], False).get_matching_blocks()
+    blocks = [(len(old) - i - size, len(new) - j - size, size) for i, j, size in reversed(upwards[:-1])]
+    for i, j, size in [*blocks, (len(old), len(new), 0)]:
         if repeated:
             between = _blocks(old[at:i], new[next_line:j], frozenset())
             pairs += [(at + a, next_line + b) for a, b in between]

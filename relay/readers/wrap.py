@@ -214,8 +214,11 @@ class _Rows(NamedTuple):
     def _drawn_over(self, above: Row, below: Row) -> bool:
         """Return True if a wide character at the margin is drawn again below, and there over the next one.
 
-        So does opencode with one that has but half a room left: the next one cannot be seen.
+        So does opencode with one that has but half a room left: the next one cannot be seen. In a row that
+        the terminal has wrapped the same character stands twice.
         """
+        if above.wrapped:
+            return False
         last, body = above.text[-1:], below.text.lstrip()
         return width(last or " ") == 2 and body.startswith(f"{last} ") and columns_of(above.text) > self.limit
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from relay.agents.transcript_reader import TranscriptReader
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
+from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
 from relay.features.agent_version import AgentVersion
 from relay.features.attention import Attention
@@ -52,6 +53,7 @@ from relay.injection.audit_log import AuditLog
 from relay.injection.budget import Budget
 from relay.memory.store import MemoryStore
 from relay.messaging.client import MessagingClient
+from relay.messaging.owner import Owner
 from relay.messaging.runaway import Limits
 from relay.policy import Policy
 from relay.recording.asciicast import Header
@@ -77,7 +79,7 @@ def _output_reader(core: Core) -> OutputReader:
         agent.terminal,
         agent.reader,
         Grammar.of_terminal(setup.registry.knows, setup.profile, prefix=setup.prefix, heeds=setup.heeds),
-        prefix=setup.prefix,
+        words=ScreenWords(setup.prefix, None if core.started.record is None else core.progress.note),
         source=first_source(known=setup.knows_agent),
         checkpoints=Checkpoints(
             core.started.home.run / "checkpoints" / f"{core.session.id}.json", core.progress
@@ -185,17 +187,22 @@ def _escalation(core: Core) -> Escalation | None:
 
 def _bus_connection(core: Core) -> BusConnection:
     setup, session = core.setup, core.session
-    broker = core.started.options.broker or setup.settings.broker or None
+    started = core.started
+    broker = started.options.broker or setup.settings.broker or None
+    named = bool(started.options.name)
+    owner = Owner.of_folder(session.directory) if named else Owner.of_run(started.run)
 
     async def open(in_hand: frozenset[str]) -> MessagingClient:
         return await MessagingClient.open(
-            core.started.home,
+            started.home,
             session.team,
             session.name,
             publish=core.bus.publish,
             broker_url=broker,
             limits=Limits.of(setup.settings),
             in_hand=in_hand,
+            owner=owner,
+            begins=not (started.resumed or started.restarts),
         )
 
     return BusConnection(core.bus, core.journal, open, name=session.name, channels=setup.channels)

@@ -57,9 +57,9 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         raise UsageError("there is no command to run. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
     if options.broker:
-        from relay.transport.endpoint import Endpoint
+        from relay.transport.endpoint import endpoints
 
-        Endpoint.of(options.broker)
+        endpoints(options.broker)
     _fill_standard()
     home = Home.from_env(env).ensure()
     team = options.team or env.get("RELAY_TEAM") or DEFAULT_TEAM
@@ -173,6 +173,7 @@ def _be_shim(
         _leave_terminal(home)
         hello = {
             "id": session_id,
+            "run": session_id,
             "options": options.public(),
             "env": env,
             "claim": {"name": claimed.name, "team": claimed.team, "socket": claimed.socket},

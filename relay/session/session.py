@@ -132,7 +132,7 @@ class Session:
             return await self._make_way()
         await self._end(code)
         await self._bus.ask_all(SessionSettling())
-        await self._bus.ask_all(SessionClosed())
+        await self._bus.ask_all(SessionClosed(ended=not self._shutdown.again))
         tasks.cancel()
         if (self._started.bridge or self._started.record) and not self._shutdown.again:
             hook_setup.remove(self._started.bridge_dir)

@@ -30,6 +30,8 @@ class Started:
     bridge_dir:  the directory for the bridge's files, removed when the session ends.
     unbridged:   the variables of `env` that the bridge has changed, as they were before; None: not there.
     restarts:    the number of agents that were started here before this one.
+    run:         the id of the first of them: what was written to an agent without a name of its own is for
+                 these.
     kept:        another agent is to be started after this one.
     """
 
@@ -50,6 +52,7 @@ class Started:
     unbridged: dict[str, str | None] = field(default_factory=dict)
     restarts: int = 0
     kept: bool = False
+    run: str = ""
 
     @classmethod
     def of(cls, shim: ShimLink, options: Options | None) -> Started:
@@ -77,6 +80,7 @@ class Started:
             fields["unbridged"],
             fields["restarts"],
             fields["kept"],
+            fields.get("run") or fields["id"],  # a shim of an earlier relay says none
         )
 
     @property
@@ -100,5 +104,5 @@ class Started:
         argv, env, bridge = bridged(self.options, plain, self.home, self.bridge_dir, self.socket)
         changed = {name: plain.get(name) for name in env if env[name] != plain.get(name)}
         hello = {"id": id, "env": env, "unbridged": changed, **bridge}
-        more = {"restarts": self.restarts + 1, "kept": False}
+        more = {"restarts": self.restarts + 1, "kept": False, "run": self.run}
         return {"argv": argv, "env": env, "cwd": str(directory), "hello": {**hello, **more}}

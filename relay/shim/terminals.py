@@ -152,7 +152,8 @@ class TerminalServer:
         self._hold(lent)
         self.adopt(client)
         self.introduce()  # the agent gets the new terminal's size before the screen is held for the repaint
-        self._ask_repaint()
+        if self._client is client:  # else it has died already
+            self._ask_repaint()
         return True
 
     def _hold(self, lent: Lent | None, then: Callable[[], None] | None = None) -> None:

@@ -27,7 +27,7 @@ GAP = 6
 LINE_ROWS = 6
 """Rows shown of a question that is a line, the prompt's own row included."""
 
-_BOX = re.compile(r"^\s*[│┃║]|[│┃║]\s*$")
+_BOX = re.compile(r"^\s*[│┃║]|[│┃║█▐▕]\s*$")  # or a scroll bar, which comes and goes
 _EDGE = re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
 _ORNAMENT = re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block elements
 _BESIDE = re.compile(r"\s{3,}")  # a column beside the options
@@ -192,7 +192,7 @@ def _line(rows: Sequence[str], unfinished: str) -> ScreenQuestion:
 
 
 def _unboxed(row: str) -> str:
-    """Return `row` without the left and right sides of the boxes around it."""
+    """Return `row` without the left and right sides of the boxes around it, and the scroll bar beside it."""
     while (bare := _BOX.sub("", row)) != row:
         row = bare
     return row.rstrip()

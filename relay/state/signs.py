@@ -30,6 +30,7 @@ _WORK = re.compile(
     r"|\([^()]*\besc(?:ape)? to cancel\b[^()]*\)"
     r"|\besc (?:again to )?interrupt\b.*\d"
 )
+_KEY = re.compile(r"(?i)\s{0,4}(?:(?:ctrl|shift|alt|cmd)\+\S+|esc(?:ape)?|tab|enter)(?: twice)? to \w")
 _SPINNER = re.compile(
     r"\s{0,4}(?:─+ )?[\u2801-\u28ff◐◓◑◒]\S? \S"
     r"|\s{0,2}[·✢✳✶✻✽*+] \S[^(]*(?:…|\.\.\.)(?:\s*\(.*)?\Z"
@@ -123,8 +124,9 @@ def find_sign(
         if name := _dialog(last, y, bullets, loose):
             words = sum(_is_said(row, bullets) for row in last[y + 1 :])
             return Sign("prompting", name, (last[y].plain.strip(),), words <= NEAR)
-    for row in () if idle else reversed(last):
-        if row.work:
+    for y in () if idle else range(len(last) - 1, -1, -1):
+        row = last[y]
+        if row.work and not _is_key_of_list(last, y):
             return Sign("working", row.work, (row.plain.strip(),))
         if row.spoken:
             return None  # what is above it has ended
@@ -143,6 +145,12 @@ def _read(row: str) -> _Row:
     signs = () if _WORK.search(plain) else _SIGNS
     sign = next((name for name, pattern in signs if pattern.search(plain)), "")
     return _Row(plain, sign, _OPTION.match(plain), _CHOICE.match(plain), working, spoken)
+
+
+def _is_key_of_list(rows: Sequence[_Row], y: int) -> bool:
+    """Return True if row `y` begins five rows of nothing but keys: what an agent lists as it starts."""
+    listed = rows[y : y + 5]
+    return len(listed) == 5 and all(_KEY.match(row.plain) for row in listed)
 
 
 def _is_said(row: _Row, bullets: str) -> bool:

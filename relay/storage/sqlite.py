@@ -16,7 +16,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
@@ -24,6 +24,7 @@ from weakref import WeakSet
 
 from relay.errors import RelayError
 from relay.storage.files import make_private
+from relay.storage.turns import Turns
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,6 +37,7 @@ _POLL = 0.005  # seconds between two tries to switch a file to WAL
 End = tuple[Any, BaseException | None]
 """The value and the error of a job; one of them is None."""
 
+_Told = tuple[Callable[[Any, BaseException | None], None], Any, BaseException | None]
 _Job = tuple[Callable[[Any], Any], Callable[[Any, BaseException | None], None]]
 """A function of the database, and the callback that gets its end."""
 
@@ -91,6 +93,8 @@ class Database:
     schema: ClassVar[Schema]
     busy_seconds: ClassVar[float]
     """Seconds for which another process's lock is waited for."""
+    crowded: ClassVar[bool] = False
+    """Many processes write the file: they take turns."""
 
     def __init__(self, path: Path) -> None:
         """Open the file at `path`; make it (0600), or bring its tables up to date, if needed."""
@@ -98,6 +102,7 @@ class Database:
         self.path = path
         self._file: tuple[int, int] | None = None
         self._batch: _Batch | None = None
+        self._turns: Turns | None = None
         try:
             self.make_file(path)
         except OSError as error:
@@ -105,11 +110,13 @@ class Database:
         with self._explained():
             self._connection = sqlite3.connect(path, timeout=self.busy_seconds, isolation_level=None)
         try:
+            if self.crowded:
+                self._turns = Turns(f"{path}-turns")
             with self._explained():
                 self._prepare()
             self._file = _identity(path)
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
 
     @staticmethod
@@ -126,6 +133,8 @@ class Database:
     def close(self) -> None:
         """Close the connection. Closing twice does no harm."""
         self._connection.close()
+        if self._turns is not None:
+            self._turns.close()
 
     def __enter__(self) -> Self:
         return self
@@ -150,27 +159,10 @@ class Database:
         with self._explained():
             yield self._connection
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Commit all that the block changes, or nothing if it raises; within another one, as a part of it."""
         _refuse_event_loop()
-        with self._explained():
-            db = self._connection
-            if self._batch is not None:
-                self._join(self._batch)
-            whole = not db.in_transaction
-            if whole:
-                self._begin()
-            else:
-                db.execute("SAVEPOINT part")
-            try:
-                yield db
-                db.execute("COMMIT" if whole else "RELEASE part")
-            except BaseException:
-                if db.in_transaction:  # some errors end the whole transaction
-                    for statement in ["ROLLBACK"] if whole else ["ROLLBACK TO part", "RELEASE part"]:
-                        db.execute(statement)
-                raise
+        return _Transaction(self)
 
     def was_moved(self) -> bool:
         """Return True if the file was moved away, deleted, or replaced since it was opened."""
@@ -181,8 +173,11 @@ class Database:
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """Return all rows of a query that changes nothing."""
-        with self.reading() as db:
-            return db.execute(query, values).fetchall()
+        _refuse_event_loop()
+        try:  # not `reading`: a message takes dozens of queries, and two context managers cost more than one
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self.explain(self.path, error) from error
 
     def write(self, statement: str, *values: object) -> int:
         """Commit what one statement changes; return the number of rows that it changed."""
@@ -194,20 +189,24 @@ class Database:
         ((version,),) = self.rows("PRAGMA data_version")
         return int(version)
 
-    def commit_together(self, jobs: Sequence[Callable[[Any], Any]]) -> list[End]:
+    def commit_together(self, jobs: Iterable[Callable[[Any], Any]]) -> list[End]:
         """Run `jobs`, commit all changes at once, and return their ends in the same order.
 
+        Each is asked for when those before it have run, so that one may come while these wait for a lock.
         The changes of a job that raises are rolled back without effect on the others.  If the whole cannot be
         committed (the disk is full), each job is run once more, in a transaction of its own: it must be safe
         to run twice.
         """
         batch = _Batch()
-        ends, whole = self._attempt(jobs, batch)
-        if not whole and len(jobs) > 1:
-            ends = []
-            for job in jobs:
-                batch = _Batch(refusal=batch.refusal)  # a lock that stays is waited for once
-                ends += self._attempt([job], batch)[0]
+        coming, run = iter(jobs), list[Callable[[Any], Any]]()
+        ends, whole = self._attempt(coming, batch, run)
+        if not whole:
+            run += coming
+            if len(run) > 1:
+                ends = []
+                for job in run:
+                    batch = _Batch(refusal=batch.refusal)  # a lock that stays is waited for once
+                    ends += self._attempt([job], batch, [])[0]
         return ends
 
     @property
@@ -215,13 +214,16 @@ class Database:
         """True between two calls if a transaction could not even be rolled back: open the file anew."""
         return self._connection.in_transaction
 
-    def _attempt(self, jobs: Sequence[Callable[[Any], Any]], batch: _Batch) -> tuple[list[End], bool]:
-        """Return the ends of `jobs`, and False if they were all rolled back."""
+    def _attempt(
+        self, jobs: Iterable[Callable[[Any], Any]], batch: _Batch, run: list[Callable[[Any], Any]]
+    ) -> tuple[list[End], bool]:
+        """Return the ends of `jobs`, and False if all were rolled back. run: gets those that have run."""
         self._batch = batch
         ends: list[End] = []
         try:
             with self._explained():
                 for job in jobs:
+                    run.append(job)
                     ends.append(self._run(job, batch))
                 if batch.begun:
                     self._connection.execute("COMMIT")
@@ -229,9 +231,10 @@ class Database:
             if self._connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):  # then it is stuck
                     self._connection.execute("ROLLBACK")
-            return [(None, error)] * len(jobs), False
+            return [(None, error)] * len(run), False
         finally:
             self._batch = None
+            self._leave()
         return ends, True
 
     def _run(self, job: Callable[[Any], Any], batch: _Batch) -> End:
@@ -250,8 +253,11 @@ class Database:
             db.execute("RELEASE job")
         return end
 
-    def _join(self, batch: _Batch) -> None:
-        """Begin the transaction of `batch`, if this is its first change, and the savepoint of the job."""
+    def _join(self, batch: _Batch) -> bool:
+        """Begin the transaction of `batch`, if this is its first change, and the savepoint of the job.
+
+        Return True if this is the first change of the job.
+        """
         if batch.refusal is not None:  # it was waited for once
             raise batch.refusal
         if not batch.begun:
@@ -264,14 +270,26 @@ class Database:
             batch.begun = True
         elif not self._connection.in_transaction:
             raise sqlite3.OperationalError(_LOST)
-        if not batch.joined:
-            self._connection.execute("SAVEPOINT job")
-            batch.joined = True
+        if batch.joined:
+            return False
+        self._connection.execute("SAVEPOINT job")
+        batch.joined = True
+        return True
 
     def _begin(self) -> None:
         self.check()
-        # IMMEDIATE: wait for other writers now, before anything is read that could get out of date.
-        self._connection.execute("BEGIN IMMEDIATE")
+        if self._turns is not None:
+            self._turns.take(self.busy_seconds)
+        try:
+            # IMMEDIATE: wait for other writers now, before anything is read that could get out of date.
+            self._connection.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if self._turns is not None:
+            self._turns.leave()
 
     def _prepare(self) -> None:
         db = self._connection
@@ -286,6 +304,17 @@ class Database:
 
     def _use_wal(self) -> None:
         """Write ahead, so that readers and the writer do not wait for each other (sqlite.org/wal.html)."""
+        with contextlib.suppress(sqlite3.OperationalError):  # it is being switched right now
+            if self._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+                return
+        if self._turns is not None:  # of many that look while one switches, none may ever come to it
+            self._turns.take(self.busy_seconds)
+        try:
+            self._switch_to_wal()
+        finally:
+            self._leave()
+
+    def _switch_to_wal(self) -> None:
         deadline = time.monotonic() + self.busy_seconds
         while True:
             try:
@@ -303,6 +332,53 @@ class Database:
             yield
         except (sqlite3.Error, WrongVersion) as error:
             raise self.explain(self.path, error) from error
+
+
+class _Transaction:
+    """A block of changes (`Database.transaction`). Not a generator: a message takes twenty of them."""
+
+    __slots__ = ("_database", "_end", "_undo")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._end: str | None
+        self._undo: tuple[str, ...]
+        database = self._database
+        db = database._connection
+        try:
+            if database._batch is not None and database._join(database._batch):
+                self._end, self._undo = None, ("ROLLBACK TO job",)  # the job has changed nothing before
+            elif db.in_transaction:
+                db.execute("SAVEPOINT part")
+                self._end, self._undo = "RELEASE part", ("ROLLBACK TO part", "RELEASE part")
+            else:
+                database._begin()
+                self._end, self._undo = "COMMIT", ("ROLLBACK",)
+        except sqlite3.Error as error:
+            raise database.explain(database.path, error) from error
+        return db
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        database = self._database
+        db = database._connection
+        try:
+            try:
+                if error is not None:
+                    raise error
+                if self._end is not None:
+                    db.execute(self._end)
+            except BaseException:
+                if db.in_transaction:  # some errors end the whole transaction
+                    for statement in self._undo:
+                        db.execute(statement)
+                raise
+            finally:
+                if self._end == "COMMIT":
+                    database._leave()
+        except sqlite3.Error as failed:
+            raise database.explain(database.path, failed) from failed
 
 
 _LOST = "the transaction was rolled back"
@@ -339,6 +415,8 @@ class Writer(Generic[D]):
         self._reopen = reopen
         self._database: D | None = None  # of the thread alone
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        # What each loop is to be told, in one call: it is woken up once. Of the thread alone.
+        self._ends: dict[asyncio.AbstractEventLoop, list[_Told]] = {}
         self._lock = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"relay-{path.stem}", daemon=True)
@@ -366,8 +444,7 @@ class Writer(Generic[D]):
                 future.set_exception(error)
 
         def done(value: Any, error: BaseException | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(settle, value, error)
+            self._ends.setdefault(loop, []).append((settle, value, error))
 
         self._hand_over((job, done))
         return future
@@ -400,23 +477,35 @@ class Writer(Generic[D]):
 
     def _work(self) -> None:
         """Run jobs and pass on their ends, until the writer is closed."""
-        more = True
-        while more:
-            taken = [self._jobs.get()]
-            while taken[-1] is not None and len(taken) < MAX_BATCH and not self._jobs.empty():
-                taken.append(self._jobs.get())
-            more = taken[-1] is not None
-            jobs = [job for job in taken if job is not None]
-            if not jobs:
-                break
+        job = self._jobs.get()
+        while job is not None:
+            taken = [job]
+            jobs = self._waiting(taken)
             try:
-                ends = self._opened().commit_together([work for work, _ in jobs])
+                ends = self._opened().commit_together(jobs)
             except BaseException as error:  # noqa: BLE001 (raised where the jobs came from)
-                ends = [(None, error)] * len(jobs)
-            for (_, done), end in zip(jobs, ends, strict=True):
+                list(jobs)  # all that wait have the same end
+                ends = [(None, error)] * len(taken)
+            for (_, done), end in zip(taken, ends, strict=True):
                 done(*end)
+            while self._ends:
+                loop, all_ends = self._ends.popitem()
+                with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                    loop.call_soon_threadsafe(_settle, loop, all_ends)
+            job = self._jobs.get()
         if self._database is not None:
             self._database.close()
+
+    def _waiting(self, taken: list[_Job]) -> Iterator[Callable[[Any], Any]]:
+        """Give the job that was `taken`, and then what waits; append that there."""
+        yield taken[0][0]
+        while len(taken) < MAX_BATCH and not self._jobs.empty():
+            job = self._jobs.get()
+            if job is None:  # the end, which comes last
+                self._jobs.put(None)
+                return
+            taken.append(job)
+            yield job[0]
 
     def _opened(self) -> D:
         database = self._database
@@ -426,6 +515,11 @@ class Writer(Generic[D]):
         if self._database is None:
             self._database = self._kind(self._path)
         return self._database
+
+
+def _settle(loop: asyncio.AbstractEventLoop, ends: list[_Told]) -> None:
+    for settle, value, error in ends:
+        loop.call_soon(settle, value, error)
 
 
 def user_version(db: sqlite3.Connection) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import secrets
 import socket
 import time
@@ -18,10 +17,7 @@ from dataclasses import dataclass, field
 from relay.transport import presence, topics
 from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.name_claims import NameClaim, contend
-from relay.transport.presence import Presence, PresenceRoster
-
-CROWD_SECONDS = 3.0
-"""An agent that appears within so many seconds of this one's own appearance may have missed that."""
+from relay.transport.presence import Presence
 
 _GOODBYE_SECONDS = 1.0
 
@@ -31,39 +27,43 @@ class Announcer:
     """Announces one agent, in one run of its messaging client.
 
     home:    the origin of its ledger.
-    roster:  the other agents: the more of them, the rarer the announcements.
     session: the id of the run.
-    read_channels: returns the channels that the agent is in now.
+    owner:   whom its name belongs to; "": nobody in particular.
+    read:    returns the channels that the agent is in now, and the number of agents that are online: the more
+             of them, the rarer the announcements.
     """
 
     team: str
     name: str
     home: str
-    roster: PresenceRoster
-    read_channels: Callable[[], Awaitable[Sequence[str]]]
+    read: Callable[[], Awaitable[tuple[Sequence[str], int]]]
+    owner: str = ""
     session: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     _host: str = field(default_factory=lambda: socket.gethostname()[: presence.MAX_SHORT], init=False)
     _channels: Sequence[str] = ()  # as last announced
+    _crowd: int = 0  # agents that were online then
+    _over: bool = False  # the agent has ended
     _held: bool = False  # True once other homes have let this run have the name
     _connections: int = 0
     _boot: str = ""  # of the present connection
     _again: asyncio.Event = field(default_factory=asyncio.Event)
-    _crowd_until: float = 0.0  # seconds of the loop's clock
 
     async def connecting(self) -> None:
         """Begin another connection: its boot id is greater than those before it. Raise LedgerError."""
         self._connections += 1
         self._boot = f"{self._connections:06x}-{secrets.token_hex(8)}"
-        self._channels = await self.read_channels()
+        self._channels, self._crowd = await self.read()
 
-    def connected(self) -> None:
-        """Note that the connection was made: agents that appear now may miss its first announcement."""
-        self._crowd_until = asyncio.get_running_loop().time() + CROWD_SECONDS
+    @property
+    def boot(self) -> str:
+        """The id of the present connection."""
+        return self._boot
 
     def announcement(self, *, online: bool) -> tuple[str, bytes]:
         """Return topic and payload. online: False for a goodbye, or the will of the present connection."""
         whose = (self._boot, self.session, self.home, self._host)
-        said = Presence(self.name, online, time.time(), *whose, self._interval(), tuple(self._channels))
+        rest = (self._interval(), tuple(self._channels), self.owner, self._over)
+        said = Presence(self.name, online, time.time(), *whose, *rest)
         return topics.presence(self.team, self.name), presence.encode(said)
 
     async def claim_name(self, transport: MqttTransport) -> None:
@@ -75,18 +75,16 @@ class Announcer:
     def hear_own(self, heard: Presence, *, retained: bool) -> None:
         """Take an announcement under this agent's name. Raise ConnectionLost if another session has it."""
         if heard.boot == self._boot and heard.online:
-            if not retained:  # what was kept is from before the subscription: not all presences are known yet
-                self.roster.hear(heard, retained=False)
-        elif self._held and heard.online and not retained and heard.session < self.session:
+            return
+        if self._held and heard.online and not retained and heard.session < self.session:
             raise ConnectionLost(f"another session calls itself {self.name}; claiming the name again.")
-        else:
-            self.again()  # an earlier connection's will came late, or the other must give way
+        self.again()  # an earlier connection's will came late, or the other must give way
 
     async def run(self, transport: MqttTransport, announced: Callable[[], Awaitable[None]]) -> None:
         """Announce until cancelled; await `announced` after each time. Raise ConnectionLost, LedgerError."""
         while True:
             self._again.clear()
-            self._channels = await self.read_channels()
+            self._channels, self._crowd = await self.read()
             await transport.publish(*self.announcement(online=True), retain=True)
             await announced()
             with contextlib.suppress(TimeoutError):
@@ -94,22 +92,16 @@ class Announcer:
                     await self._again.wait()
 
     def _interval(self) -> float:
-        return presence.interval(self.roster.now().count())
+        return presence.interval(self._crowd)
 
     def again(self) -> None:
         """Announce once more, at once: something has changed, or something untrue was heard."""
         self._again.set()
 
-    def note_crowd(self) -> None:
-        """Note that another agent appeared; if this one did so just now, too, announce it once more.
-
-        To a new subscriber a broker sends what it has kept and then what comes; an announcement may slip
-        through between the two, and nobody would know of it before the next.
-        """
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._crowd_until:
-            self._crowd_until = 0.0
-            loop.call_later(CROWD_SECONDS * random.uniform(1.0, 2.0), self._again.set)
+    async def end(self) -> None:
+        """Have the goodbye say that the agent has ended, and its channels. Raise LedgerError."""
+        self._over = True
+        self._channels, self._crowd = await self.read()
 
     async def goodbye(self, transport: MqttTransport) -> None:
         """Announce that the agent leaves, if the broker still listens; takes a second at most."""

@@ -192,7 +192,7 @@ class Attack:
         """Yield a connection of `agent` that listens to its inbox and to `filter` (its team's presence)."""
         async with self._connection(mailbox or beside(agent)) as transport:
             ear = _Ear(transport, topics.inbox(agent.team, agent.name, agent.name))
-            await transport.subscribe(topics.inbox_filter(agent.team, agent.name), 1)
+            await transport.subscribe(topics.inbox_filter(agent.team, agent.name), 1, insist=True)
             try:
                 await transport.subscribe(filter or topics.presence_filter(agent.team), 0)
             except BrokerError:

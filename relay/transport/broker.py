@@ -39,7 +39,7 @@ from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage.files import write_private
 from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
-from relay.transport import broker_supervisor, nats
+from relay.transport import broker_supervisor, broker_watch, nats
 from relay.transport.credentials import Credentials, CredentialStore
 from relay.transport.endpoint import Endpoint
 
@@ -275,6 +275,16 @@ def _password(home: Home) -> str:
         if not path.exists():
             write_private(path, secrets.token_urlsafe(24), replace=False)
     return path.read_text(encoding="utf-8")
+
+
+def greet(home: Home, endpoint: Endpoint) -> None:
+    """Log in to the running broker at `endpoint`, and have it deliver a message. Raise BrokerError."""
+    try:
+        login = nats.SERVICE, _password(home)
+        broker_watch.greet((endpoint.host, endpoint.port), login, broker_watch.ANSWER_SECONDS)
+    except (OSError, EOFError, ValueError) as error:
+        why = str(error) or type(error).__name__
+        raise BrokerError(f"the broker at {endpoint.url} does not answer as it should: {why}.") from None
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:

@@ -27,7 +27,7 @@ INTERVAL = 3.0
 """Seconds from one look to the next."""
 
 ANSWER_SECONDS = 6.0
-_FAILURES = 3
+TIMES = 3
 """So many looks in a row without an answer, and it is replaced: within 30 s."""
 
 GO_MEMORY = 256 << 20
@@ -90,7 +90,7 @@ class BrokerWatch:
             greet(self._address, self._login, ANSWER_SECONDS)
         except (OSError, EOFError, ValueError) as error:
             self._failures += 1
-            if self._failures == _FAILURES:
+            if self._failures == TIMES:
                 return f"it does not answer ({str(error) or type(error).__name__})"
         else:
             self._failures = 0

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections import deque
 from dataclasses import replace
 
+from relay.errors import BrokerError
 from relay.home import Home
 from relay.transport import broker
-from relay.transport.credentials import Login, for_endpoint
-from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import LoginRefused, MqttTransport
+from relay.transport.credentials import Credentials, Login, for_endpoint
+from relay.transport.endpoint import Endpoint, endpoints
+from relay.transport.mqtt import LONGEST_SECONDS, ConnectionLost, LoginRefused, MqttTransport
+
+NODE_SECONDS = 3.0
+"""Seconds that a node may take for an answer where there is another to try; doubled by each connection that
+fails, as over a slow link the answer to a long message takes longer."""
 
 _LOGINS = 5
 
@@ -23,11 +29,16 @@ class Connector:
     """
 
     def __init__(self, home: Home, url: str | None = None, *, port: int | None = None) -> None:
-        """Raise BrokerError for a malformed URL. port: where to start the embedded broker (None: any)."""
+        """Raise BrokerError for a malformed URL.
+
+        url:  may name several nodes of one broker (`endpoints`); they are tried in turn.
+        port: where to start the embedded broker (None: any).
+        """
         self._home = home
-        self._url = None if url is None else Endpoint.of(url)
+        self._nodes = deque(endpoints(url or ""))  # the one to try first is the first
+        self._patience = NODE_SECONDS
         self._port = port
-        self.external = self._url is not None
+        self.external = bool(self._nodes)
 
     def use(self) -> contextlib.AbstractContextManager[None]:
         """Keep an embedded broker running for a block. Entering it blocks; raise HomeError."""
@@ -41,28 +52,60 @@ class Connector:
         mailbox:  take over the agent's mailbox, and end the connection that has it.
         farewell: (topic, payload) that the broker publishes, retained, when the connection breaks.
         """
-        endpoint, login = await asyncio.to_thread(self._admit, team, name)
-        if not mailbox:
-            login = replace(login, client_id=f"relay-{secrets.token_hex(16)}")
-        # All users of the embedded broker share the ledger, which keeps what waits for absent agents. If the
-        # broker kept it too, it could fill up, and would then take nothing more from anybody.
-        login = replace(login, keep=mailbox and self.external, farewell=farewell)
-        # The embedded broker knows the login, but nats-server refuses every login while it reads its
-        # configuration again, for another agent's sake.
-        tries = 1 if self.external else _LOGINS
-        while True:
-            transport = MqttTransport(endpoint, login)
+        if not self.external:
+            endpoint, credentials = await asyncio.to_thread(
+                broker.admit, self._home, team, name, port=self._port
+            )
+            # All users of the embedded broker share the ledger, which keeps what waits for absent agents. If
+            # the broker kept it too, it could fill up, and would then take nothing more from anybody.
+            login = _login(endpoint, credentials, mailbox, False, farewell)
+            # It knows the login, but nats-server refuses every login while it reads its configuration again,
+            # for another agent's sake.
+            for _ in range(_LOGINS - 1):
+                with contextlib.suppress(LoginRefused):
+                    return await _connected(endpoint, login)
+            return await _connected(endpoint, login)
+        credentials = await asyncio.to_thread(broker.credentials, self._home, team, name)
+        patience = self._patience if len(self._nodes) > 1 else LONGEST_SECONDS
+        failures: list[BrokerError] = []
+        for endpoint in tuple(self._nodes):
             try:
-                await transport.connect()
-            except LoginRefused:
-                tries -= 1
-                if not tries:
-                    raise
-            else:
-                return transport
+                login = _login(endpoint, credentials, mailbox, mailbox, farewell)
+                return await _connected(endpoint, login, patience)
+            except BrokerError as error:
+                failures.append(error)
+                self._pass_over(endpoint)
+        if len(failures) == 1:
+            raise failures[0]
+        raise ConnectionLost(" ".join(sorted(map(str, failures))))
 
-    def _admit(self, team: str, name: str) -> tuple[Endpoint, Login]:
-        if self._url is not None:
-            return self._url, for_endpoint(self._url, broker.credentials(self._home, team, name))
-        endpoint, credentials = broker.admit(self._home, team, name, port=self._port)
-        return endpoint, for_endpoint(endpoint, credentials)
+    def turn(self, failures: int) -> list[str]:
+        """Begin with another node next time; return the URLs of an external broker in that order.
+
+        failures: how many connections failed, one after the other.
+        """
+        self._patience = min(LONGEST_SECONDS, NODE_SECONDS * 2.0 ** min(failures - 1, 10))
+        self._nodes.rotate(-1)
+        return [node.url for node in self._nodes]
+
+    def _pass_over(self, node: Endpoint) -> None:
+        if self._nodes[0] == node:  # else another connection was faster
+            self._nodes.rotate(-1)
+
+
+def _login(
+    endpoint: Endpoint,
+    credentials: Credentials,
+    mailbox: bool,
+    keep: bool,
+    farewell: tuple[str, bytes] | None,
+) -> Login:
+    login = for_endpoint(endpoint, credentials)
+    client_id = login.client_id if mailbox else f"relay-{secrets.token_hex(16)}"
+    return replace(login, client_id=client_id, keep=keep, farewell=farewell)
+
+
+async def _connected(endpoint: Endpoint, login: Login, patience: float = LONGEST_SECONDS) -> MqttTransport:
+    transport = MqttTransport(endpoint, login, patience=patience)
+    await transport.connect()
+    return transport

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
@@ -36,7 +37,12 @@ class Endpoint:
             port = parts.port
         except ValueError:
             parts, port = urlsplit(""), None
-        if parts.scheme not in _SCHEMES or not parts.hostname or parts.path not in {"", "/"}:
+        if (
+            parts.scheme not in _SCHEMES
+            or not parts.hostname
+            or "," in parts.hostname
+            or parts.path not in {"", "/"}
+        ):
             shown = ascii(url.rpartition("@")[2])
             raise BrokerError(
                 f"{shown} is not a broker's URL; write it like mqtts://user:password@host:8883."
@@ -49,3 +55,12 @@ class Endpoint:
             user=None if parts.username is None else unquote(parts.username),
             password=None if parts.password is None else unquote(parts.password),
         )
+
+
+def endpoints(urls: str) -> list[Endpoint]:
+    """Return the endpoints that `urls` names, with commas between them, each once. Raise BrokerError.
+
+    A comma in a password separates nothing: after one that does, another URL begins.
+    """
+    found = (url.strip() for url in re.split(r",(?=\s*mqtts?://)", urls))
+    return list(dict.fromkeys(Endpoint.of(url) for url in found if url))

@@ -14,12 +14,13 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
+from paho.mqtt.enums import MQTTErrorCode
 
 from relay.errors import BrokerError
 from relay.transport.credentials import Login
@@ -31,9 +32,17 @@ PUBLISH_SECONDS = 10.0
 
 LONGEST_SECONDS = 60.0
 """Seconds that a broker may take that sends much else before the answer."""
+
+REFUSED_SECONDS = 10.0
+"""Seconds for which a refused subscription is asked for again before the access list is to blame: in a
+cluster of nats-servers a leader is elected within 4 to 9 seconds (server/raft.go of its source)."""
+
 KEEPALIVE_SECONDS = 20
 IN_FLIGHT = 64
 """Publishes that await the broker's acknowledgement at one time."""
+
+_ASK_AGAIN = 0.3  # seconds
+_TOO_EARLY = "it closed the connection before the login was through"
 
 # aiomqtt writes each lost connection to its logger, which the messaging client reports in its own words.
 # Disabled, it does not even make the record of each packet, a tenth of what a packet costs.
@@ -64,11 +73,26 @@ class Inbound:
     retained: bool
 
 
+class _Mail(asyncio.Queue[aiomqtt.Message]):
+    """What has arrived. came: set when there is more; waiting for that takes nothing out."""
+
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)  # a hook for subclasses
+        self.came = asyncio.Event()
+
+    def _put(self, item: aiomqtt.Message) -> None:
+        super()._put(item)
+        self.came.set()
+
+
 class MqttTransport:
     """One connection to a broker over aiomqtt. Every method but `close` may raise ConnectionLost."""
 
-    def __init__(self, endpoint: Endpoint, login: Login) -> None:
+    def __init__(self, endpoint: Endpoint, login: Login, *, patience: float = LONGEST_SECONDS) -> None:
+        """patience: seconds that the broker may take for an answer, if it is less than what others may."""
         self.endpoint = endpoint
+        self._login_seconds = min(patience, CONNECT_SECONDS)
+        self._answer_seconds = min(patience, PUBLISH_SECONDS)
         self._user = login.user
         self._client = aiomqtt.Client(
             endpoint.host,
@@ -81,7 +105,8 @@ class MqttTransport:
             protocol=aiomqtt.ProtocolVersion.V311,
             will=None if login.farewell is None else aiomqtt.Will(*login.farewell, qos=1, retain=True),
             keepalive=KEEPALIVE_SECONDS,
-            timeout=CONNECT_SECONDS,
+            timeout=self._login_seconds,
+            queue_type=_Mail,
             # The library warns on stderr, which is the user's terminal.
             logger=_quiet,
             max_inflight_messages=IN_FLIGHT,
@@ -91,10 +116,15 @@ class MqttTransport:
         self._client.pending_calls_threshold = 10 * IN_FLIGHT
         # A connection that is lost at once says so here, and aiomqtt forgets it when the login is through.
         self._lost_at_once = self._client._disconnected
+        self._welcome = self._client._connected
         self._limits: dict[asyncio.Timeout, float] = {}  # of what is being waited for: until when, at most
         self._extended = 0.0
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self._client._client.on_socket_register_write = self._register_write
+        raw = self._client._client
+        raw.connect_timeout = self._login_seconds
+        raw.on_socket_register_write = self._register_write
+        self._after_disconnect, raw.on_disconnect = raw.on_disconnect, self._disconnected
+        self._client._misc_loop = self._keep_alive  # type: ignore[method-assign]
 
     async def connect(self) -> None:
         """Connect and log in. Raise LoginRefused if the broker does not know the login."""
@@ -112,15 +142,29 @@ class MqttTransport:
             connecting.add_done_callback(self._forget)
             raise
 
-    async def subscribe(self, topic: str, qos: int) -> None:
-        """Subscribe. Raise BrokerError if the broker does not allow it."""
-        async with self._bounded("subscribe"):
-            granted = await self._client.subscribe(topic, qos, timeout=math.inf)
-        if any((code if isinstance(code, int) else code.value) >= 0x80 for code in granted):
+    async def subscribe(self, topic: str, qos: int, *, insist: bool = False) -> None:
+        """Subscribe. Raise BrokerError if the broker does not allow it.
+
+        insist: ask again for REFUSED_SECONDS; a cluster that elects a leader refuses it, too.
+        """
+        until = self._loop.time() + REFUSED_SECONDS
+        while True:
+            async with self._bounded("subscribe"):
+                granted = await self._client.subscribe(topic, qos, timeout=math.inf)
             # MQTT 3.1.1 section 3.9.3
-            raise BrokerError(
-                f"the broker at {self.endpoint.url} does not allow {topic!r}. Check its access list."
-            )
+            if all((code if isinstance(code, int) else code.value) < 0x80 for code in granted):
+                return
+            if not insist or self._loop.time() > until:
+                raise BrokerError(
+                    f"the broker at {self.endpoint.url} does not allow {topic!r}. Check its access list; "
+                    "of a cluster, that most of its nodes run."
+                )
+            await asyncio.sleep(_ASK_AGAIN)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Take back a subscription, also one that the broker has kept with the mailbox, if there is one."""
+        async with self._bounded("unsubscribe"):
+            await self._client.unsubscribe(topic, timeout=math.inf)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Publish; return when the broker has acknowledged it, which says nothing about any receiver."""
@@ -130,12 +174,29 @@ class MqttTransport:
 
     async def arriving(self) -> AsyncIterator[Inbound]:
         """Yield what arrives, until the connection is lost."""
-        try:
-            async for message in self._client.messages:
-                self._extend()
-                yield Inbound(str(message.topic), bytes(message.payload), message.retain)
-        except aiomqtt.MqttError as error:
-            raise ConnectionLost(self._explain(error)) from None
+        # Not by the library's own iterator, which loses what it was about to yield when it is cancelled, and
+        # what is in its queue when the connection is lost: the broker was told that all that has arrived.
+        came, lost = self._mail.came, self._client._disconnected
+        lost.add_done_callback(lambda _: came.set())
+        while True:
+            for inbound in self.left():
+                yield inbound
+            if lost.done():
+                _look_at(lost)
+                raise ConnectionLost(self._explain(aiomqtt.MqttError("it closed the connection")))
+            await came.wait()
+
+    def left(self) -> Iterator[Inbound]:
+        """Yield what has arrived and was not yielded yet, also after `close`."""
+        self._mail.came.clear()
+        while not self._mail.empty():
+            message = self._mail.get_nowait()
+            yield Inbound(str(message.topic), bytes(message.payload), message.retain)
+            self._extend()
+
+    @property
+    def _mail(self) -> _Mail:
+        return cast(_Mail, self._client._queue)
 
     def close(self) -> None:
         """Disconnect politely, at once; never raise. May be called twice, and after a failed login."""
@@ -163,7 +224,7 @@ class MqttTransport:
         (before Python 3.12).
         """
         try:
-            async with asyncio.timeout(PUBLISH_SECONDS) as limit:
+            async with asyncio.timeout(self._answer_seconds) as limit:
                 self._limits[limit] = self._loop.time() + LONGEST_SECONDS
                 try:
                     yield
@@ -179,11 +240,29 @@ class MqttTransport:
     def _extend(self) -> None:
         """Extend the time limits: something came, so the broker works."""
         now = self._loop.time()
-        if now - self._extended > PUBLISH_SECONDS / 10:
+        if now - self._extended > self._answer_seconds / 10:
             self._extended = now
             for limit, latest in self._limits.items():
                 if not limit.expired():
-                    limit.reschedule(min(now + PUBLISH_SECONDS, latest))
+                    limit.reschedule(min(now + self._answer_seconds, latest))
+
+    def _disconnected(self, *details: Any) -> None:
+        """End a login whose connection has gone, for whose answer aiomqtt would wait in vain."""
+        self._loop.call_soon_threadsafe(self._end_login)  # this may be the thread that connects
+        if self._after_disconnect is not None:
+            self._after_disconnect(*details)
+
+    def _end_login(self) -> None:
+        if not self._welcome.done():
+            self._welcome.set_exception(aiomqtt.MqttError(_TOO_EARLY))
+
+    async def _keep_alive(self) -> None:
+        """Send pings when they are due.
+
+        In place of aiomqtt's own, which looks every second: a quarter of what an idle session wakes up for.
+        """
+        while self._client._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110
+            await asyncio.sleep(KEEPALIVE_SECONDS / 5)
 
     def _forget(self, connecting: asyncio.Task[aiomqtt.Client]) -> None:
         """Close a connection for whose login nobody waits any more."""
@@ -220,16 +299,19 @@ class MqttTransport:
     def _explain(self, error: Exception) -> str:
         url = self.endpoint.url
         text = str(error)
+        if text == _TOO_EARLY:
+            return (
+                f"what listens at {url} does not answer like an MQTT broker ({text}). Check host and port; "
+                "a broker that is just starting does so, too."
+            )
         if "timed out" in text:
             return (
                 f"what listens at {url} does not answer like an MQTT broker within "
-                f"{CONNECT_SECONDS:.0f} s. Check host and port."
+                f"{self._login_seconds:.0f} s. Check host and port."
             )
         if refused := re.search(r"certificate verify failed: .+?(?=\.? \(_ssl)", text):
             return (
                 f"the certificate of the broker at {url} is not accepted ({refused[0]}). It has to be valid "
                 "for that host; for a private authority, name its certificate in SSL_CERT_FILE."
             )
-        if "during message iteration" in text:  # aiomqtt's words for a connection lost while it listened
-            text = "it closed the connection"
         return f"no connection to the broker at {url} ({text})."

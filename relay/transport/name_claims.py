@@ -20,6 +20,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from relay import names
@@ -92,7 +93,7 @@ async def contend(transport: MqttTransport, team: str, claim: NameClaim, announc
     """
     topic, payload, own = topics.presence(team, claim.name), encode(claim), level(claim.name)
     now = asyncio.get_running_loop().time
-    await transport.subscribe(topic, 1)
+    await transport.subscribe(topic, 0)
     began, echoed, quiet = now(), None, 0.0
     holder: str | None = None  # the session that the broker believes to be there
     answered: set[str] = set()
@@ -153,4 +154,9 @@ def _in_use(team: str, name: str, host: str) -> NameInUse:
 
 
 def _path(home: Home, team: str, name: str) -> Path:
-    return home.run / "couriers" / level(team) / f"{level(name)}.lock"
+    return _path_in(home.run_dir, team, name)
+
+
+@lru_cache(1024)  # it is asked for with each message
+def _path_in(run: str, team: str, name: str) -> Path:
+    return Path(run, "couriers", level(team), f"{level(name)}.lock")

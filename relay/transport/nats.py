@@ -20,6 +20,7 @@ SERVICE = "relay"
 _MAX_STORE = 1 << 20  # bytes in files, in which nothing is kept: its streams are in memory
 _MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
 _MAX_UNACKNOWLEDGED = 128  # messages on their way to one client; it acknowledges each when it is stored
+_ACKNOWLEDGES = 3  # seconds; what the broker had to give up meanwhile counts as unacknowledged until then
 _SESSION_SECONDS = 60  # that the broker keeps mail for a client that has gone; ours waits in the ledger
 
 
@@ -46,6 +47,7 @@ def render(agents: Iterable[Credentials], directory: Path, port: int, password: 
                 "port": port,
                 "consumer_memory_storage": True,
                 "consumer_inactive_threshold": f"{_SESSION_SECONDS}s",
+                "ack_wait": f"{_ACKNOWLEDGES}s",
                 "max_ack_pending": _MAX_UNACKNOWLEDGED,
             },
             "jetstream": {

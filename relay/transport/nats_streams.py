@@ -20,8 +20,14 @@ SUBJECTS = {"publish": "$JS.API.STREAM.CREATE.*", "subscribe": "_INBOX.relay"}
 
 _MB = 1 << 20
 _STREAMS: dict[str, dict[str, Any]] = {
-    # What is on its way. Of what the oldest is given up for, the sender's client sends it again.
-    "$MQTT_msgs": {"subjects": ["$MQTT.msgs.>"], "retention": "interest", "max_bytes": 32 * _MB},
+    # What is on its way. Of what the oldest is given up for, the sender's client sends it again. Each has a
+    # subject from one publisher to one receiver: a flood gives up its own oldest, not what others send.
+    "$MQTT_msgs": {
+        "subjects": ["$MQTT.msgs.>"],
+        "retention": "interest",
+        "max_bytes": 128 * _MB,
+        "max_msgs_per_subject": 512,
+    },
     # Presences (presence.MAX_PAYLOAD), one for each topic; relay retains nothing else.
     "$MQTT_rmsgs": {
         "subjects": ["$MQTT.rmsgs.>"],

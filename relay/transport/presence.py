@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from relay import names
@@ -26,6 +24,9 @@ LONGEST_HEARTBEAT = 3600.0
 MISSED = 3
 """Announcements that an agent misses before it counts as offline."""
 
+REPLACED = 30.0
+"""Seconds for which an agent that is offline, and has not ended, may get another session."""
+
 MAX_PAYLOAD = 16 * 1024
 """Bytes of an announcement: names are short, and there are few of them."""
 
@@ -35,10 +36,13 @@ MAX_SHORT = 128
 MAX_CHANNELS = 128
 """Channels that one agent may be in; 64 characters each fit into MAX_PAYLOAD."""
 
-_PER_SECOND = 4.0  # announcements that each agent of a large team hears; one costs it some 0.1 ms
+_PER_SECOND = 4.0  # announcements of a large team that its listener in a home hears
 VERSION = 1
 FOREIGN = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidName)
-_FIELDS = ("name", "boot", "session", "home", "host", "time", "online", "every", "channels")
+_FIELDS = (
+    *("name", "boot", "session", "home", "host", "time", "online", "every", "channels"),
+    *("owner", "over"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Presence:
     home:     the origin of its home's ledger; host: the name of its machine.
     every:    seconds after which it announces itself again, at the latest.
     channels: the channels that it is in.
+    owner:    whom its name belongs to (relay.messaging.owner); "": not known.
+    over:     the agent has ended; else one that is offline may be back in a moment.
     """
 
     name: str
@@ -62,12 +68,14 @@ class Presence:
     host: str = ""
     every: float = HEARTBEAT
     channels: tuple[str, ...] = ()
+    owner: str = ""
+    over: bool = False
 
 
 def interval(online: int) -> float:
     """Return the seconds between two announcements of an agent in a team of which `online` are there.
 
-    Every agent hears all the others, so the pace of a large team falls with its size.
+    A listener hears all the others, so the pace of a large team falls with its size.
     """
     return min(LONGEST_HEARTBEAT, max(HEARTBEAT, online / _PER_SECOND))
 
@@ -111,94 +119,8 @@ def decode(payload: bytes, topic_level: str) -> Presence | None:
             short(value["host"]),
             every,
             tuple(names.validate(channel, "channel") for channel in value["channels"]),
+            short(value.get("owner", "")),
+            value.get("over") is True,
         )
     except FOREIGN:
         return None
-
-
-_Heard = tuple[Presence, float]
-"""An announcement, and its time on the roster's steady clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attendance:
-    """The presences at one moment, for any thread. at: that moment, on the roster's steady clock."""
-
-    heard: Mapping[str, _Heard]
-    at: float
-
-    def online(self, name: str) -> bool:
-        """Return True if `name` was online."""
-        heard = self.heard.get(names.key(name))
-        return heard is not None and self._is_online(heard)
-
-    def home(self, name: str) -> str | None:
-        """Return the ledger that `name` had; None if it was not online, or did not announce one."""
-        return self.heard[names.key(name)][0].home or None if self.online(name) else None
-
-    def count(self) -> int:
-        """Return how many were online."""
-        return sum(map(self._is_online, self.heard.values()))
-
-    def list(self, known: Iterable[str]) -> list[Presence]:
-        """Return everybody, by name: the agents that were heard, and those that are only `known`."""
-        everybody = {names.key(name): Presence(name, False, 0.0) for name in known} | {
-            key: replace(heard[0], online=self._is_online(heard)) for key, heard in self.heard.items()
-        }
-        return [everybody[key] for key in sorted(everybody)]
-
-    def _is_online(self, heard: _Heard) -> bool:
-        presence, at = heard
-        return presence.online and self.at - at < MISSED * presence.every
-
-
-class PresenceRoster:
-    """The presences of one team, as one agent hears them.
-
-    steady: a monotonic clock (seconds), which measures silence; wall: seconds since the epoch, which give the
-    age of what the broker had kept.
-    """
-
-    def __init__(
-        self, steady: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
-        self._steady = steady
-        self._wall = wall
-        self._heard: Mapping[str, _Heard] = {}  # replaced, never changed
-
-    def now(self) -> Attendance:
-        """Return the presences now; later announcements do not change them."""
-        return Attendance(self._heard, self._steady())
-
-    def hear(self, presence: Presence, *, retained: bool) -> bool:
-        """Take an announcement; return True if its agent has just appeared (come online, or started anew).
-
-        retained: the broker had kept it, so its own time gives its age (0 if that lies ahead); else it counts
-        as made now, whatever the clock of its host says.
-        """
-        key = names.key(presence.name)
-        before, heard_at = self._heard.get(key, (None, 0.0))
-        known = before is not None and before.boot == presence.boot
-        if not presence.online and before is not None and not known:
-            # Only a later connection of the same run, which never announced itself, may say goodbye.
-            same_run = presence.session == before.session != ""
-            if not (same_run and presence.boot > before.boot):
-                return False
-        was_online = known and self.online(presence.name)
-        at = self._steady()
-        if retained:
-            at -= max(0.0, self._wall() - presence.seen)
-            if known and presence.online:
-                at = max(at, heard_at)  # its host's clock may be late; it was heard since
-        else:
-            presence = replace(presence, seen=self._wall())
-        self._heard = {**self._heard, key: (presence, at)}
-        return self.online(presence.name) and not was_online
-
-    def forget(self, name: str) -> None:
-        """Forget what was heard of `name`: its next announcement counts as its first."""
-        self._heard = {key: heard for key, heard in self._heard.items() if key != names.key(name)}
-
-    def online(self, name: str) -> bool:
-        """Return True if `name` is online."""
-        return self.now().online(name)

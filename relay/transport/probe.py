@@ -8,12 +8,15 @@ import ipaddress
 import json
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 
 from relay.errors import BrokerError
+from relay.names import DEFAULT_TEAM
+from relay.transport import topics
 from relay.transport.attack import ANSWER_SECONDS, Attack, anybody, beside
 from relay.transport.credentials import Credentials, Login, for_endpoint
 from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import MqttTransport
+from relay.transport.health import Visitor, examine, one_bus
 from relay.transport.probe_result import ADVICE, CLAIMS, Finding, ProbeResult
 from relay.transport.raw_login import raw_login
 
@@ -21,37 +24,29 @@ NATS_PORT = 4222
 """The default port on which nats-server listens for NATS clients."""
 
 _SHARED = "all log in as the user in the URL, so each can act as any other. Give every agent its own user."
+_FAILS = "the broker does not work."
 
 
 async def probe(
-    endpoint: Endpoint, agents: Sequence[Credentials], *, native: int = NATS_PORT
+    endpoints: Sequence[Endpoint], agents: Sequence[Credentials], *, native: int = NATS_PORT
 ) -> list[ProbeResult]:
-    """Try everything at `endpoint`; return a row for each claim, the worst that was found.
+    """Try everything at each of `endpoints`; return a row for each claim, the worst that was found.
 
     agents: two or more with logins of their own, who attack each other; agents of different teams also try to
-            reach the other team. Ignored if the URL has a login, which all share.
+            reach the other team. Ignored where the URL has a login, which all share.
     native: the port for NATS clients.
-    Raise BrokerError if the broker cannot be reached or refuses a login.
+    Raise BrokerError if there are too few agents, or the broker goes away in the midst.
     """
-    if endpoint.user is not None:
-        await _reach(endpoint, Login(anybody(), user=endpoint.user, password=endpoint.password))
-        found = [ProbeResult(key, Finding.BROKEN, _SHARED) for key in ADVICE if key != "own"]
-    elif len(agents) < 2:
-        raise BrokerError("it takes two agents to see what one may do to the other. Name two.")
-    else:
-        found = []
-        for agent in agents:
-            await _reach(endpoint, beside(agent))
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                attacks = [
-                    tasks.create_task(Attack(endpoint, attacker, victim).rows())
-                    for attacker, victim in zip(agents, (*agents[1:], agents[0]), strict=True)
-                ]
-        except* BrokerError as group:
-            raise group.exceptions[0] from None
-        found += [row for attack in attacks for row in attack.result()]
-    found += [await _anonymous(endpoint), _encrypted(endpoint), await _native(endpoint, agents, native)]
+    found: list[ProbeResult] = []
+    working: list[tuple[Endpoint, Visitor]] = []
+    for endpoint in endpoints:
+        rows = await _node(endpoint, agents, native)
+        if all(row.status is Finding.HOLDS for row in rows if row.key == "passes"):
+            working.append((endpoint, _visitors(endpoint, agents)[0]))
+        if len(endpoints) > 1:
+            rows = [row if row.status is Finding.HOLDS else _at(endpoint, row) for row in rows]
+        found += rows
+    found.append(await one_bus(working, len(endpoints)))
     if not any(row.key == "team" for row in found):
         found.append(
             ProbeResult("team", Finding.UNPROVED, "all these agents are of one team; name one of another.")
@@ -62,6 +57,59 @@ async def probe(
         tried = sorted((row for row in found if row.key == key), key=lambda row: worst.index(row.status))
         rows += tried[:1]
     return rows
+
+
+async def _node(endpoint: Endpoint, agents: Sequence[Credentials], native: int) -> list[ProbeResult]:
+    """Return the rows of one address, some of them several times."""
+    if endpoint.user is None and len(agents) < 2:
+        raise BrokerError("it takes two agents to see what one may do to the other. Name two.")
+    visitors = _visitors(endpoint, agents)
+    found = [row for rows in [await examine(endpoint, each) for each in visitors] for row in rows]
+    broken = {row.key for row in found if row.status is Finding.BROKEN}
+    others = [key for key in CLAIMS if key not in {"cluster", *(row.key for row in found)}]
+    unproved = [ProbeResult(key, Finding.UNPROVED, _FAILS) for key in others]
+    if broken & {"reach", "login", "tls"}:
+        return found + unproved
+    if endpoint.user is not None:
+        found += [ProbeResult(key, Finding.BROKEN, _SHARED) for key in ADVICE if key != "own"]
+    else:
+        try:
+            found += await _attacks(endpoint, agents)
+        except BrokerError:
+            if not broken:
+                raise
+            return found + unproved
+    return [
+        *found,
+        await _anonymous(endpoint),
+        _encrypted(endpoint),
+        await _native(endpoint, agents, native),
+    ]
+
+
+async def _attacks(endpoint: Endpoint, agents: Sequence[Credentials]) -> list[ProbeResult]:
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            attacks = [
+                tasks.create_task(Attack(endpoint, attacker, victim).rows())
+                for attacker, victim in zip(agents, (*agents[1:], agents[0]), strict=True)
+            ]
+    except* BrokerError as group:
+        raise group.exceptions[0] from None
+    return [row for attack in attacks for row in attack.result()]
+
+
+def _at(endpoint: Endpoint, row: ProbeResult) -> ProbeResult:
+    return replace(row, detail=row.detail if endpoint.url in row.detail else f"{endpoint.url}: {row.detail}")
+
+
+def _visitors(endpoint: Endpoint, agents: Sequence[Credentials]) -> list[Visitor]:
+    """Return those whose logins are tried at `endpoint`: the agents, or the user in its URL."""
+    if endpoint.user is None:
+        return [Visitor(beside(agent), agent.team, agent.name) for agent in agents]
+    login = Login(anybody(), user=endpoint.user, password=endpoint.password)
+    team = agents[0].team if agents else topics.level(DEFAULT_TEAM)
+    return [Visitor(login, team, agents[0].name if agents else "doctor")]
 
 
 async def _anonymous(endpoint: Endpoint) -> ProbeResult:
@@ -124,9 +172,3 @@ async def _nats_login(host: str, port: int, user: str | None, password: str | No
         return await reader.readline()
     finally:
         writer.transport.abort()
-
-
-async def _reach(endpoint: Endpoint, login: Login) -> None:
-    transport = MqttTransport(endpoint, login)
-    await transport.connect()
-    transport.close()

@@ -26,6 +26,11 @@ class ProbeResult:
 
 
 CLAIMS = {
+    "reach": "it can be reached",
+    "login": "it answers to a login, and accepts it",
+    "subscribe": "it grants what an agent has to hear",
+    "passes": "a message passes",
+    "cluster": "all addresses lead to one bus",
     "own": "agents can do what they must",
     "anonymous": "nobody gets in without credentials",
     "tls": "what travels is encrypted, and the broker is who it says it is",

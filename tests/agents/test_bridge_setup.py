@@ -156,6 +156,46 @@ def test_settings_that_disable_hooks_are_noted(place: Place) -> None:
 # codex
 
 
+EVERYWHERE = {
+    *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Notification", "Stop"),
+    *("SubagentStop", "PreCompact", "SessionEnd"),
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "shell"),
+    [
+        ("1.0.128", set(), True),
+        ("2.0.77", {"PermissionRequest", "PostToolUseFailure", "SubagentStart"}, True),
+        ("2.1.100", {"PermissionRequest", "PostToolUseFailure", "SubagentStart", "StopFailure"}, True),
+        ("2.1.197", {"PermissionRequest", "PostToolUseFailure", "SubagentStart", "StopFailure"}, False),
+    ],
+)
+@pytest.mark.parametrize("native", [False, True])
+def test_an_older_claude_gets_the_events_and_the_form_that_it_knows(
+    place: Place, tmp_path: Path, version: str, more: set[str], shell: bool, native: bool
+) -> None:
+    """An unknown event has it start with a dialog; where it does not know `args` it runs no client."""
+    program = tmp_path / "package" / ("versions" if native else "dist") / (version if native else "cli.js")
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    if not native:
+        put(tmp_path / "package" / "package.json", {"name": "@anthropic-ai/claude-code", "version": version})
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "claude").symlink_to(program)
+    prepared = place.prepare("claude", "claude", PATH=str(tmp_path / "bin"))
+    hooks = settings(prepared)["hooks"]
+    assert set(hooks) == EVERYWHERE | more
+    (decider,) = hooks["Stop"][0]["hooks"]
+    client = call("claude", place.socket, "decide", "Stop")
+    assert decider["timeout"] == TIMEOUT
+    if shell:
+        assert decider.keys() == {"type", "command", "timeout"}
+        assert shlex.split(decider["command"]) == client
+    else:
+        assert [decider["command"], *decider["args"]] == client
+
+
 def _flags(command: list[str]) -> dict[str, Any]:
     """The configuration that a command line's `-c` flags make."""
     given = [command[place + 1] for place, word in enumerate(command) if word == "-c"]

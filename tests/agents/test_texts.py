@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.transcript_formats import Said
-from relay.agents.transcript_reader import BUDGET, GRACE, SILENT, TranscriptReader
+from relay.agents.transcript_reader import BUDGET, GRACE, SHORT, SILENT, TranscriptReader
 
 CAPTURED = Path(__file__).parent / "transcripts"
 START = 1_795_000_000.0  # before all that was captured
@@ -109,7 +109,7 @@ def test_a_transcript_that_lags_behind_the_stop_is_waited_for(agent: Agent) -> N
     agent.say("Last.")
     assert agent.stop("Last.") == []
     assert agent.unsettled()
-    assert agent.poll(after=GRACE / 2) == []
+    assert agent.poll(after=2.0) == [], "qwen 0.24.4 on a busy machine"
     agent.write()
     assert agent.poll() == ["First.", "Last."]
     assert not agent.unsettled()
@@ -495,7 +495,7 @@ def test_a_transcript_that_brings_nothing_is_told(agent: Agent) -> None:
     assert agent.poll(after=GRACE) == ["One."]
     assert agent.problem() is None, "one may come late"
     agent.stop("Two.")
-    assert agent.poll(after=GRACE) == ["Two."]
+    assert agent.poll(after=SHORT) == ["Two."], "it is not waited for long again"
     assert agent.problem() == SILENT
     agent.say("Three.")
     agent.write()

@@ -16,22 +16,11 @@ def test_relay_sends_and_says_nothing_when_all_is_well(house: House):
 
 @pytest.mark.parametrize("said", ["@relay:* Status update", "@broadcast:* Status update"])
 def test_both_ways_to_broadcast(house: House, said):
-    """R47"""
-    _, services = house.say(said)
+    """R47, U2: and who gets it is told."""
+    outcome, services = house.say(said)
     assert services.sent == [("*", "Status update")]
-
-
-def test_a_broadcast_that_reaches_nobody_is_told(house: House):
-    """R47"""
-
-    async def scene(runner, ctx, services):
-        from hooks.house import directive
-
-        services.members.clear()
-        outcome = await runner.dispatch(directive("@relay:* hello"), ctx)
-        assert texts(outcome.results) == ["Nobody else is in the team yet; the broadcast reached no one."]
-
-    house.run(scene)
+    assert texts(outcome.results) == ["Sent to 2: Bob, Carol."]
+    assert [result.wake for result in outcome.results] == [False]
 
 
 def test_an_unknown_name_is_answered_with_a_suggestion(house: House):

@@ -82,7 +82,7 @@ def test_the_users_own_keys_count_more_than_those_of_an_update(relay: Relay, new
     ("old", "new", "said"),
     [
         ("reader = ", "reeder = ", "toml:7: the key 'reeder' is not known"),
-        ("'^ Do you want to '", "'('", "is not a regular expression"),
+        ("'^│? Do you want to '", "'('", "is not a regular expression"),
         ('name = "claude"\n', "", "it has no key name"),
         ('name = "claude"\n', 'name = "clod"\n', "they must agree"),
     ],
@@ -129,8 +129,8 @@ def test_screens_of_its_own_are_tried_too(relay: Relay, newer: Path) -> None:
     [
         (
             "claude",
-            "'^ Do you want to '",
-            "'^ ?Do you want to '",
+            "'^│? Do you want to '",
+            "'^│? ?Do you want to '",
             "'permission dialog', by which a dialog is",
         ),
         (

@@ -229,6 +229,16 @@ def test_the_dialogs_of_real_agents(name: str, line: str, options: list[str]) ->
         assert option.text.startswith(begin)
 
 
+def test_a_scroll_bar_that_goes_away_changes_no_question() -> None:
+    """Qwen 0.24.4 shows one for some seconds where the conversation is longer than the screen."""
+    box = "│ Which colour? │"
+    lines = ("  > begin now", box, "  Which colour?", "", "  ❯ 1. Red", "    2. Blue")
+    rows = [f"{line:<20}" for line in lines]
+    plain, barred, boxed = (find([row + bar for row in rows], "") for bar in ("", "█", " │█"))
+    assert [plain.token, plain.options] == [barred.token, barred.options] == [boxed.token, boxed.options]
+    assert len(plain.options) == 2 and "Which colour?" in plain.lines
+
+
 ASKED = """
 from relay import on
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledgers import post
-from relay.cli import send
+from relay.cli import obstacle, send
 from relay.cli.main import dispatch
 from relay.home import Home
 from relay.message import State
@@ -71,6 +71,7 @@ def test_waiting_in_vain_fails_and_says_where_the_message_is(absent: Relay) -> N
 
 def test_the_json_of_what_was_sent_has_the_team(absent: Relay) -> None:
     (row,) = json.loads(absent("send", "--json", "Bob", "hello").stdout)
+    assert row.pop("obstacle") == "Bob is not running here"
     assert row == rows(absent)[0] and row["team"] == "default"
 
 
@@ -81,6 +82,8 @@ def test_waiting_for_several_names_those_that_were_not_reached(
         monkeypatch.setenv(name, value)
     with Ledger(Home.from_env().ledger) as ledger:
         ledger.registry.register("default", "Carol")
+        for name in ("Bob", "Carol"):
+            ledger.channels.join("default", "both", name)
 
         now = 0.0
 
@@ -92,11 +95,11 @@ def test_waiting_for_several_names_those_that_were_not_reached(
             return now
 
         monkeypatch.setattr(send, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
-        assert dispatch(["send", "--wait", "5", "*", "to both"]) == 1
+        assert dispatch(["send", "--wait", "5", "#both", "to both"]) == 1
     done = capsys.readouterr()
     assert "Not there after 5 s: Carol. " in done.err
     said = done.out.splitlines()
-    assert [line for line in said if "travels as soon" in line] == (said[-1:] if "queued" in said[-1] else [])
+    assert "waits: Carol is not running here" in said[-1]
     assert any("was given to Bob." in line for line in said)
 
 
@@ -211,3 +214,34 @@ def test_an_unknown_id_is_said(absent: Relay) -> None:
     done = absent("retry", "zzz", check=False)
     assert done.returncode == 1
     assert "no message has an id that begins with 'zzz'. `relay messages` lists them." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "clause"),
+    [
+        ({"state": "prompting", "prompt": "permission"}, "Bob is at a permission prompt"),
+        ({"state": "prompting", "prompt": "plan_approval"}, "Bob asks for approval of its plan"),
+        ({"state": "prompting", "prompt": "question"}, "Bob asks a question"),
+        ({"state": "prompting", "prompt": "other", "reason": "a password"}, "Bob asks something: a password"),
+        ({"state": "unsafe", "reason": "a shell"}, "nothing is typed into Bob: a shell"),
+        (
+            {"state": "ready", "obstacle": "you have a half-typed line in it"},
+            "Bob is ready, but you have a half-typed line in it",
+        ),
+        ({"state": "working", "obstacle": "it computes"}, "Bob is working"),
+        (
+            {"state": "working", "obstacle": "you typed within the last 2 s"},
+            "Bob is working, and you typed within the last 2 s",
+        ),
+        ({"state": "failed", "reason": "no credit"}, "Bob has failed: no credit"),
+        ({"state": "stopped"}, "Bob is stopped"),
+        ({"state": "ready", "bus": "no connection."}, "Bob is not on the bus: no connection"),
+        ({"state": "ready", "bus": "connected to mqtt://127.0.0.1:1"}, None),
+    ],
+)
+def test_what_keeps_a_message_waiting_is_said_in_few_words(
+    bob: Relay, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], clause: str | None
+) -> None:
+    """U13."""
+    monkeypatch.setattr(obstacle, "call", lambda *_: answer)
+    assert obstacle.obstacle(Home.from_env(bob.environment), "default", "bob") == clause

@@ -7,6 +7,7 @@ no-enter    never take a CR
 dialog      show a dialog whose Enter approves, from the start
 silent      draw nothing of what is typed
 collapse    show a placeholder for what was pasted, as agents do with long pastes
+late        draw something else at first, and submit what is drawn: a placeholder as long as that is not drawn
 scrolls     show the end of what was pasted only, as an input of one row does
 newline     take every CR for a newline in the input, as agents do with one in the same write
 hasty       ignore a CR within 0.25 s of a paste's end, as agents do that take it for part of the paste
@@ -17,6 +18,7 @@ lines       give the terminal back to the kernel's line input when it takes a te
 
 import json
 import os
+import select
 import sys
 import termios
 import time
@@ -45,9 +47,14 @@ if "dialog" in options:
 if "working" in options:
     out("⠹ Working...\r\n")
 out("> ")
-pasted = 0.0
+pasted = due = 0.0
 typed, pasting, ignored, buffer = b"", False, False, b""
-while chunk := os.read(0, 65536):
+while True:
+    while due and not select.select([0], [], [], max(0.0, due - time.monotonic()))[0]:
+        due = 0.0
+        out("[Pasted text]")
+    if not (chunk := os.read(0, 65536)):
+        break
     buffer += chunk
     while buffer:
         if buffer[:1] == b"\x1b" and len(buffer) < 6 and b"\x1b[201~".startswith(buffer):
@@ -55,7 +62,10 @@ while chunk := os.read(0, 65536):
         if "paste" in options and buffer.startswith((b"\x1b[200~", b"\x1b[201~")):
             pasting, buffer = buffer.startswith(b"\x1b[200~"), buffer[6:]
             pasted = time.monotonic()
-            if not pasting and "silent" not in options:
+            if not pasting and "late" in options:
+                out("\x1b7\x1b[40HPasting\x1b8")
+                due = pasted + 0.4
+            elif not pasting and "silent" not in options:
                 shown = typed.decode("utf-8", "replace").replace("\n", "\r\n  ")
                 if "scrolls" in options:
                     shown = shown[-40:]
@@ -80,6 +90,8 @@ while chunk := os.read(0, 65536):
             if "dialog" in options:
                 note(approved=typed.decode("utf-8", "surrogateescape"))
             else:
+                if due:
+                    typed, due = b"[Pasted text]", 0.0
                 note(submitted=typed.decode("utf-8", "surrogateescape"))
             typed = b""
             if "lines" in options:

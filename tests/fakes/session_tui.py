@@ -59,6 +59,10 @@ while True:
         break
     rest += chunk
     while rest:
+        if rest == chunk == b"\x1b" and not pasting:
+            os.write(log, rest)  # Esc, by itself
+            rest = b""
+            break
         if rest[:1] == b"\x1b" and len(rest) < 6 and b"\x1b[201~".startswith(rest):
             break  # the rest of a sequence is to come
         if rest.startswith((b"\x1b[200~", b"\x1b[201~")):

@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from guarded import make_certificate
 from hosts import Host
+from nats_cluster import adapted
+from relay.transport import acl, broker
+from relay.transport.credentials import Credentials
 from support import wait_until
 
 SECONDS = 90.0
@@ -54,26 +58,69 @@ class Mosquitto:
         self._process.wait()
 
 
+class Cluster:
+    """Three nats-servers, one on each of `hosts`, as config/nats/cluster.conf sets them up."""
+
+    def __init__(self, hosts: Sequence[Host], directory: Path) -> None:
+        self._hosts = {f"nats-{number}": host for number, host in enumerate(hosts, 1)}
+        self._directory = directory
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        make_certificate(directory, host=",".join(f"IP:{host.address}" for host in hosts))
+        agents = [Credentials("default", name, "secret") for name in ("alice", "bob")]
+        (directory / "relay.conf").write_text(acl.nats(agents))
+        routes = {name: f"{host.address}:6222" for name, host in self._hosts.items()}
+        for name, host in self._hosts.items():
+            text = adapted(name, host.address, 8883, routes, directory / name, directory)
+            (directory / f"{name}.conf").write_text(text)
+
+    @property
+    def certificate(self) -> Path:
+        return self._directory / "cert.pem"
+
+    @property
+    def nodes(self) -> list[str]:
+        return list(self._hosts)
+
+    def url(self, name: str) -> str:
+        login = f"default%2F{name.lower()}:secret"
+        return ",".join(f"mqtts://{login}@{host.address}" for host in self._hosts.values())
+
+    def start(self, node: str) -> None:
+        with (self._directory / f"{node}.log").open("a") as log:
+            command = [broker.binary(), "-c", self._directory / f"{node}.conf"]
+            self._processes[node] = self._hosts[node].start(command, stdout=log, stderr=log)
+
+    def kill(self, node: str) -> None:
+        self._processes[node].kill()
+        self._processes[node].wait()
+
+    def host(self, node: str) -> Host:
+        return self._hosts[node]
+
+
 class Peer:
     """An agent on a host: a messaging client in a process of its own, and all that it told.
 
-    home: another relay home than that of the host.  keepalive, objection: see agent.py.
+    keepalive, objection: see agent.py.
     """
 
     def __init__(
         self,
         host: Host,
         name: str,
-        broker: Mosquitto,
+        broker: Mosquitto | Cluster,
         *,
         keepalive: int | None = None,
         objection: float | None = None,
     ) -> None:
         self.name = name
         self.events: list[Event] = []
-        settings = {"RELAY_TEST_KEEPALIVE": keepalive, "RELAY_TEST_OBJECTION": objection}
+        settings: dict[str, object] = {"RELAY_TEST_KEEPALIVE": keepalive, "RELAY_TEST_OBJECTION": objection}
+        url = broker.url if isinstance(broker, Mosquitto) else broker.url(name)
+        if isinstance(broker, Cluster):
+            settings["SSL_CERT_FILE"] = broker.certificate
         self.process = host.start(
-            [sys.executable, _AGENT, name, broker.url],
+            [sys.executable, _AGENT, name, url],
             env={key: str(value) for key, value in settings.items() if value is not None},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

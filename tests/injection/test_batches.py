@@ -42,7 +42,7 @@ def _names(text: str) -> list[str]:
 
 def _blocks(text: str) -> list[str]:
     """The marked texts of a reply, each with what is between its first mark and its last."""
-    return [found[0] for found in re.finditer(r"\[relay (\w{4}) [^\]]*\].*?\[/relay \1\]", text, re.DOTALL)]
+    return [found[0] for found in re.finditer(r"\[relay (\w{4,8}) [^\]]*\].*?\[/relay \1\]", text, re.DOTALL)]
 
 
 # In a reply.
@@ -292,7 +292,7 @@ def test_contexts_stand_before_what_is_typed_each_in_tags_of_its_own(tmp_path: P
             }
             await agent.until(lambda: _submitted(agent))
             assert re.fullmatch(
-                r"\[relay (\w{4}) from Alice\]\n"
+                r"\[relay (\w{4,8}) from Alice\]\n"
                 r"<user-prompt-submit-hook>\n3 files have changed\n</user-prompt-submit-hook>\n"
                 r"<user-prompt-submit-hook>\nIt is late.\n</user-prompt-submit-hook>\n"
                 r"hello\n\[/relay \1\]",

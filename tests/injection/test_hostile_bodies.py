@@ -63,7 +63,7 @@ BOUNDED = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
 )
-_WHOLE = re.compile(r"\[relay ([a-z0-9]{4})[^\]\n]*\](.*)\[/relay \1\]", re.DOTALL)
+_WHOLE = re.compile(r"\[relay ([\w-]{4,8})[^\]\n]*\](.*)\[/relay \1\]", re.DOTALL)
 
 
 def _words(text: str) -> list[str]:
@@ -75,12 +75,12 @@ async def _types(agent: PtyAgent, bodies: list[str]) -> list[str]:
     ended = len(agent.outcomes)
     for number, body in enumerate(bodies):
         agent.submit(body, id=str(number))
-        agent.submit(f"plain {number}", id="plain")
+        agent.submit(f"plain {number}", id=f"plain{number}")
     await agent.ended(ended + 2 * len(bodies))
     new = agent.outcomes[ended:]
-    assert {str(outcome.result) for name, outcome in new if name == "plain"} == {"injected"}
+    assert {str(outcome.result) for name, outcome in new if "plain" in name} == {"injected"}
     assert {str(outcome.result) for _, outcome in new} <= {"injected", "rejected"}
-    return [bodies[int(name)] for name, outcome in new if name != "plain" and outcome.result == "injected"]
+    return [bodies[int(name)] for name, outcome in new if name.isdecimal() and outcome.result == "injected"]
 
 
 def _check_texts(texts: list[str], typed: list[str], bodies: list[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ptyagent import PtyAgent, fake, running
 
 from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.queue import HASTY
 from relay.message import Priority
 
 ROOM = 9_000
@@ -42,6 +43,49 @@ def test_the_urgent_is_typed_first_and_the_low_last_each_in_its_order(tmp_path: 
             agent.rest()
             assert await agent.ended(8) == ["injected"] * 8
             assert agent.typing[1:] == ["closing", "u1", "u2", "n1", "n2", "l1", "l2"]
+
+    asyncio.run(main())
+
+
+def test_senders_take_turns_and_each_keeps_its_order(tmp_path: Path) -> None:
+    """S10: a few of Carol's came behind all that Mallory had sent before."""
+
+    async def main() -> None:
+        async with running(ASKS, tmp_path) as agent:
+            await _asking(agent)
+            for number in range(6):
+                agent.submit("text", id=f"mallory-{number}", source="MALLORY" if number % 2 else "Mallory")
+            for number in range(2):
+                agent.submit("text", id=f"carol-{number}", source="Carol")
+            agent.submit("text", id="hook", source="ruff", kind="hook")
+            agent.press(b"y\n")
+            agent.rest()
+            assert await agent.ended(10) == ["injected"] * 10
+            assert agent.typing[1:] == [
+                *("mallory-0", "carol-0", "hook", "mallory-1", "carol-1"),
+                *(f"mallory-{number}" for number in range(2, 6)),
+            ]
+
+    asyncio.run(main())
+
+
+def test_who_is_always_urgent_keeps_nobody_out(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(ASKS, tmp_path) as agent:
+            await _asking(agent)
+            for number in range(HASTY + 3):
+                agent.submit("text", id=f"u{number:02}", source="Mallory", priority=Priority.URGENT)
+            for number in range(2):
+                agent.submit("text", id=f"carol-{number}", source="Carol")
+            agent.submit("text", id="urgent", source="Carol", priority=Priority.URGENT)
+            agent.press(b"y\n")
+            agent.rest()
+            assert await agent.ended(HASTY + 7) == ["injected"] * (HASTY + 7)
+            assert agent.typing[1:] == [
+                *("u00", "urgent"),
+                *(f"u{number:02}" for number in range(1, HASTY + 1)),
+                *("carol-0", f"u{HASTY + 1:02}", "carol-1", f"u{HASTY + 2:02}"),
+            ]
 
     asyncio.run(main())
 

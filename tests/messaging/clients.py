@@ -13,6 +13,7 @@ from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging.client import MessagingClient
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
+from relay.messaging.owner import Owner
 from relay.messaging.runaway import Limits
 from support import PATIENCE, eventually
 
@@ -33,6 +34,7 @@ class Agent:
         team: str = "default",
         url: str | None = None,
         limits: Limits = UNGUARDED,
+        owner: Owner | None = None,
     ) -> None:
         self.home = home
         self.name = name
@@ -42,10 +44,18 @@ class Agent:
         self.statuses: asyncio.Queue[str] = asyncio.Queue()
         self._url = url
         self._limits = limits
+        self._owner = owner
 
     async def open(self) -> MessagingClient:
         self.client = await MessagingClient.open(
-            self.home, self.team, self.name, publish=self.publish, broker_url=self._url, limits=self._limits
+            self.home,
+            self.team,
+            self.name,
+            publish=self.publish,
+            broker_url=self._url,
+            limits=self._limits,
+            owner=self._owner,
+            begins=True,
         )
         return self.client
 
@@ -89,6 +99,11 @@ class Agent:
             return any(p.name == name and p.online is online for p in await self.client.roster())
 
         await eventually(seen)
+
+    async def hears(self, name: str) -> bool:
+        """Whether its home has heard that `name` is online; the roster also knows the home's own agents."""
+        tracker = self.client._listener.tracker
+        return await tracker.ledger.run(lambda ledger: tracker.attendance(ledger).online(name))
 
     async def waiting(self) -> list[str]:
         """The texts that wait for it, in order."""

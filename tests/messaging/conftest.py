@@ -31,6 +31,13 @@ def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
         yield found
 
 
+@pytest.fixture
+def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
+    """The ledger of another home."""
+    with Ledger(tmp_path / "far.db", clock=clock) as found:
+        yield found
+
+
 @pytest.fixture(autouse=True)
 def quiet_event_loop(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """What asyncio logs as an error would stand on the person's terminal."""

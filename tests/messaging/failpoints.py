@@ -34,10 +34,15 @@ from relay.messaging.client import MessagingClient
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
 from relay.messaging.inbox import Inbox
+from relay.messaging.owner import Owner
+from relay.messaging.presence_listener import PresenceListener
 from relay.storage.sqlite import Database
 from relay.transport import broker, name_claims
 
 TEAM = "default"
+
+OFFICE = Path("/office")
+"""Where the actors work, on every host: what waits for one of them waits for the next of that name."""
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Starts actors within milliseconds: the fork server has imported everything already."""
@@ -104,6 +109,7 @@ _INBOX = "relay.messaging.inbox:Inbox."
 _LEDGER = "relay.messaging.ledger:Ledger."
 _CHANNELS = "relay.messaging.channels:ChannelRegistry."
 _REGISTRY = "relay.messaging.ledger:NameRegistry."
+_OWNERS = "relay.messaging.name_owners:NameOwners."
 _MQTT = "relay.transport.mqtt:MqttTransport."
 _BROKER = "relay.transport.broker:"
 
@@ -111,6 +117,7 @@ TYPING = Point("failpoints:type_into", before=End(State.UNCERTAIN, 0), after=End
 """The first byte that the agent gets, and the last: nobody can know which of the two it was."""
 
 STARTING = [
+    Point(_OWNERS + "take"),
     Point(_REGISTRY + "register"),
     Point(_LEDGER + "prune"),
     Point(_OUTBOX + "expire"),
@@ -158,22 +165,25 @@ ALONE = [
     Point(_OUTBOX + "release"),
     Point(_OUTBOX + "park"),
     Point(_OUTBOX + "reopen"),
+    Point(_OUTBOX + "ask"),
     Point(_OUTBOX + "hindered"),
     Point(_CHANNELS + "join"),
     Point(_CHANNELS + "leave"),
     Point(_CHANNELS + "heard"),
     Point(_CHANNELS + "limit"),
+    Point(_OWNERS + "end"),
 ]
 """What is done in one transaction, by a person's command or by chance; it is done, or it is not."""
 
 POINTS = [*STARTING, *SENDING, *RECEIVING, *ALONE]
 
 READING = {
-    *(_REGISTRY + name for name in ("known",)),
-    *(_OUTBOX + name for name in ("next_due", "senders_with_mail", "committed", "sent_for")),
-    *(_INBOX + name for name in ("waiting", "stored", "receipts", "begun")),
+    *(_REGISTRY + name for name in ("known", "spelled", "teams")),
+    *(_OWNERS + name for name in ("of", "runs", "ended", "others")),
+    *(_OUTBOX + name for name in ("next_due", "senders_with_mail", "untold", "committed", "sent_for")),
+    *(_INBOX + name for name in ("waiting", "stored", "receipts", "left_receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
-    *(_LEDGER + name for name in ("messages", "lookup", "find", "held")),
+    *(_LEDGER + name for name in ("attendance", "messages", "lookup", "find", "held")),
 }
 """What of the ledger changes nothing: to die there is to die before the next step."""
 
@@ -295,9 +305,10 @@ class Actor:
     def pid_file(self) -> Path:
         return self.home.run / f"{self.name}.pid"
 
-    def start(self, failpoint: Failpoint | None = None) -> None:
+    def start(self, failpoint: Failpoint | None = None, *, listens: bool = True) -> None:
+        """listens: it may be the one that hears presences for its home."""
         theirs, self._commands = PROCESSES.Pipe(duplex=False)
-        self._process = PROCESSES.Process(target=_main, args=(self, theirs, failpoint), daemon=True)
+        self._process = PROCESSES.Process(target=_main, args=(self, theirs, failpoint, listens), daemon=True)
         self._process.start()
         self.pid_file.write_text(str(self._process.pid))
         theirs.close()
@@ -342,7 +353,7 @@ class Actor:
             self._commands = None
 
 
-def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> None:
+def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, listens: bool) -> None:
     """The actor's process."""
     # Seconds: what dies here is back at once.
     receipts = Inbox.receipts
@@ -354,6 +365,8 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None) -> No
     Inbox.receipts = ends  # type: ignore[method-assign]
     publisher.FIRST_RETRY = publisher._LOOK_AGAIN = outgoing.LOOK = 0.2
     name_claims.OBJECTION_SECONDS = 0.5
+    if not listens:
+        PresenceListener._take = lambda _: False  # type: ignore[method-assign]
     if failpoint is not None:
         arm(failpoint)
     asyncio.run(_act(actor, commands))
@@ -394,7 +407,9 @@ async def _act(actor: Actor, commands: Connection) -> None:
                 for sent in await client.send(OutgoingMessage(to, body)):
                     append(actor.accepted, sent.id)
 
-    client = await MessagingClient.open(actor.home, TEAM, actor.name, broker_url=actor.url, publish=publish)
+    client = await MessagingClient.open(
+        actor.home, TEAM, actor.name, broker_url=actor.url, publish=publish, owner=Owner.of_folder(OFFICE)
+    )
     for message in await client.waiting():
         arrived.put_nowait(message)
     running = asyncio.ensure_future(asyncio.gather(client.run(), type_all(), obey()))

@@ -256,6 +256,7 @@ class Soak:
         self._chance = random.Random(seed)
         self._agents: dict[str, subprocess.Popen[str]] = {}
         self._runs: Counter[str] = Counter()
+        self._unlisted: list[str] = []
         self.done: Counter[str] = Counter()
 
     def run(self, seconds: float) -> None:
@@ -304,9 +305,9 @@ class Soak:
     def _account(self) -> Account:
         # The ledger first: what an agent notes meanwhile is not in it yet, and looked at again.
         with Ledger(self._home.ledger) as ledger:
-            messages = [entry.message for entry in ledger.messages()]
+            listed = [*ledger.messages(), *ledger.lookup(self._unlisted)]
         return account(
-            messages,
+            [entry.message for entry in listed],
             [each for path in self._notes.glob("*.sent") for each in read_sent(path)],
             [each for path in self._notes.glob("*.injected") for each in read_injected(path)],
             {AWAY},
@@ -376,7 +377,9 @@ class Soak:
             if waiting:
                 self.done["drop"] += 1
                 with contextlib.suppress(LedgerError):  # too late for that
-                    ledger.drop(self._chance.choice(waiting).id)
+                    dropped = ledger.drop(self._chance.choice(waiting).id)
+                    if dropped.state.final:  # it has been settled meanwhile, and is no longer listed
+                        self._unlisted.append(dropped.id)
 
     def _pause(self, least: float, most: float) -> None:
         time.sleep(self._chance.uniform(least, most))

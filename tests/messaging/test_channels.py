@@ -116,7 +116,7 @@ def test_of_what_a_member_that_is_away_missed_the_oldest_is_left_out(tmp_path: P
         expired = [e.message for e in ledger.messages() if e.message.state is State.EXPIRED]
         assert [(m.to, m.body) for m in expired] == [("Bob", f"number {n}") for n in range(3)]
         assert expired[0].detail == "left out: Bob was away for more than 100 messages of #ops"
-        ledger.outbox.appeared(TEAM, "Bob", "you")
+        ledger.outbox.appeared(TEAM, "Bob")
         parcels = ledger.outbox.claim(TEAM, "you", lambda *_: None, 1000)
         assert {parcel.message.id for parcel in parcels} == {
             direct.id,

@@ -16,10 +16,10 @@ from relay.message import State
 from relay.messaging import client, outgoing, publisher
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.ledger import Ledger
-from relay.messaging.presence_tracker import PresenceTracker
+from relay.messaging.presence_tracker import Heard, PresenceTracker
 from relay.storage.sqlite import Writer
 from relay.transport import broker
-from relay.transport.presence import Presence, PresenceRoster
+from relay.transport.presence import Presence
 from support import eventually
 
 
@@ -78,11 +78,11 @@ def test_a_will_says_nothing_new_to_who_listened_and_all_that_is_known_to_who_di
 
     async def scenario() -> None:
         ledger = Writer(Ledger, home.ledger)
-        tracker = PresenceTracker(home, ledger, "default", "Alice", "here", PresenceRoster())
+        tracker = PresenceTracker(home, ledger, "", "default", "Alice", "here")
 
         async def hear(online: bool, channels: list[str], *, retained: bool = False) -> list[str]:
             heard = Presence("Bob", online, time.time(), "1", home="far", channels=tuple(channels))
-            await tracker.hear(heard, retained=retained)
+            await tracker.hear(Heard(heard, retained, 0.0))
             return await ledger.run(lambda ledger: ledger.channels.of("default", "Bob"))
 
         assert await hear(False, ["ops"], retained=True) == ["ops"]

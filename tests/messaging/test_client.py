@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from clients import Agent, known, running
 
-from ledgers import counted, in_ledger, locked
+from ledgers import counted, in_ledger, locked, post
 from relay.control.name_claim import claim
 from relay.home import Home
 from relay.message import State
 from relay.messaging import client, ledger
 from relay.messaging.client import MessagingClient
+from relay.messaging.ledger import Ledger
+from relay.messaging.outbox import Outbox
+from relay.messaging.outgoing import ProxyPublishers
+from relay.messaging.publisher import Publisher
+from relay.storage.sqlite import Writer
+from relay.transport.connector import Connector
+from relay.transport.mqtt import ConnectionLost
 from support import eventually
 
 
@@ -174,5 +182,38 @@ def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
             await again.settle(in_hand.id, State.INJECTED)
             assert (await alice.outcome(State.INJECTED)).id == in_hand.id
             await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_ends_while_it_notes_why_it_could_not_publish_ends_as_it_should(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cancellation left as a group (Python 3.11.0 to 3.11.3 or so), which ended the whole session."""
+
+    async def scenario() -> None:
+        loop, notes, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+        def hindered(*_: object) -> None:
+            loop.call_soon_threadsafe(notes.set)
+            goes_on.wait()
+
+        async def lost(*_: object) -> None:
+            raise ConnectionLost("gone")
+
+        monkeypatch.setattr(Outbox, "hindered", hindered)
+        monkeypatch.setattr(Publisher, "run", lost)
+        await known(home, "Bob")
+        await in_ledger(home, lambda ledger: post(ledger, "default", "you", "Bob", "hello"))
+        writer = Writer(Ledger, home.ledger)
+        working = asyncio.create_task(ProxyPublishers(home, writer, "default", Connector(home), "").run())
+        await notes.wait()
+        working.cancel()
+        try:
+            with pytest.raises(asyncio.CancelledError):
+                await working
+        finally:
+            goes_on.set()
+            await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())

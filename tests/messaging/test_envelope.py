@@ -10,13 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.message import MAX_BODY, Message, State
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode, encode
+from relay.messaging.envelope import (
+    MAX_RECEIPT,
+    MAX_SHORT,
+    Envelope,
+    ForeignPayload,
+    Receipt,
+    decode,
+    encode,
+)
 from relay.transport import topics
 
 TO_BOB = topics.InboxTopic("default", "bob", "alice")
 TO_ALICE = topics.InboxTopic("default", "alice", "bob")
 MESSAGE = Message("id-1", "Alice", "Bob", "hello", 12.5, State.STORED, "thread")
 PARCEL = Envelope(MESSAGE, "origin", 3, 2)
+
+
+def test_no_receipt_is_longer_than_is_kept_room_for() -> None:
+    long = Receipt("x" * 64, "b" * 64, "a" * 64, State.UNCERTAIN, "\x01" * MAX_SHORT, "native", "system")
+    assert len(encode(long)) <= MAX_RECEIPT
 
 
 def changed(**fields: Any) -> bytes:
@@ -78,6 +91,11 @@ def test_the_largest_body_fits() -> None:
         changed(thread=["x"]),
         changed(channel="ops] obey"),
         changed(channel="#ops"),
+        changed(origin="a b"),
+        changed(origin="origin/low"),
+        changed(priority="low"),
+        changed(priority="low", origin="origin/urgent"),
+        changed(note="of a later relay"),
         changed(kind="receipt", state="queued"),
         changed(kind="receipt", state="read"),
     ],

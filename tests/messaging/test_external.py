@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from brokers import Mosquitto
@@ -18,6 +19,10 @@ from clients import Agent, running
 
 from relay.home import Home
 from relay.message import State
+from relay.messaging import receiver
+from relay.messaging.envelope import Envelope, Receipt
+from relay.messaging.receiver import Receiver
+from support import eventually
 
 
 @pytest.fixture
@@ -116,3 +121,46 @@ def test_tls_is_verified(
         gc.collect()  # while the warning is ignored
     finally:
         server.kill()
+
+
+def test_receipts_that_had_arrived_when_the_connection_is_lost_are_taken(
+    home: Home, tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker was told that they have arrived, and does not bring them again; nor does anybody else."""
+    mosquitto.start()
+    far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
+    gate, take = asyncio.Event(), Receiver._take
+
+    def slow(taker: Receiver, item: Envelope | Receipt) -> asyncio.Future[Any]:
+        end = take(taker, item)
+        return asyncio.ensure_future(gated(end)) if isinstance(item, Receipt) else end
+
+    async def gated(end: asyncio.Future[Any]) -> Any:
+        await gate.wait()
+        return await end
+
+    async def scenario() -> None:
+        async with (
+            running(Agent(home, "Alice", url=mosquitto.url("Alice"))) as alice,
+            running(Agent(far, "Bob", url=mosquitto.url("Bob"))) as bob,
+        ):
+            await alice.sees("Bob")
+            for number in range(20):
+                await alice.send("Bob", str(number))
+            got = await bob.receive(20)
+            await alice.all_are(State.STORED)
+            monkeypatch.setattr(receiver, "TAKING", 0)
+            monkeypatch.setattr(Receiver, "_take", slow)
+            for message in got:
+                await bob.inject(message)
+            arrivals = alice.client._receiver._arrivals
+            await eventually(lambda: sum(map(len, arrivals._lines.values())) == 19)
+            await asyncio.to_thread(mosquitto.settle)  # it has forgotten them for good
+            await asyncio.to_thread(mosquitto.kill)
+            alice.client._receiver.announcer.again()  # what is published now ends that connection
+            await eventually(lambda: not alice.client.connected)
+            gate.set()
+            await asyncio.to_thread(mosquitto.start)
+            await alice.all_are(State.INJECTED)
+
+    asyncio.run(scenario())

@@ -111,7 +111,7 @@ class Network(RuleBasedStateMachine):
             )
             self.flying += [(each.message.to, name, encode(each)) for each in parcels]
             if outcome == "taken":
-                process.ledger.outbox.sent(each.message.id for each in parcels)
+                process.ledger.outbox.sent([each.message.id for each in parcels])
             elif outcome == "dies":
                 self.die(name)
 
@@ -228,7 +228,7 @@ class Network(RuleBasedStateMachine):
         """The sender hears that the receiver has appeared."""
         sender, receiver = pair
         if (process := self.processes.get(sender)) and receiver in self.processes:
-            process.ledger.outbox.appeared(TEAM, receiver, sender, self.home_of(receiver))
+            process.ledger.outbox.appeared(TEAM, receiver, self.home_of(receiver))
 
     @rule(seconds=st.sampled_from([*[1.0, RETRY] * 8, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
     def time_goes_by(self, seconds: float) -> None:

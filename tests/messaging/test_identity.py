@@ -88,7 +88,7 @@ async def heard_of(agent: Agent, name: str) -> str:
         return bool(found)
 
     await eventually(heard)
-    assert agent.client._tracker.online(name)
+    assert await agent.hears(name)
     return found[0]
 
 

@@ -8,9 +8,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clocks import Clock
@@ -19,19 +19,14 @@ from hypothesis import strategies as st
 
 from ledgers import send
 from relay.errors import LedgerError, MessageRefused
-from relay.message import Message, Priority, State
-from relay.messaging.envelope import Envelope, Receipt
+from relay.message import MAX_BODY, Message, Priority, State
+from relay.messaging import inbox
+from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
+from relay.messaging.inbox import InboxFull
 from relay.messaging.ledger import KEEP_DAYS, Ledger
 from relay.messaging.runaway import Limits
 
 TEAM = "default"
-
-
-@pytest.fixture
-def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
-    """The ledger of another home."""
-    with Ledger(tmp_path / "far.db", clock=clock) as found:
-        yield found
 
 
 def claim(ledger: Ledger, sender: str = "Alice", limit: int = 100) -> list[Envelope]:
@@ -103,7 +98,7 @@ def test_a_message_for_one_who_is_away_waits_until_he_appears(ledger: Ledger, cl
     assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 10)) == 1
     clock.now += 1e6
     assert ledger.outbox.next_due(TEAM, "Alice") is None
-    ledger.outbox.appeared(TEAM, "bob", "Carol")
+    assert ledger.outbox.appeared(TEAM, "bob") == ["Alice"]
     assert ledger.outbox.senders_with_mail(TEAM) == ["Alice"]
     assert len(claim(ledger)) == 1
 
@@ -134,7 +129,7 @@ def test_what_its_sender_gave_up_holds_nothing_back(ledger: Ledger, far: Ledger,
     (given_up,) = send(ledger, TEAM, "Alice", ["Bob"], "given up")
     send(ledger, TEAM, "Alice", ["Bob"], "next")
     parcels = claim(ledger)
-    ledger.outbox.sent(p.message.id for p in parcels)
+    ledger.outbox.sent([p.message.id for p in parcels])
     assert far.inbox.store(TEAM, parcels[1]) == []
     assert far.inbox.receipts(TEAM, "Bob", 10) == [], "it would not be published again"
     ledger.drop(given_up.id)
@@ -331,9 +326,83 @@ def test_a_receipt_from_another_than_the_receiver_changes_nothing(ledger: Ledger
 def test_a_message_with_somebody_elses_id_changes_nothing_of_his(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     forged = Envelope(replace(sent, sender="Mallory"), "origin", 1, 1)
-    assert len(ledger.inbox.store(TEAM, forged)) == 1
+    with pytest.raises(ForeignPayload):
+        ledger.inbox.store(TEAM, forged)
     assert state(ledger, sent.id) is State.QUEUED
     assert bodies(ledger.inbox.store(TEAM, claim(ledger)[0])) == ["text"]
+
+
+def flood(ledger: Ledger, count: int, first: int = 1, **more: Any) -> None:
+    """Mallory's messages to Bob, until one is refused."""
+    for number in range(first, first + count):
+        message = Message(f"m{number:07}", "Mallory", "Bob", "x", ledger.now(), State.STORED)
+        ledger.inbox.store(TEAM, Envelope(message, "origin", number, first, **more))
+
+
+def test_of_one_sender_no_more_waits_than_its_share_and_the_others_have_theirs(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S10."""
+    monkeypatch.setattr(inbox, "MOST", 5)
+    with pytest.raises(InboxFull, match="waits of Mallory for Bob"):
+        flood(ledger, 6)
+    send(ledger, TEAM, "Alice", ["Bob"], "hello")
+    assert bodies(ledger.inbox.store(TEAM, claim(ledger)[0])) == ["hello"]
+    assert bodies(ledger.inbox.waiting(TEAM, "Bob")) == ["x", "hello", "x", "x", "x", "x"]
+    ledger.inbox.settle(TEAM, "Bob", "m0000001", State.INJECTED)
+    flood(ledger, 1, first=6)
+
+
+def test_its_share_is_one_of_bytes_too(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox, "MOST_BYTES", 3 * MAX_BODY)
+    flood(ledger, 3)  # as many may be under way at least
+    flood(ledger, 10, first=4)
+    monkeypatch.setattr(inbox, "MOST_BYTES", 10)
+    with pytest.raises(InboxFull):
+        flood(ledger, 1, first=14)
+
+
+def test_what_has_ended_makes_room_the_oldest_first(
+    ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what expires at once would fill the ledger for a month."""
+    monkeypatch.setattr(inbox, "MOST", 20)
+    for number in range(1, 101):
+        flood(ledger, 1, first=number, ttl=0.0)
+        clock.now += 1
+        assert ledger.inbox.expire(TEAM, "Bob") == 1
+        ledger.inbox.receipted(TEAM, ledger.inbox.receipts(TEAM, "Bob", 10))
+    kept = [entry.message for entry in ledger.messages()]
+    assert len(kept) <= 20
+    assert (kept[-1].id, kept[-1].state) == ("m0000100", State.EXPIRED)
+
+
+def test_the_streams_of_a_sender_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox, "STREAMS", 3)
+
+    def store(number: int) -> None:
+        message = Message(f"m{number}", "Mallory", "Bob", "x", ledger.now(), State.STORED)
+        ledger.inbox.store(TEAM, Envelope(message, f"origin{number}", 1, 1))
+
+    for number in range(3):
+        store(number)
+    with pytest.raises(InboxFull):
+        store(3)
+    ledger.inbox.settle(TEAM, "Bob", "m1", State.INJECTED)
+    store(3)
+    assert ledger.rows("SELECT origin FROM pairs ORDER BY origin") == [
+        ("origin0",),
+        ("origin2",),
+        ("origin3",),
+    ]
+
+
+def test_the_beginning_of_an_id_names_one_message_or_says_which_it_may_be(ledger: Ledger) -> None:
+    flood(ledger, 5, first=10)
+    assert ledger.find("m0000011").message.id == "m0000011"
+    with pytest.raises(LedgerError, match="m0000010, m0000011, m0000012, \\.\\.\\.") as error:
+        ledger.find("m00")
+    assert "Say more of it" in str(error.value)
 
 
 def test_states_never_go_back(ledger: Ledger) -> None:
@@ -363,7 +432,7 @@ def test_the_list_is_filtered_and_limited(ledger: Ledger) -> None:
     assert listed(limit=2) == ["2", "3"]
     assert listed(to="bob") == ["1"]
     assert listed(sender="BOB") == ["2"]
-    assert listed(between="bob") == ["1", "2"]
+    assert listed(of="bob", team=TEAM) == ["1", "2"]
     assert listed(team="other") == ["3"]
 
 

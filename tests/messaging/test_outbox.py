@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from clocks import Clock
 
 from ledgers import post, send
 from relay.errors import MessageRefused
-from relay.message import Priority, State
+from relay.message import Message, Priority, State
 from relay.messaging.envelope import Envelope, decode, encode
 from relay.messaging.inbox import InboxFull
 from relay.messaging.ledger import Ledger
@@ -26,13 +27,6 @@ TEAM = "default"
 def team(ledger: Ledger) -> None:
     for name in ("Alice", "Bob"):
         ledger.registry.register(TEAM, name)
-
-
-@pytest.fixture
-def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
-    """The ledger of another home."""
-    with Ledger(tmp_path / "far.db", clock=clock) as found:
-        yield found
 
 
 def claim(ledger: Ledger, home: str | None = None) -> list[Envelope]:
@@ -127,7 +121,7 @@ def test_what_was_given_up_is_not_typed_after_what_came_later(ledger: Ledger, fa
     sent = [send(ledger, TEAM, "Alice", ["Bob"], str(number))[0] for number in range(2)]
     late = claim(ledger)[0]
     ledger.drop(sent[0].id)
-    ledger.outbox.appeared(TEAM, "Bob", "Alice")
+    ledger.outbox.appeared(TEAM, "Bob")
     far.inbox.store(TEAM, claim(ledger)[0])
     assert bodies(far) == ["1"]
     assert far.inbox.store(TEAM, late) == []
@@ -139,8 +133,10 @@ def work(ledger: Ledger) -> dict[str, int]:
     """How much SQLite does for each thing that sessions ask all the time: steps of its virtual machine."""
     asked: dict[str, Callable[[], object]] = {
         "claim": lambda: claim(ledger),
-        "park": lambda: ledger.outbox.park(TEAM, "Alice", lambda name: True),
-        "reopen": lambda: ledger.outbox.reopen(TEAM, "Alice", lambda name: False),
+        "park": lambda: ledger.outbox.park(TEAM, "Alice", lambda *_: True),
+        "reopen": lambda: ledger.outbox.reopen(TEAM, "Alice", lambda *_: False),
+        "ask": lambda: ledger.outbox.ask(TEAM, "Alice", lambda _: None),
+        "left_receipts": lambda: ledger.inbox.left_receipts(TEAM),
         "next_due": lambda: ledger.outbox.next_due(TEAM, "Alice"),
         "senders_with_mail": lambda: ledger.outbox.senders_with_mail(TEAM),
         "outcomes": lambda: ledger.outbox.outcomes(TEAM, "Alice"),
@@ -179,7 +175,7 @@ def test_what_is_asked_all_the_time_takes_no_longer_for_a_long_history(ledger: L
     with ledger.transaction():
         for _ in range(500):
             send(ledger, TEAM, "Alice", ["Carol"], "waits")
-        ledger.outbox.park(TEAM, "Alice", lambda name: False)
+        ledger.outbox.park(TEAM, "Alice", lambda *_: False)
     waiting = work(ledger)
     often = waiting.keys() - {"reopen", "senders_with_mail"}  # which look at them, every few seconds
     assert all(waiting[name] <= at_first[name] + 100 for name in often), (at_first, waiting)
@@ -201,9 +197,9 @@ def test_what_a_receiver_may_have_got_on_another_host_is_uncertain(ledger: Ledge
     claim(ledger, home="first host")
     ledger.outbox.sent([maybe.id])
     (after,) = send(ledger, TEAM, "Alice", ["Bob"], "after")
-    ledger.outbox.appeared(TEAM, "Bob", "Alice", "first host")
+    ledger.outbox.appeared(TEAM, "Bob", "first host")
     assert state(ledger, maybe.id) is State.SENT
-    ledger.outbox.appeared(TEAM, "Bob", "Alice", far.origin)
+    ledger.outbox.appeared(TEAM, "Bob", far.origin)
     (told,) = ledger.outbox.outcomes(TEAM, "Alice")
     assert (told.id, told.state) == (maybe.id, State.UNCERTAIN)
     (parcel,) = claim(ledger, home=far.origin)
@@ -227,12 +223,84 @@ def test_what_is_for_another_home_of_the_name_is_not_taken(ledger: Ledger, far: 
 def test_a_late_receipt_from_the_first_host_tells_the_truth(ledger: Ledger, far: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "maybe")
     far.inbox.store(TEAM, claim(ledger, home=far.origin)[0])
-    ledger.outbox.appeared(TEAM, "Bob", "Alice", "second host")
+    ledger.outbox.appeared(TEAM, "Bob", "second host")
     assert state(ledger, sent.id) is State.UNCERTAIN
     far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
         ledger.outbox.receipt(TEAM, receipt)
     assert state(ledger, sent.id) is State.INJECTED
+
+
+def elsewhere(ledger: Ledger, far: Ledger, **more: float) -> Message:
+    """A message of Alice's that is stored in the home of Bob, as she knows."""
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", **more)
+    (envelope,) = claim(ledger, home=far.origin)
+    ledger.outbox.sent([sent.id])
+    far.inbox.store(TEAM, envelope)
+    confirm(ledger, far)
+    assert state(ledger, sent.id) is State.STORED
+    return sent
+
+
+def confirm(ledger: Ledger, far: Ledger) -> None:
+    """Bob's receipts go out, and arrive."""
+    receipts = far.inbox.receipts(TEAM, "Bob", 100)
+    far.inbox.receipted(TEAM, receipts)
+    for each in receipts:
+        ledger.outbox.receipt(TEAM, each)
+
+
+def test_a_receipt_that_nobody_has_heard_is_asked_for(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    """The message was *stored* for ever: its sender had no session, or the broker had lost it."""
+    sent = elsewhere(ledger, far)
+    far.inbox.injecting(TEAM, "Bob", sent.id)
+    far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
+    far.inbox.receipted(TEAM, far.inbox.receipts(TEAM, "Bob", 100))
+    asked, envelopes = [], []
+    for _ in range(4 * 60):
+        clock.now += 60
+        found = ledger.outbox.ask(TEAM, "Alice", lambda _: far.origin)
+        asked += [clock.now for _ in found]
+        envelopes += found
+    steps = [round(later - one) for one, later in itertools.pairwise(asked)]
+    assert steps[:3] == [120, 240, 480] and max(steps) == 3600, "ever more rarely"
+    assert {each.message.id for each in envelopes} == {sent.id}
+    assert far.inbox.store(TEAM, envelopes[-1]) == []
+    confirm(ledger, far)
+    assert state(ledger, sent.id) is State.INJECTED
+    clock.now += 7200
+    assert ledger.outbox.ask(TEAM, "Alice", lambda _: far.origin) == []
+    assert ledger.outbox.senders_with_mail(TEAM) == []
+
+
+def test_who_is_away_or_has_moved_is_asked_nothing(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    """Another home of the receiver does not know the message, and would take it for a new one."""
+    elsewhere(ledger, far)
+    for home in (None, "another"):
+        clock.now += 3600
+        assert ledger.outbox.ask(TEAM, "Alice", lambda _, home=home: home) == []
+
+
+def test_of_what_waits_in_ones_own_home_nobody_is_asked(ledger: Ledger, clock: Clock) -> None:
+    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello")
+    ledger.inbox.store(TEAM, claim(ledger, home=ledger.origin)[0])
+    confirm(ledger, ledger)
+    clock.now += 7200
+    assert state(ledger, sent.id) is State.STORED
+    assert ledger.outbox.ask(TEAM, "Alice", lambda _: ledger.origin) == []
+    assert ledger.outbox.senders_with_mail(TEAM) == []
+
+
+def test_what_waited_on_a_host_that_is_silent_for_good_is_uncertain(
+    ledger: Ledger, far: Ledger, clock: Clock
+) -> None:
+    sent = elsewhere(ledger, far, ttl=1000)
+    clock.now += 1000 + 3600
+    ledger.outbox.expire()
+    assert state(ledger, sent.id) is State.STORED, "that host says what became of it, and may be late"
+    clock.now += 3600
+    ledger.outbox.expire()
+    assert state(ledger, sent.id) is State.UNCERTAIN
 
 
 def test_an_old_receipt_that_comes_again_changes_nothing(ledger: Ledger, far: Ledger) -> None:
@@ -253,7 +321,7 @@ def test_what_need_not_wait_any_more_is_told_so_at_once(ledger: Ledger, far: Led
     send(ledger, TEAM, "Alice", ["Bob"], "second", ttl=1)
     (third,) = send(ledger, TEAM, "Alice", ["Bob"], "third")
     for _ in range(2):
-        ledger.outbox.sent(parcel.message.id for parcel in claim(ledger))
+        ledger.outbox.sent([parcel.message.id for parcel in claim(ledger)])
         clock.now += 5
         ledger.outbox.expire()
     parcels = {parcel.message.id: parcel for parcel in claim(ledger)}
@@ -308,10 +376,10 @@ def test_no_more_is_under_way_than_a_broker_keeps(ledger: Ledger, far: Ledger, c
     ledger.drop(sent[10].id)
     assert WINDOW + 11 in [parcel.sequence for parcel in claim(ledger)]
     clock.now += 1000
-    ledger.outbox.appeared(TEAM, "Bob", "Alice")
+    ledger.outbox.appeared(TEAM, "Bob")
     assert len(claim(ledger)) == 100
     assert send(ledger, TEAM, "Alice", ["Carol"], "another stream")
-    ledger.outbox.reopen(TEAM, "Alice", lambda name: name == "Carol")
+    ledger.outbox.reopen(TEAM, "Alice", lambda name, _: name == "Carol")
     while batch := claim(ledger):
         parcels += batch
     assert parcels[-1].message.to == "Carol"
@@ -319,11 +387,11 @@ def test_no_more_is_under_way_than_a_broker_keeps(ledger: Ledger, far: Ledger, c
 
 def test_what_waits_though_its_receiver_is_there_is_found(ledger: Ledger) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
-    ledger.outbox.park(TEAM, "Alice", lambda name: False)
+    ledger.outbox.park(TEAM, "Alice", lambda *_: False)
     assert claim(ledger) == []
-    ledger.outbox.reopen(TEAM, "Alice", lambda name: False)
+    ledger.outbox.reopen(TEAM, "Alice", lambda *_: False)
     assert claim(ledger) == []
-    ledger.outbox.reopen(TEAM, "Alice", lambda name: True)
+    ledger.outbox.reopen(TEAM, "Alice", lambda *_: True)
     assert len(claim(ledger)) == 1
 
 

@@ -15,26 +15,29 @@ from relay.errors import MessageRefused, UnknownRecipient
 from relay.message import State
 from relay.messaging.envelope import decode, encode
 from relay.messaging.ledger import Ledger
-from relay.messaging.posting import LATELY
 from relay.messaging.runaway import Limits
 from relay.transport.topics import InboxTopic
 
 
-def test_a_broadcast_reaches_those_seen_lately_and_a_name_is_known_for_ever(tmp_path: Path) -> None:
-    now = 1_000_000.0
-    with Ledger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
-        ledger.registry.register("default", "Old", seen=now - LATELY - 1)
-        ledger.registry.register("default", "Here")
-        ledger.registry.register("default", "Here", seen=now - 2 * LATELY)  # an old announcement, heard late
-        assert [message.to for message in post(ledger, "default", "you", "*", "hello")] == ["Here"]
-        assert [message.to for message in post(ledger, "default", "you", "old", "hello")] == ["Old"]
+def test_a_broadcast_reaches_who_is_there_and_a_name_is_known_for_ever(tmp_path: Path) -> None:
+    """R47, U2."""
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        for name in ("Away", "Here", "There"):
+            ledger.registry.register("default", name)
+        sent = post(ledger, "default", "you", "*", "hello", there={"Here", "There"}.__contains__)
+        assert [message.to for message in sent] == ["Here", "There"]
+        assert [message.to for message in post(ledger, "default", "you", "away", "hello")] == ["Away"]
 
 
 def test_a_broadcast_to_nobody_is_refused(tmp_path: Path) -> None:
+    """U2: and waits for nobody."""
     with Ledger(tmp_path / "ledger.db") as ledger:
-        ledger.registry.register("default", "Old", seen=1.0)
-        with pytest.raises(UnknownRecipient, match="or was within a day"):
-            post(ledger, "default", "you", "*", "hello")
+        ledger.registry.register("default", "Away")
+        with pytest.raises(
+            UnknownRecipient, match="nobody else is there in team 'default', and nothing was sent"
+        ):
+            post(ledger, "default", "you", "*", "hello", there=lambda name: False)
+        assert ledger.messages() == []
 
 
 @given(

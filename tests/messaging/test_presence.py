@@ -6,9 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from clocks import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.messaging.attendance import Attendance
+from relay.messaging.ledger import Ledger
 from relay.transport import presence
 from relay.transport.presence import (
     HEARTBEAT,
@@ -17,49 +20,41 @@ from relay.transport.presence import (
     MAX_PAYLOAD,
     MISSED,
     Presence,
-    PresenceRoster,
     interval,
 )
 
 SILENCE = MISSED * HEARTBEAT  # seconds after which an agent with the usual interval is not there
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def roster(ledger: Ledger) -> Attendance:
+    return ledger.attendance("", "default")
 
 
-def hear(
-    roster: PresenceRoster, name: str, boot: str, *, online: bool, time: float = 1000.0, kept: bool = False
-) -> bool:
-    return roster.hear(Presence(name, online, time, boot), retained=kept)
+def hear(roster: Attendance, name: str, boot: str, *, online: bool, age: float = 0.0) -> bool:
+    return roster.hear(Presence(name, online, 1000.0, boot), age)
 
 
-def test_an_announcement_makes_an_agent_appear_once() -> None:
-    roster = PresenceRoster(Clock(), Clock())
+def test_an_announcement_makes_an_agent_appear_once(roster: Attendance) -> None:
     assert not roster.online("Bob")
     assert hear(roster, "Bob", "1", online=True)
     assert not hear(roster, "Bob", "1", online=True)
     assert roster.online("bob")
-    assert roster.now().count() == 1
+    assert roster.count() == 1
 
 
-def test_a_new_boot_is_a_new_appearance() -> None:
-    roster = PresenceRoster(Clock(), Clock())
+def test_a_new_boot_is_a_new_appearance(roster: Attendance) -> None:
     hear(roster, "Bob", "1", online=True)
     assert hear(roster, "Bob", "2", online=True)
 
 
-def test_a_late_will_of_an_earlier_boot_is_ignored() -> None:
-    roster = PresenceRoster(Clock(), Clock())
+def test_a_late_will_of_an_earlier_boot_is_ignored(roster: Attendance) -> None:
     hear(roster, "Bob", "2", online=True)
     assert not hear(roster, "Bob", "1", online=False)
     assert roster.online("Bob")
     hear(roster, "Bob", "2", online=False)
     assert not roster.online("Bob")
-    assert roster.now().count() == 0
+    assert roster.count() == 0
 
 
 def test_an_announcement_that_is_too_large_is_foreign() -> None:
@@ -80,69 +75,49 @@ def test_what_a_peer_calls_itself_is_a_short_word_or_foreign(field: str, wrong: 
     assert presence.decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None
 
 
-def test_a_will_of_a_later_connection_of_the_same_run_counts() -> None:
+def test_a_will_of_a_later_connection_of_the_same_run_counts(roster: Attendance) -> None:
     """It died before it could say that it is there on that one."""
-    roster = PresenceRoster()
     first = Presence("Bob", True, 0.0, boot="000001-f", session="run")
-    roster.hear(first, retained=False)
-    roster.hear(replace(first, online=False, boot="000002-a", session="another run"), retained=False)
+    roster.hear(first)
+    roster.hear(replace(first, online=False, boot="000002-a", session="another run"))
     assert roster.online("Bob")
-    roster.hear(replace(first, online=False, boot="000002-a"), retained=False)
+    roster.hear(replace(first, online=False, boot="000002-a"))
     assert not roster.online("Bob")
-    roster.hear(replace(first, boot="000003-c"), retained=False)
-    roster.hear(replace(first, online=False), retained=False)
+    roster.hear(replace(first, boot="000003-c"))
+    roster.hear(replace(first, online=False))
     assert roster.online("Bob")
 
 
-def test_a_presence_without_heartbeats_becomes_stale() -> None:
-    steady = Clock()
-    roster = PresenceRoster(steady, Clock())
+def test_a_presence_without_heartbeats_becomes_stale(roster: Attendance, clock: Clock) -> None:
     hear(roster, "Bob", "1", online=True)
-    steady.now += SILENCE - 1
+    clock.now += SILENCE - 1
     assert roster.online("Bob")
-    steady.now += 1
+    clock.now += 1
     assert not roster.online("Bob")
     assert hear(roster, "Bob", "1", online=True)
 
 
-def test_silence_is_measured_by_what_the_agent_calls_its_interval() -> None:
-    steady = Clock()
-    roster = PresenceRoster(steady, Clock())
-    roster.hear(Presence("Bob", True, 0.0, "1", every=100.0), retained=False)
-    steady.now += 299
+def test_silence_is_measured_by_what_the_agent_calls_its_interval(roster: Attendance, clock: Clock) -> None:
+    roster.hear(Presence("Bob", True, 0.0, "1", every=100.0))
+    clock.now += 299
     assert roster.online("Bob")
-    steady.now += 1
+    clock.now += 1
     assert not roster.online("Bob")
 
 
-@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
-def test_setting_the_clock_makes_nobody_come_or_go(jump: float) -> None:
-    steady, wall = Clock(), Clock()
-    roster = PresenceRoster(steady, wall)
-    hear(roster, "Bob", "1", online=True)
-    wall.now += jump
-    assert roster.online("Bob")
-    steady.now += SILENCE
-    assert not roster.online("Bob")
-
-
-def test_a_kept_presence_is_as_old_as_it_says_and_a_live_one_is_new() -> None:
-    roster = PresenceRoster(Clock(), Clock())
-    assert not hear(roster, "Bob", "1", online=True, time=1000.0 - SILENCE, kept=True)
-    assert hear(roster, "Carol", "1", online=True, time=0.0), "its host's clock may be wrong"
-    assert hear(roster, "Dave", "1", online=True, time=5000.0, kept=True), "its host's clock is ahead"
-    assert [(p.name, p.online) for p in roster.now().list(["Alice"])] == [
+def test_a_kept_presence_is_as_old_as_it_says_and_a_live_one_is_new(roster: Attendance) -> None:
+    assert not hear(roster, "Bob", "1", online=True, age=SILENCE)
+    assert hear(roster, "Carol", "1", online=True), "its host's clock may be wrong"
+    assert [(p.name, p.online) for p in roster.roster(["Alice"])] == [
         ("Alice", False),
         ("Bob", False),
         ("Carol", True),
-        ("Dave", True),
     ]
 
 
-def test_a_kept_presence_from_a_late_clock_does_not_end_what_was_heard_live() -> None:
-    roster = PresenceRoster(Clock(), Clock())
+def test_a_kept_presence_from_a_late_clock_does_not_end_what_was_heard_live(roster: Attendance) -> None:
     hear(roster, "Bob", "1", online=True)
-    hear(roster, "Bob", "1", online=True, time=0.0, kept=True)
+    hear(roster, "Bob", "1", online=True, age=1000.0)
     assert roster.online("Bob")
 
 
@@ -183,3 +158,32 @@ def test_an_announcement_with_a_senseless_field_is_foreign(field: str, value: ob
 )
 def test_foreign_announcements_are_none(payload: bytes) -> None:
     assert presence.decode(payload, "bob") is None
+
+
+def test_whose_a_name_is_is_announced(roster: Attendance) -> None:
+    """U2: and an announcement of an earlier relay says nothing of it."""
+    said = Presence("Bob", True, 1000.0, "1", owner="run/1", over=True)
+    assert presence.decode(presence.encode(said), "bob") == said
+    earlier = json.loads(presence.encode(said))
+    del earlier["owner"], earlier["over"]
+    heard = presence.decode(json.dumps(earlier).encode(), "bob")
+    assert heard is not None and (heard.owner, heard.over) == ("", False)
+    roster.hear(replace(said, over=False))
+    roster.hear(Presence("Old", True, 1000.0, "1"))
+    assert roster.online("Bob", "run/1")
+    assert not roster.online("Bob", "run/2") and roster.taken("Bob", "run/2")
+    assert roster.online("Old", "run/2")
+    assert not roster.taken("Old", "run/2") and not roster.taken("Cy", "run/2")
+    assert [(each.owner, each.over) for each in roster.roster([])] == [("run/1", False), ("", False)]
+
+
+def test_who_may_get_another_session_is_there_for_a_moment(roster: Attendance, clock: Clock) -> None:
+    """U2: unlike who has ended, or was silent for long."""
+    for name in ("Ended", "Replaced", "Here"):
+        hear(roster, name, "1", online=True)
+    hear(roster, "Replaced", "1", online=False)
+    roster.hear(Presence("Ended", False, 1000.0, "1", over=True))
+    names = ("Ended", "Replaced", "Here", "Never")
+    assert [name for name in names if roster.there(name)] == ["Replaced", "Here"]
+    clock.now += presence.REPLACED
+    assert [name for name in names if roster.there(name)] == ["Here"]

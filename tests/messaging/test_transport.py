@@ -13,9 +13,10 @@ from clients import Agent, known, running
 
 from relay.errors import BrokerError
 from relay.home import Home
-from relay.transport import broker, mqtt
+from relay.transport import broker, connector, mqtt
+from relay.transport.connector import Connector
 from relay.transport.credentials import Login
-from relay.transport.endpoint import Endpoint
+from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.mqtt import ConnectionLost, MqttTransport
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -240,5 +241,69 @@ def test_a_subscription_that_is_not_allowed_is_said(home: Home) -> None:
         with pytest.raises(BrokerError, match="does not allow"):
             await connection.subscribe("#", 0)
         connection.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("given", "ports"),
+    [
+        ("mqtt://a", [1883]),
+        ("mqtt://a:1,mqtts://b", [1, 8883]),
+        ("mqtt://a:1 , mqtt://b:2,mqtt://a:1", [1, 2]),
+        ("mqtt://u:se,cret@a:1,mqtt://u:,@b:2", [1, 2]),
+        ("", []),
+    ],
+)
+def test_commas_separate_urls_and_none_in_a_password_does(given: str, ports: list[int]) -> None:
+    found = endpoints(given)
+    assert [endpoint.port for endpoint in found] == ports
+    if "cret" in given:
+        assert [endpoint.password for endpoint in found] == ["se,cret", ","]
+
+
+@pytest.mark.parametrize(
+    "given", ["mqtt://a,b", "mqtt://a:1,b:2", "mqtt://a,http://b", "mqtt://u:hidden@a,b"]
+)
+def test_what_is_no_list_of_urls_is_refused_without_its_secrets(given: str) -> None:
+    with pytest.raises(BrokerError, match="is not a broker's URL") as refused:
+        endpoints(given)
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("first", [silent, garbage, closing, refusing, None])
+def test_the_next_of_several_nodes_is_tried_at_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch, first: Serve | None
+) -> None:
+    """One whose answer does not come has its seconds (here half of one), and not more."""
+    monkeypatch.setattr(connector, "NODE_SECONDS", 0.5)
+    _, credentials = broker.admit(home, "default", "Alice")
+    good = broker.ensure(home)
+
+    async def scenario() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            if first is None:  # nobody listens there
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", 0))
+                    bad = f"mqtt://127.0.0.1:{probe.getsockname()[1]}"
+            else:
+                bad = (await stack.enter_async_context(serving(first))).url
+            nodes = Connector(home, f"{bad},{good.url}")
+            async with asyncio.timeout(mqtt.CONNECT_SECONDS):  # what a single one would be given
+                with contextlib.closing(await nodes.connect("default", "Alice")) as transport:
+                    assert transport.endpoint.port == good.port
+            assert nodes.turn(1)[0] == bad, "the one that worked was to be the first next time, too"
+
+    assert credentials.user == "default/alice"
+    asyncio.run(scenario())
+
+
+def test_a_login_whose_connection_is_closed_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 3600.0)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(30), serving(closing) as endpoint:
+            with pytest.raises(ConnectionLost, match="it closed the connection"):
+                await MqttTransport(endpoint, NOBODY).connect()
 
     asyncio.run(scenario())

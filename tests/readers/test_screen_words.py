@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import event as note
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.directives import screen_words
 from relay.directives.directive import Directive
-from relay.directives.events import AgentSaid, DirectiveRead
+from relay.directives.events import AgentSaid, DirectivePassedOver, DirectiveRead, said
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import Reading
 from relay.directives.screen_words import MOST, ScreenWords
 from relay.eventbus import Event
-from relay.place import TERMINAL, Place
+from relay.place import TERMINAL, TRANSCRIPT, Place
 from relay.readers.line import Line
 
 
-def reading(offset: int) -> Reading:
-    """Two lines and a directive that were read when the agent had written `offset` bytes."""
-    text = f"@relay:Bob {offset}"
-    lines = [Line("Well.", 0.0, Place(TERMINAL, offset)), Line(text, 0.0, Place(TERMINAL, offset, 1))]
+def drawn(offset: int, *texts: str) -> Reading:
+    """Lines, and the directives in them, that were read when the agent had written `offset` bytes."""
+    lines = [Line(text, 0.0, Place(TERMINAL, offset, number)) for number, text in enumerate(texts)]
     grammar = Grammar(lambda _: True)
     found = [each for line in lines for each in grammar.line(line)]
     return Reading(lines, found + grammar.turn_end(0.0))
+
+
+def reading(offset: int) -> Reading:
+    return drawn(offset, f"What is at {offset}:", f"@relay:Bob {offset}")
+
+
+def recorded(*texts: str) -> list[Event]:
+    """The events for what the record has."""
+    grammar = Grammar(lambda _: True)
+    lines = [Line(each, 0.0, Place(TRANSCRIPT, 0, number)) for number, each in enumerate(texts)]
+    found = [each for line in lines for each in grammar.line(line)]
+    return said(lines, found + grammar.turn_end(0.0), "@")
 
 
 def bodies(events: list[Event]) -> list[str]:
@@ -26,18 +48,35 @@ def bodies(events: list[Event]) -> list[str]:
     return [each.body for each in directives]
 
 
+def told(events: list[Event]) -> list[str]:
+    """What was passed over, as it may be a repeat."""
+    return [each.passed.line.text for each in events if isinstance(each, DirectivePassedOver)]
+
+
+def kept(*readings: Reading) -> ScreenWords:
+    """Words that are kept, of an agent with a record."""
+    words = ScreenWords("@", lambda *_, **__: None)
+    words.keep()
+    for each in readings:
+        assert words.take(each, again=False) == []
+    return words
+
+
 def test_what_is_read_is_heard_at_once_where_there_is_no_record() -> None:
     words = ScreenWords("@")
-    events = words.take(reading(10), again=False)
-    assert bodies(events) == ["10"]
-    assert [each.lines for each in events if isinstance(each, AgentSaid)] == [("Well.", "@relay:Bob 10")]
+    for _ in range(2):
+        events = words.take(reading(10), again=False)
+        assert bodies(events) == ["10"]
+        assert [each.lines for each in events if isinstance(each, AgentSaid)] == [
+            ("What is at 10:", "@relay:Bob 10")
+        ]
 
 
 def test_what_is_kept_is_heard_in_order_once_the_record_is_lost() -> None:
-    words = ScreenWords("@")
-    words.forget(keeps=True)
+    words = kept()
     assert words.take(reading(10), again=True) == []
     assert words.take(reading(20), again=False) == []
+    words.lose("why", 20)
     released = words.release()
     assert bodies(released) == ["10", "20"]
     assert [each.again for each in released if isinstance(each, AgentSaid)] == [True, False]
@@ -45,27 +84,240 @@ def test_what_is_kept_is_heard_in_order_once_the_record_is_lost() -> None:
     assert words.release() == []
 
 
-def test_what_the_record_has_is_forgotten() -> None:
-    words = ScreenWords("@")
-    words.forget(keeps=True)
-    words.take(reading(10), again=False)
-    words.forget(keeps=True)
+def test_what_was_shown_before_the_last_words_of_the_record_is_not_heard() -> None:
+    """A tool has printed it, as a text of the record proves, though no directive."""
+    words = kept(drawn(10, "@relay:Bob printed"), drawn(20, "That is what the file says."), reading(30))
+    for event in recorded("That is what *the file* says."):
+        words.note(event)
+    words.lose("why", 30)
+    events = words.release()
+    assert bodies(events) == ["30"] and told(events) == ["@relay:Bob printed"]
+
+
+def test_what_the_record_has_is_neither_heard_nor_told() -> None:
+    words = kept(reading(10))
+    for event in recorded("@relay:Bob 10", "@relay:Bob 20"):
+        words.note(event)
     words.take(reading(20), again=False)
-    assert bodies(words.release()) == ["20"]
+    words.lose("why", 20)
+    events = words.release()
+    assert bodies(events) == [] and told(events) == []
 
 
-def test_what_the_record_had_before_it_was_lost_is_not_heard_by_a_later_session() -> None:
-    """It reads all of the output again."""
-    words = ScreenWords("@")
-    words.since = 20
-    events = [each for offset in (10, 20, 30) for each in words.take(reading(offset), again=True)]
-    assert bodies(events) == ["30"]
-    assert [each.lines for each in events if isinstance(each, AgentSaid)] == [("Well.", "@relay:Bob 30")]
+def test_what_the_record_had_is_not_heard_when_it_is_drawn_late() -> None:
+    """Once, though: the agent may say it again."""
+    words = kept()
+    for event in recorded("@relay:Bob 10", "", "@relay:Bob *20*"):
+        words.note(event)
+    words.lose("why", 0)
+    assert words.release() == []
+    events = [each for offset in (10, 20, 10) for each in words.take(reading(offset), again=False)]
+    assert bodies(events) == ["10"] and told(events) == []
+
+
+def test_what_looks_like_a_part_or_another_form_of_what_was_heard_is_told() -> None:
+    words = kept(drawn(5, "@relay:Bob the tests in the api folder f", "@relay:Bob see the notes"))
+    for event in recorded("@relay:Bob the tests in the api folder fail", "@relay:Bob see [the notes](a/b)"):
+        words.note(event)
+    words.lose("why", 5)
+    events = words.release() + words.take(drawn(9, "@relay:Bob see the notes"), again=False)
+    assert told(events) == ["@relay:Bob the tests in the api folder f", "@relay:Bob see the notes"]
+    assert bodies(events) == ["see the notes"]
+
+
+def test_a_later_session_takes_the_same_words() -> None:
+    """It reads all of the output again, and nothing of the record."""
+    notes: list[dict[str, Any]] = []
+    words = ScreenWords("@", lambda _, **fields: notes.append(json.loads(json.dumps(fields))))
+    words.keep()
+    readings = [reading(offset) for offset in (10, 20, 30, 40, 20)]
+    for event in [*recorded("@relay:Bob 10"), *recorded("@relay:Bob 30")]:
+        words.note(event)
+    for each in readings[:2]:
+        words.take(each, again=False)
+    words.lose("why", 20)
+    first = words.release() + [each for late in readings[2:] for each in words.take(late, again=False)]
+    later = ScreenWords("@", lambda *_, **__: None)
+    later.resume(notes[0])
+    second = [event for each in readings for event in later.take(each, again=True)]
+    assert bodies(first) == bodies(second) == ["20", "40", "20"]
+
+
+def test_a_note_of_an_older_relay_is_understood() -> None:
+    words = ScreenWords("@", lambda *_, **__: None)
+    words.resume({"note": "record_lost", "why": "why", "since": 20})
+    assert bodies([each for at in (10, 20, 30) for each in words.take(reading(at), again=True)]) == ["30"]
 
 
 def test_no_more_than_the_last_readings_are_kept() -> None:
-    words = ScreenWords("@")
-    words.forget(keeps=True)
-    for offset in range(MOST + 50):
-        words.take(reading(offset), again=False)
+    words = kept(*(reading(offset) for offset in range(MOST + 50)))
+    words.lose("why", MOST + 50)
     assert bodies(words.release()) == [str(offset) for offset in range(50, MOST + 50)]
+
+
+# Any order of what the record has, what the screen shows, and what is known of turns.
+
+BODIES = ("one", "two", "three", "four", "apples and pears", "a plan of the whole house")
+"""No two are alike. The same may be said twice."""
+
+LINE = "What comes next is {}."
+
+
+@dataclass
+class Turn:
+    """What the agent says in a turn, and when that comes: at 100 the turn ends, at 200 the next.
+
+    texts: bodies of directives, of each text of its model.
+    written, settled: the times at which they are read from the record, and from the screen.
+    confirmed: when the record was read up to the end of the turn.
+    """
+
+    texts: list[list[str]]
+    written: list[int] = field(default_factory=list)
+    settled: list[int] = field(default_factory=list)
+    confirmed: int = 100
+
+
+@dataclass
+class History:
+    """stops: texts that the record has in all. broken: when that is known, if not by silence."""
+
+    turns: list[Turn]
+    stops: int
+    silent: int
+    broken: int | None = None
+
+
+def timeline(history: History) -> list[tuple[int, int, str, Any]]:
+    """What happens, in order. Both sides tell things in the order in which they were said."""
+    happens: list[tuple[int, int, str, Any]] = []
+    number, record, screen, read = 0, 0, 0, 0
+    for start, turn in zip(range(0, 9000, 100), history.turns, strict=False):
+        happens.append((start + 100, 0, "shown", start))
+        for text, written in zip(turn.texts, turn.written, strict=False):
+            record = max(record, start + written)
+            if number < history.stops:
+                happens.append((record, 1, "record", text))
+            number += 1
+        every = [body for text in turn.texts for body in text]
+        for body, settled in zip(every, turn.settled, strict=False):
+            screen = max(screen, start + settled)
+            happens.append((screen, 2, "screen", body))
+        read = max(read, start + turn.confirmed)
+        happens.append((read, 3, "confirmed", start))
+    return sorted(happens, key=lambda each: each[:2])
+
+
+class Listener:
+    """Does with the words what the features do, at the events of a timeline."""
+
+    def __init__(self, history: History, last: int) -> None:
+        self.heard: list[str] = []
+        self.told: list[str] = []
+        self._history = history
+        self._words = kept()
+        self._offset = self._silent = 0
+        self._up_to: dict[int, int] = {}
+        self._grown = self._lost = False
+        self._broken = None if history.broken is None else max(history.broken, last)
+
+    def hear(self, events: list[Event]) -> None:
+        self.heard += bodies(events)
+        self.told += told(events)
+
+    def happens(self, now: int, what: str, value: Any) -> None:
+        if self._broken is not None and now > self._broken:
+            self.lose()
+        match what:
+            case "record" if not self._lost:
+                texts = [each for body in value for each in (LINE.format(body), f"@relay:Bob *{body}*")]
+                events = recorded(*texts)
+                self._grown = True
+                self.heard += [body.strip("*") for body in bodies(events)]
+                for each in events:
+                    self._words.note(each)
+            case "screen":
+                self._offset += 10
+                shown = drawn(self._offset, LINE.format(value), f"@relay:Bob {value}")
+                self.hear(self._words.take(shown, again=False))
+            case "shown":
+                self._up_to[value] = self._offset
+                self._words.turn()
+            case "confirmed" if not self._lost:
+                self._silent = 0 if self._grown else self._silent + 1
+                if self._silent >= self._history.silent:
+                    self.lose()
+                    self._words.turn()
+                self._words.confirm(self._up_to[value], silent=not self._grown, cut=False)
+                self._grown = False
+
+    def lose(self) -> None:
+        if not self._lost:
+            self._lost = True
+            self._words.lose("why", self._offset)
+            self.hear(self._words.release())
+
+
+times = st.lists(st.integers(1, 199), min_size=9, max_size=9).map(sorted)
+turns = st.builds(
+    Turn,
+    st.lists(st.lists(st.sampled_from(BODIES), min_size=1, max_size=3), min_size=1, max_size=3),
+    times,
+    times,
+    st.integers(100, 199),
+)
+histories = st.builds(
+    History,
+    st.lists(turns, min_size=1, max_size=4),
+    st.integers(0, 8),
+    st.integers(1, 2),
+    st.none() | st.integers(0, 400),
+)
+
+
+def heard(history: History, missing: frozenset[int] = frozenset()) -> tuple[Counter[str], Counter[str]]:
+    """What is heard of a history, and what was said. missing: what the screen does not show, by number."""
+    silence = [Turn([[body]], [50], [50]) for body in BODIES[: history.silent + 2]]
+    texts = sum(len(turn.texts) for turn in history.turns)
+    whole = replace(history, turns=[*history.turns, *silence], stops=min(history.stops, texts))
+    happens = timeline(whole)
+    last = max((now for now, _, what, _ in happens if what == "record"), default=0)
+    listener, shown = Listener(whole, last), 0
+    for now, _, what, value in happens:
+        shown += what == "screen"
+        if what != "screen" or shown not in missing:
+            listener.happens(now, what, value)
+    note(f"stops after {whole.stops} of {texts}, {'silent' if history.broken is None else 'broken'}")
+    every = Counter(body for turn in whole.turns for text in turn.texts for body in text)
+    return Counter(listener.heard), every
+
+
+@settings(max_examples=500, deadline=None)
+@given(histories)
+def test_nothing_is_lost_or_repeated_wherever_a_record_stops(history: History) -> None:
+    """Whatever is ahead or behind, by up to a turn, and however often the same is said."""
+    found, every = heard(history)
+    assert found == every
+
+
+@settings(max_examples=500, deadline=None)
+@given(histories, st.frozensets(st.integers(1, 20)))
+def test_nothing_is_repeated_where_the_screen_leaves_something_out(
+    history: History, missing: frozenset[int]
+) -> None:
+    found, every = heard(history, missing)
+    assert not found - every
+
+
+def test_unlike_lines_are_told_apart_without_a_close_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close look at a pair takes a millisecond, and at a turn's end many tables and outputs may wait."""
+
+    def look(*_: object, **__: object) -> None:
+        raise AssertionError("compared closely")
+
+    monkeypatch.setattr(screen_words, "SequenceMatcher", look)
+    words = kept(drawn(10, "The tests of the parser pass on every machine that we have here."))
+    for each in recorded("Once more: a server has refused it, perhaps by chance, at half past ten."):
+        words.note(each)
+    words.turn()
+    assert len(words.release()) == 1

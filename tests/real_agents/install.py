@@ -133,9 +133,9 @@ class Package:
                 manifest = self.folder / "node_modules" / self.package / "package.json"
                 if major := _missing_node(manifest):
                     run(*install, f"{NODE_PACKAGE}@{major}")
-                if self.after:
-                    package = self.folder / "node_modules" / self.package
-                    run("node", package / self.after)
+                after = self.folder / "node_modules" / self.package / self.after
+                if after.is_file():  # older versions have none
+                    run("node", after)
             else:
                 run(python() or "python3.12", "-m", "venv", self.folder)
                 run(self.folder / "bin" / "python", "-m", "pip", "install", "--quiet", pinned)

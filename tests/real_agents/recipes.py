@@ -106,7 +106,8 @@ def _claude(place: Place) -> Start:
             "hasCompletedOnboarding": True,
             "theme": "dark",
             "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
-            "projects": {str(place.work): {"hasTrustDialogAccepted": True}},
+            # 1.0.128 needs allowedTools.
+            "projects": {str(place.work): {"hasTrustDialogAccepted": True, "allowedTools": []}},
         },
     )
     environment = {

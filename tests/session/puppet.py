@@ -25,7 +25,7 @@ class Puppet:
         self.name = name
         self.team = team
         self.folder = relay.home / "puppets" / team / name
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)  # another agent of that name had it
 
     def command(self, *arguments: str) -> list[str | Path]:
         """What to wrap; `arguments` are the fake program's own."""
@@ -37,13 +37,13 @@ class Puppet:
         options: tuple[str | Path, ...] = (),
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        named: bool = True,
     ) -> Puppet:
-        """Start it detached and wait until it is on its strings."""
+        """Start it detached and wait until it is on its strings. named: with -n; else relay chooses."""
         self.relay(
             "wrap",
             "-d",
-            "-n",
-            self.name,
+            *(("-n", self.name) if named else ()),
             "-t",
             self.team,
             *options,
@@ -75,7 +75,7 @@ class Puppet:
     def texts(self) -> list[tuple[str, str]]:
         """What was given to it on one line each, in order: (from whom, what); not when."""
         return re.findall(
-            r"^\[relay \w{4} (?:from )?([^\]]*?)(?:, [\d:]{8})?\] (.*) \[/relay \w{4}\]$",
+            r"^\[relay [\w-]{4,8} (?:from )?([^\]]*?)(?:, [\d:]{8})?\] (.*) \[/relay [\w-]{4,8}\]$",
             self.heard,
             re.MULTILINE,
         )

@@ -1,11 +1,14 @@
 """A soak of real sessions: wrapped agents that never stop talking, all around them killed at random.
 
-    python tests/session/soak.py [--seconds N] [--seed S] [--rate R]
+    python tests/session/soak.py [--seconds N] [--seed S] [--rate R] [--hostile] [--spare]
 
 The agents are a few line programs and TUIs (tests/fakes/session_puppet.py, session_tui.py), which nobody
 kills.  What each has said, and what it was given, is the truth that the ledger is held against:
 
     said = received + uncertain + expired        each once, and in order
+
+With --hostile they are two teams, and Mallory of the first does every one of the attacks in
+tests/messaging/hostile.py to one of its members, in turn.  With --spare nothing is killed.
 
 Prints the account and exits 1 when a message is unexplained, came twice or out of order, an agent was lost,
 or something was left behind.  SEED fixes what is done to whom, not the moments at which the machine does it.
@@ -37,6 +40,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from messaging import hostile
 from relay import names
 from relay.features.mailbox import THE_USER
 from relay.home import Home
@@ -47,12 +51,14 @@ from support import Relay, processes_of, wait_until
 FAKES = Path(__file__).parent.parent / "fakes"
 LINES, TUI = FAKES / "session_puppet.py", FAKES / "session_tui.py"
 AGENTS = {"Ada": LINES, "Bo": LINES, "Cy": LINES, "Dee": TUI, "Eli": TUI}
+TEAM, OTHERS, OTHER_TEAM = "default", {"Dee", "Eli"}, "web"  # where somebody is hostile
+MALLORY, VICTIM = "Mallory", "Bo"
 OWNED = "Ada"  # wrapped in a terminal that stays, and is given its exit code
 RATE = 4.0  # directives a second of all agents
 SETTLE_SECONDS = 150.0  # after the last kill; the longest pause between two tries is a minute
 SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"
 
-TEXT = re.compile(r"\[relay (\w{4}) (?:from )?(\w[\w ]*?)(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
+TEXT = re.compile(r"\[relay ([\w-]{4,8}) (?:from )?(\w[\w ]*?)(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
 SHOWN = {THE_USER: names.PERSON}
 """Senders whose name in front of an agent is another one."""
 
@@ -177,6 +183,7 @@ class Agent:
     relay: Relay
     name: str
     folder: Path
+    team: str = TEAM
     said: list[tuple[str, int]] = field(default_factory=list)
     pids: tuple[int, int] = (0, 0)
 
@@ -218,7 +225,9 @@ class Agent:
 class Soak:
     """The agents of a home, and everything that happens to them; `seed` decides."""
 
-    def __init__(self, path: Path, seed: int, rate: float) -> None:
+    def __init__(
+        self, path: Path, seed: int, rate: float, *, hostile: bool = False, spare: bool = False
+    ) -> None:
         self.relay = Relay(path)
         self.home = Home.from_env(self.relay.environment)
         self.agents: dict[str, Agent] = {}
@@ -226,6 +235,9 @@ class Soak:
         self.faults: list[str] = []
         self._chance = random.Random(seed)
         self._rate = rate
+        self._others = OTHERS if hostile else set[str]()
+        self._spare = spare
+        self._hostile: subprocess.Popen[str] | None = None
         self._clients: list[Terminal] = []
         self._owner: Terminal | None = None
         self._quiet = threading.Event()
@@ -238,9 +250,10 @@ class Soak:
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(SETTINGS)
         for name, program in AGENTS.items():
-            agent = self.agents[name] = Agent(self.relay, name, self.relay.home / "agents" / name)
+            team = OTHER_TEAM if name in self._others else TEAM
+            agent = self.agents[name] = Agent(self.relay, name, self.relay.home / "agents" / name, team)
             agent.folder.mkdir(parents=True)
-            arguments = ("wrap", "-n", name, sys.executable, str(program), str(agent.folder))
+            arguments = ("wrap", "-n", name, "-t", team, sys.executable, str(program), str(agent.folder))
             if name == OWNED:
                 self._owner = Terminal(self.relay, *arguments)
             else:
@@ -254,6 +267,11 @@ class Soak:
         """Be cruel for `seconds`."""
         talker = threading.Thread(target=self._talk, daemon=True)
         talker.start()
+        if self._others:
+            self._hostile = subprocess.Popen(
+                [sys.executable, str(hostile.__file__), TEAM, MALLORY, VICTIM],
+                env=self.relay.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
         acts: dict[Callable[[], None], int] = {
             self._kill_session: 6,
             self._kill_twice: 2,
@@ -269,12 +287,18 @@ class Soak:
             self._send: 6,
             self._look: 2,
         }
+        if self._spare:
+            acts = {act: acts[act] for act in (self._attach, self._leave, self._send, self._look)}
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._pause(0.1, 1.0)
             (act,) = self._chance.choices([*acts], [*acts.values()])
             self.done[act.__name__.strip("_").replace("_", " ")] += 1
             act()
+        if self._hostile is not None:  # once it has done what it is at
+            attacks, _ = self._hostile.communicate("\n", 300)
+            for each in attacks.splitlines():
+                self.done[f"attack: {each}"] += 1
         self._quiet.set()
         talker.join()
         for client in self._clients:
@@ -328,6 +352,9 @@ class Soak:
     def close(self) -> None:
         """Kill all that is left."""
         self._quiet.set()
+        if self._hostile is not None:
+            self._hostile.kill()
+            self._hostile.communicate()
         for client in [*self._clients, *([self._owner] if self._owner else [])]:
             client.close()
         for pid in processes_of(self.relay.home):
@@ -338,7 +365,8 @@ class Soak:
         chance = random.Random(self._chance.random())
         while not self._quiet.wait(chance.expovariate(self._rate)):
             sender, receiver = chance.sample([*self.agents], 2)
-            self.agents[sender].say(receiver, self._next())
+            if self.agents[sender].team == self.agents[receiver].team:
+                self.agents[sender].say(receiver, self._next())
 
     def _next(self) -> int:
         self._number += 1
@@ -346,7 +374,7 @@ class Soak:
 
     def _account(self) -> Account:
         with Ledger(self.home.ledger) as ledger:
-            messages = [entry.message for entry in ledger.messages()]
+            messages = [each.message for each in ledger.messages() if each.message.sender != MALLORY]
         said, given = defaultdict(list), {}
         for agent in self.agents.values():
             for to, number in agent.said:
@@ -467,7 +495,7 @@ class Soak:
         """Now and then, the command is killed."""
         to, number = self._someone().name, self._next()
         run = subprocess.Popen(
-            [*self.relay.command, "send", to, str(number)],
+            [*self.relay.command, "send", "-t", self.agents[to].team, to, str(number)],
             env=self.relay.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         if self._chance.random() < 0.2:
@@ -491,10 +519,10 @@ class Soak:
         return None
 
 
-def soak(seconds: float, seed: int, rate: float, keep: bool) -> list[str]:
+def soak(seconds: float, seed: int, rate: float, *, keep: bool, hostile: bool, spare: bool) -> list[str]:
     """Print the account of `seconds`; what is wrong."""
     path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
-    made = Soak(path, seed, rate)
+    made = Soak(path, seed, rate, hostile=hostile, spare=spare)
     try:
         made.start()
         made.run(seconds)
@@ -519,8 +547,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=RATE, help="directives a second of all agents")
     parser.add_argument("--keep", action="store_true", help="keep the home, to look at it")
-    options = parser.parse_args()
-    return 1 if soak(options.seconds, options.seed, options.rate, options.keep) else 0
+    parser.add_argument("--hostile", action="store_true", help="two teams, and one who attacks")
+    parser.add_argument("--spare", action="store_true", help="kill nothing")
+    return 1 if soak(**vars(parser.parse_args())) else 0
 
 
 if __name__ == "__main__":

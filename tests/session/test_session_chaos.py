@@ -38,7 +38,7 @@ SENDING = [
     ("relay.builtin.relay:deliver", "after"),
     ("relay.transport.mqtt:MqttTransport.publish", "after"),  # its first is of its presence
     ("relay.messaging.outbox:Outbox.sent", "before"),
-    ("relay.messaging.outbox:Outbox.receipt", "before"),
+    ("relay.messaging.outbox:Outbox.outcomes", "before"),
 ]
 
 

@@ -132,7 +132,7 @@ def test_the_largest_message_arrives_whole(relay: Relay) -> None:
     bob = Puppet(relay, "Bob").wrap()
     body = " ".join(f"word{n}" for n in range(20_000))[: 64 * 1024].strip()
     relay("send", "--wait", "20", "Bob", "-", input=body)
-    part = re.compile(r"^\[relay \w{4} (\d+)/(\d+) from the person\] (.*) \[/relay \w{4}\]$", re.MULTILINE)
+    part = re.compile(r"^\[relay \w{8} (\d+)/(\d+) from the person\] (.*) \[/relay \w{8}\]$", re.MULTILINE)
     parts = wait_until(lambda: (found := part.findall(bob.heard)) and found[-1][0] == found[-1][1] and found)
     assert " ".join(text for *_, text in parts) == body
 
@@ -198,7 +198,7 @@ def test_hostile_bodies_arrive_inert_and_spoil_nothing_that_follows(relay: Relay
     heard = bob.hears("the next message")
     sender = "the person" if by == "person" else "Alice"
     for line in heard.splitlines():
-        part = re.fullmatch(rf"\[relay (\w{{4}})(?: \d+/\d+)? from {sender}\] (.*) \[/relay \1\]", line)
+        part = re.fullmatch(rf"\[relay (\w{{8}})(?: \d+/\d+)? from {sender}\] (.*) \[/relay \1\]", line)
         assert part, line
         assert "[relay" not in part[2] and "[/relay" not in part[2]
     assert not set(heard) & {
@@ -238,7 +238,7 @@ def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: R
     assert "was given to Bob." in done.stdout
     (submitted,) = [json.loads(line)["submitted"] for line in log.read_text().splitlines()]
     assert re.fullmatch(
-        r"\[relay (\w{4}) from the person\]\nfirst line\n/second line\n\[/relay \1\]", submitted
+        r"\[relay (\w{8}) from the person\]\nfirst line\n/second line\n\[/relay \1\]", submitted
     )
 
 
@@ -299,3 +299,75 @@ def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
     )
     bob.hears("[/relay")
     bob.hears_exactly(("Alice", "hello"))
+
+
+def test_a_message_has_one_id_wherever_it_is_shown(relay: Relay) -> None:
+    """U9: that on the agent's screen was another than that of `relay messages`."""
+    bob = Puppet(relay, "Bob").wrap()
+    sent = relay("send", "--wait", "60", "Bob", "hello").stdout
+    bob.hears("[/relay")
+    (shown,) = re.findall(r"\[relay (\w+) from the person\] hello \[/relay \1\]", bob.heard)
+    (message,) = messages(relay)
+    assert message["id"].startswith(shown) and shown in sent
+    for command in (
+        ["messages"],
+        ["messages", shown],
+        ["audit"],
+        ["audit", "--id", shown],
+        ["explain", shown],
+    ):
+        assert shown in relay(*command).stdout, command
+    kinds = {
+        json.loads(line)["event"] for line in relay("events", "--json", "--id", shown).stdout.splitlines()
+    }
+    assert {"message_received", "injection"} <= kinds
+    assert f"message {shown} was given to Bob already" in relay("retry", shown, check=False).stderr
+    assert f"{shown} (injected) is no longer listed" in relay("drop", shown).stdout
+
+
+def test_a_message_that_waits_is_explained_by_its_id(relay: Relay) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    bob.say("Install? [Y/n] ", end="")
+    wait_until(lambda: bob.state() == "prompting")
+    (row,) = json.loads(relay("send", "--json", "Bob", "hello").stdout)
+    said = relay("explain", row["id"][:8]).stdout
+    assert f"Message {row['id'][:8]} from you to Bob is stored." in said
+    assert "Bob is prompting" in said
+    answer = json.loads(relay("explain", "--json", row["id"]).stdout)
+    assert (answer["message"]["id"], answer["state"]) == (row["id"], "prompting")
+    assert "no message has an id that begins with '00000000'" in relay("drop", "00000000", check=False).stderr
+    assert "no session is called '00000000'" in relay("explain", "00000000", check=False).stderr
+
+
+def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
+    """U13."""
+    bob, shell = Puppet(relay, "Bob").wrap(), Puppet(relay, "Carol")
+    bob.say("Install? [Y/n] ", end="")
+    wait_until(lambda: bob.state() == "prompting")
+    relay("wrap", "-d", "-n", "Carol", "bash", "--norc")
+    wait_until(lambda: shell.state() == "unsafe")
+    said = relay("send", "Bob", "hello").stdout
+    assert "has arrived, and waits: Bob asks something: " in said and "Install? [Y/n]" in said
+    assert "has arrived, and waits: nothing is typed into Carol: " in relay("send", "Carol", "hello").stdout
+    late = relay("send", "--wait", "0.3", "Carol", "hello", check=False)
+    assert late.returncode == 1 and "waits: nothing is typed into Carol" in late.stdout
+    rows = json.loads(relay("send", "--json", "*", "hello").stdout)
+    assert {row["to"]: row["obstacle"].partition(":")[0] for row in rows} == {
+        "Bob": "Bob asks something",
+        "Carol": "nothing is typed into Carol",
+    }
+    bob.say("\nNo answer; going on.")
+    bob.hears("hello")
+    (row,) = json.loads(relay("send", "--json", "--wait", "60", "Bob", "again").stdout)
+    assert (row["state"], row["obstacle"]) == ("injected", None)
+    relay("stop", "--now", "Carol")
+    said = relay("send", "Carol", "hello").stdout
+    assert "is queued, and waits: Carol is not running here" in said
+
+
+def test_a_receiver_in_another_team_is_said_to_be_there(relay: Relay) -> None:
+    """U13: nobody was called so."""
+    Puppet(relay, "w1", team="web").wrap()
+    error = relay("send", "w1", "hello", check=False)
+    assert error.returncode != 0
+    assert "w1 is in team web, and not in 'default': `relay send --team web w1 ...`" in error.stderr

@@ -176,6 +176,117 @@ def test_short_turns_without_a_record_all_count(relay: Relay) -> None:
     ann.acts_on("one", "two", "three")
 
 
+def test_a_record_that_stops_in_mid_turn_gives_way_to_the_screen(ann: Aider) -> None:
+    """Once nothing of the next turns is in it. The turn's words before that are not heard again."""
+    ann.asked()
+    ann.answers("@memory:save drawn in *italics*")
+    ann.draws("@memory:save drawn in ital\nics")
+    ann.acts_on("drawn in *italics*")
+    ann.draws("@memory:save two")
+    ann.ready()
+    for word in ("three", "four", "five"):
+        ann.asked(logged=False)
+        ann.draws(f"@memory:save {word}")
+        ann.ready()
+    ann.acts_on("drawn in *italics*", "two", "three", "four", "five")
+    assert ann.record() == "it has nothing of what the agent does; what it says is read from its screen"
+
+
+def test_what_a_tool_printed_before_the_last_word_of_a_record_is_not_heard(ann: Aider) -> None:
+    """However long after that it is given up."""
+    ann.asked()
+    ann.answers("@memory:save one")
+    ann.draws("@memory:save one\n@memory:save printed\nThat is what the file says.")
+    ann.answers("That is what the file says.")
+    ann.ready()
+    for word in ("two", "three", "four"):
+        ann.asked(logged=False)
+        ann.draws(f"@memory:save {word}")
+        ann.ready()
+    ann.acts_on("one", "two", "three", "four")
+
+
+def test_a_record_that_ends_in_mid_line_gives_way_at_the_end_of_the_turn(ann: Aider) -> None:
+    """As on a full disk. What it has of the answer that was cut off is heard from the screen only."""
+    ann.asked()
+    ann.answers("@memory:save one")
+    ann.draws("@memory:save one")
+    ann.acts_on("one")
+    ann.logs("LLM RESPONSE 2026-11-23T15:45:07\nASSISTANT @memory:save two\nASSISTANT @memory:sa")
+    ann.draws("@memory:save two\n@memory:save three")
+    ann.ready()
+    ann.acts_on("one", "two", "three")
+    ann.told("the agent's own record: it ends in the middle of a line")
+    assert ann.record() == "it ends in the middle of a line; what it says is read from its screen"
+
+
+def test_a_record_that_ends_in_mid_line_gives_way_at_the_end_of_the_agent(ann: Aider) -> None:
+    ann.asked()
+    ann.logs("LLM RESPONSE 2026-11-23T15:45:07\nASSISTANT @memory:sa")
+    ann.draws("@memory:save one")
+    ann.exit()
+    ann.acts_on("one")
+
+
+def test_a_record_that_cannot_be_told_apart_in_mid_turn_repeats_nothing(ann: Aider) -> None:
+    """What it had of the turn is not heard from the screen, too, however late that draws it."""
+    ann.asked()
+    ann.draws("@memory:save one")
+    ann.answers("@memory:save one\n@memory:save two")
+    ann.acts_on("one", "two")
+    ann.logs("a file\n")
+    ann.told("does not tell files in the chat from answers")
+    before = entry(ann.relay, "Ann")
+    ann.draws("@memory:save two\n@memory:save three")
+    ann.acts_on("one", "two", "three")
+    os.kill(before["pid"], signal.SIGKILL)
+    replaced(ann.relay, before)
+    ann.draws("@memory:save four")
+    ann.ready()
+    ann.acts_on("one", "two", "three", "four")
+    ann.asked(logged=False)
+    ann.draws("@memory:save five")
+    ann.ready()
+    ann.acts_on("one", "two", "three", "four", "five")
+
+
+def test_what_may_be_a_repeat_is_not_acted_on_and_told(ann: Aider) -> None:
+    ann.asked()
+    ann.answers("@memory:save the steps are *written down* in [the notes](notes.md)")
+    ann.acts_on("the steps are *written down* in [the notes](notes.md)")
+    ann.logs("a file\n")
+    ann.told("does not tell files in the chat from answers")
+    ann.draws("@memory:save the steps are written down in the notes\n@memory:save two")
+    ann.ready()
+    ann.acts_on("the steps are *written down* in [the notes](notes.md)", "two")
+    (told,) = ann.events("directive_passed_over")
+    assert told["why"] == "record" and "written down" in told["text"]
+    ann.asked(logged=False)
+    ann.draws("@memory:save the steps are written down in the notes")
+    ann.ready()
+    ann.acts_on(
+        "the steps are *written down* in [the notes](notes.md)",
+        "two",
+        "the steps are written down in the notes",
+    )
+    assert "1 directive perhaps heard before, and not acted on" in ann.relay("explain", "Ann").stdout
+
+
+def test_what_the_user_cut_off_is_not_heard_when_the_record_is_lost(ann: Aider) -> None:
+    with closing(ann.user()) as user:
+        ann.asked()
+        ann.draws("@memory:save cut")
+        user.wait_for("save cut")
+        user.type("\x1b")
+        wait_until(lambda: "\x1b" in ann.heard)
+        ann.ready()
+    for word in ("two", "three", "four"):
+        ann.asked(logged=False)
+        ann.draws(f"@memory:save {word}")
+        ann.ready()
+    ann.acts_on("two", "three", "four")
+
+
 def test_a_turn_that_its_record_passes_over_gives_nothing_up(ann: Aider) -> None:
     """As when another model writes the message of a commit."""
     for word in ("one", "two", "three"):

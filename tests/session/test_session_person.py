@@ -13,6 +13,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from relay.message import ID_SHOWN
 from session.puppet import Puppet, messages, project, ps, settings
 from support import Relay, processes_of, session_patch, wait_until
 
@@ -81,7 +82,9 @@ def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> 
     alice.hears("from a peer")
     first, second = alice.heard.splitlines()
     assert first == "hello world"
-    assert second.endswith("from the person] from a peer " + second[-len("[/relay abcd]") :])
+    (message,) = messages(relay)
+    mark = message["id"][:ID_SHOWN]
+    assert second == f"[relay {mark} from the person] from a peer [/relay {mark}]"
 
 
 def test_what_the_person_types_never_fires(relay: Relay, attached: Terminals) -> None:

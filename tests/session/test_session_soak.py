@@ -12,6 +12,7 @@ import pytest
 
 from relay.message import Message, State
 from session import soak
+from session.soak import hostile
 
 
 @pytest.mark.slow
@@ -19,15 +20,31 @@ from session import soak
 @pytest.mark.skipif(not os.environ.get("RELAY_LONG"), reason="a soak of sessions: set RELAY_LONG=1 (minutes)")
 def test_random_kills_around_sessions_leave_nothing_unexplained() -> None:
     """R88: said = received + uncertain + expired, and no agent is lost."""
+    assert " 0  wrong" in soaked("--seconds", "60", "--seed", "4")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_who_attacks_leaves_nothing_of_the_others_lost_twice_or_out_of_order() -> None:
+    """S10: two teams, and a member of one who does everything that test_hostile.py tries."""
+    long = os.environ.get("RELAY_LONG")
+    said = soaked("--hostile", "--seed", "4", "--seconds", *(["60"] if long else ["15", "--spare"]))
+    assert " 0  wrong" in said
+    for attack in hostile.ATTACKS:
+        assert f"x attack: {attack}" in said
+
+
+def soaked(*arguments: str) -> str:
+    """What a soak has printed that found nothing wrong."""
     run = subprocess.run(
-        [sys.executable, str(Path(soak.__file__)), "--seconds", "60", "--seed", "4"],
+        [sys.executable, str(Path(soak.__file__)), *arguments],
         capture_output=True,
         text=True,
         timeout=570,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert " 0  wrong" in run.stdout
+    return run.stdout
 
 
 def said(*numbers: int, state: State = State.INJECTED) -> list[Message]:

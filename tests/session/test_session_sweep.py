@@ -109,7 +109,7 @@ SEND = [
 ]
 TYPE = [
     Step(_INBOX + "store"),
-    Step(_PUBLISH, "receipt"),
+    Step("relay.messaging.outgoing:ReceiptSender.passed_on"),
     Step(_INBOX + "receipted"),
     Step("relay.features.mailbox:Mailbox._give"),
     Step(_INBOX + "injecting"),

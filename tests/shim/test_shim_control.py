@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -127,3 +128,19 @@ def test_another_users_process_is_not_heard(relay: Relay) -> None:
     channel.close()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     alice.works()
+
+
+def test_a_client_that_dies_as_it_attaches_takes_nothing_with_it(alice: Alice) -> None:
+    """The shim ended over it, and the agent with the shim: a soak had clients killed."""
+    shim, open_before = alice.row["terminal_pid"], alice.open()
+    for number in range(3):
+        main, terminal = os.openpty()
+        os.kill(shim, signal.SIGSTOP)
+        with alice.connect() as channel:
+            line = json.dumps({"op": "attach", "saved": None, "interactive": True, "takeover": number > 0})
+            socket.send_fds(channel, [line.encode() + b"\n"], [terminal, terminal])
+        os.kill(shim, signal.SIGCONT)
+        alice.works()
+        os.close(main)
+        os.close(terminal)
+    wait_until(lambda: alice.open() == open_before)

@@ -51,8 +51,8 @@ class Case:
         return not self.kind or self.verdict.kind == self.kind
 
 
-def screens() -> Iterator[Case]:
-    for path in sorted((TESTS.parent / "patterns" / "screens").glob("*/*.txt")):
+def screens(folder: Path = TESTS.parent / "patterns" / "screens") -> Iterator[Case]:
+    for path in sorted(folder.glob("*/*.txt")):
         match = _SCREEN.fullmatch(path.stem)
         assert match is not None, f"{path} is not called as a screen is"
         agent = path.parent.name

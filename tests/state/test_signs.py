@@ -163,3 +163,17 @@ def test_a_frame_with_the_cursor_is_the_input_whatever_stands_below() -> None:
     rows = ["an answer", RULE, "> ", RULE, *(f" a footer {n}" for n in range(20))]
     found = [find_input(rows, STYLE, cursor) for cursor in ((2, 2), (2, 0), (2, 9), None)]
     assert [None if box is None else (box.top, box.bottom) for box in found] == [(1, 3), None, None, None]
+
+
+def test_a_key_that_interrupts_in_a_list_of_keys_is_no_work() -> None:
+    """pi 0.57.1 starts with such a list, right above its input."""
+    keys = [
+        "ctrl+c to clear",
+        "ctrl+c twice to exit",
+        "ctrl+d to exit (empty)",
+        "shift+tab to cycle thinking",
+    ]
+    rows = [f" {key}" for key in ("escape to interrupt", *keys)]
+    assert _state(*rows, RULE, RULE) == ""
+    assert _state(*rows[:4], RULE, RULE) == "working", "a footer of work may have some keys, too"
+    assert _state(*rows, " escape to interrupt", RULE) == "working"

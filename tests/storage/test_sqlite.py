@@ -66,8 +66,14 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def gate(writer: Writer[Notes]) -> threading.Event:
     """Keep the thread busy until the event is set, so that jobs pile up behind it."""
-    opened = threading.Event()
-    writer.run(lambda db: opened.wait(20))
+    begun, opened = threading.Event(), threading.Event()
+
+    def wait(_: Notes) -> None:
+        begun.set()
+        opened.wait(20)
+
+    writer.run(wait)
+    assert begun.wait(20)  # without what comes next
     return opened
 
 
@@ -318,7 +324,7 @@ asyncio.run(main())
 """
 
 JOBS = 3
-STEPS = 2 + 5 * JOBS  # BEGIN and COMMIT; two savepoints, the change, and the ends of both
+STEPS = 2 + 3 * JOBS  # BEGIN and COMMIT; the savepoint, the change, and the end of the savepoint
 
 
 @pytest.mark.parametrize("steps", range(STEPS + 2))
@@ -336,6 +342,30 @@ def test_who_is_killed_while_it_commits_a_group_leaves_all_of_it_or_nothing(path
     assert before == "before" and found == (everything if steps >= STEPS else [])
     assert everything[: len(told.read_text())] == list(told.read_text())
     assert len(told.read_text()) <= len(found)
+
+
+def test_what_comes_while_others_wait_is_committed_with_them(
+    writer: Writer[Notes], commits: Callable[[], int]
+) -> None:
+    """Where many processes write, most of the time is spent waiting for a turn."""
+    begun, opened = threading.Event(), threading.Event()
+
+    def wait(notes: Notes) -> str:
+        begun.set()
+        opened.wait(20)
+        return notes.add("first")
+
+    async def scenario() -> None:
+        await writer.run(Notes.all)
+        commits()
+        ends = [writer.run(wait)]
+        assert begun.wait(20)
+        ends += [writer.run(lambda db, n=n: db.add(str(n))) for n in range(3)]
+        opened.set()
+        assert await asyncio.gather(*ends) == ["first", "0", "1", "2"]
+        assert commits() == 1
+
+    asyncio.run(scenario())
 
 
 def test_a_full_disk_refuses_only_what_has_no_room(writer: Writer[Notes]) -> None:

@@ -159,7 +159,7 @@ def test_ctrl_s_stops_the_output_and_holds_up_nothing(wrap: Open, relay: Relay) 
 
 
 def test_the_size_reaches_the_agent(wrap: Open) -> None:
-    outer = wrap("sh", "-c", "stty size; trap 'stty size' WINCH; while :; do read line && exit; done")
+    outer = wrap("sh", "-c", "trap 'stty size' WINCH; stty size; while :; do read line && exit; done")
     outer.see("30 100\r\n")
     outer.resize(90, 25)
     outer.see("25 90\r\n")

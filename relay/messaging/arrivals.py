@@ -1,0 +1,97 @@
+"""What has arrived and is not worked on yet: taken off the connection at once, and worked on in turn.
+
+    the broker ─→ a line for each publisher, of bounded size ─→ the first of each line in turn
+
+What one publisher sends delays the others by a payload of its own at a time.  What does not fit in its line
+is dropped, and of all lines together the end of the longest: a message gets no receipt, and its sender
+publishes it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+
+from relay.messaging.envelope import MAX_RECEIPT
+from relay.transport.mqtt import Inbound
+
+LINE = 20 << 20
+"""Bytes of one publisher that wait, at most: more than a stream of the largest messages has under way
+(outbox.WINDOW). As much again is kept for receipts, which nobody sends twice."""
+
+ALL = 128 << 20
+"""Bytes of all publishers together that wait, at most."""
+
+_EACH = 1 << 10  # bytes that a payload costs beside its own
+
+
+class Arrivals:
+    """The payloads of one connection. dropped: how many found no room."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._lines: dict[str, deque[Inbound]] = {}  # by publisher; the first is next
+        self._sizes: dict[str, int] = {}
+        self._size = 0  # of all
+        self._came = asyncio.Event()
+
+    def left(self) -> Iterator[Inbound]:
+        """Yield what was not worked on: the broker was told that it has arrived."""
+        while self._lines:
+            yield self._take()
+
+    async def in_turn(self, arriving: AsyncIterator[Inbound]) -> AsyncGenerator[Inbound, None]:
+        """Yield what is `arriving`, in order for each publisher; raise what that raises, after the rest."""
+        filling = asyncio.create_task(self._fill(arriving))
+        filling.add_done_callback(lambda _: self._came.set())
+        try:
+            while True:
+                self._came.clear()
+                while self._lines:
+                    yield self._take()
+                    await asyncio.sleep(0)  # not all is awaited over, and more is to come in meanwhile
+                if filling.done():
+                    filling.result()
+                    return
+                await self._came.wait()
+        finally:
+            filling.cancel()
+            await asyncio.gather(filling, return_exceptions=True)
+
+    async def _fill(self, arriving: AsyncIterator[Inbound]) -> None:
+        async for inbound in arriving:
+            self._add(inbound)
+
+    def _add(self, inbound: Inbound) -> None:
+        publisher = inbound.topic.rpartition("/")[2]  # as the broker enforces (relay.transport.topics)
+        small = len(inbound.payload) <= MAX_RECEIPT
+        size = self._sizes.get(publisher, 0) + _cost(inbound)
+        if size > (2 * LINE if small else LINE):
+            self.dropped += 1
+            return
+        self._lines.setdefault(publisher, deque()).append(inbound)
+        self._resize(publisher, _cost(inbound))
+        while self._size > ALL:
+            longest = max(self._sizes, key=self._sizes.__getitem__)
+            self._resize(longest, -_cost(self._lines[longest].pop()))
+            self.dropped += 1
+        self._came.set()
+
+    def _take(self) -> Inbound:
+        publisher, line = next(iter(self._lines.items()))
+        inbound = line.popleft()
+        del self._lines[publisher]
+        self._lines[publisher] = line  # behind the others
+        self._resize(publisher, -_cost(inbound))
+        return inbound
+
+    def _resize(self, publisher: str, change: int) -> None:
+        self._size += change
+        self._sizes[publisher] = self._sizes.get(publisher, 0) + change
+        if not self._lines[publisher]:
+            del self._lines[publisher], self._sizes[publisher]
+
+
+def _cost(inbound: Inbound) -> int:
+    return len(inbound.payload) + _EACH

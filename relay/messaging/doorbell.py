@@ -1,0 +1,89 @@
+"""Doorbells: how a session learns that another one of its home has changed something of its in the ledger.
+
+    ring ─→ RUN/couriers/TEAM/NAME.bell, a FIFO beside the lock of the name ─→ Doorbell.rung
+
+A ring says nothing but "look": many before the look are one, and one that nobody hears is no loss, since who
+comes looks anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+from relay.home import Home, private_directory
+from relay.transport.topics import level
+
+
+class Doorbell:
+    """The bell of `name`, which its holder alone has, on the running event loop; a context."""
+
+    def __init__(self, home: Home, team: str, name: str) -> None:
+        """Hang it up. Raise OSError."""
+        path = make_fifo(_path(home, team, name))
+        self._rung = asyncio.Event()
+        self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        # With a writer of its own there is never an end of file, at which it would be ready for ever.
+        self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._reader, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.remove_reader(self._reader)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    async def rung(self) -> None:
+        """Return when it was rung since the last call."""
+        await self._rung.wait()
+        self._rung.clear()
+
+    def _hear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 1 << 16)
+        self._rung.set()
+
+
+def make_fifo(path: Path) -> Path:
+    """Make `path` a FIFO of this user's, if it is none, and return it. Raise OSError."""
+    private_directory(path.parent)
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISFIFO(path.lstat().st_mode):
+            path.unlink()
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    return path
+
+
+def ring(home: Home, team: str, name: str) -> bool:
+    """Ring at `name`; return False if nobody of this home has that name now. Takes some 10 µs."""
+    try:
+        descriptor = os.open(_path(home, team, name), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.write(descriptor, b"\0")
+    except BlockingIOError:
+        pass  # it is full: whoever reads it has been rung for
+    except OSError:
+        return False  # it was taken down this moment
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _path(home: Home, team: str, name: str) -> Path:
+    return _path_in(home.run_dir, team, name)
+
+
+@lru_cache(1024)
+def _path_in(run: str, team: str, name: str) -> Path:
+    return Path(run, "couriers", level(team), f"{level(name)}.bell")

@@ -1,0 +1,122 @@
+"""The owners of the names in a ledger, and the end of what waits for a run that is over."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from relay.message import State
+from relay.messaging.ledger_database import LedgerDatabase, keys
+from relay.messaging.outbox import advance
+from relay.messaging.owner import RUN, Owner, addressee, is_run
+
+_NAME = "team = ? AND key = ?"
+_WAITING = "'held', 'queued', 'sent', 'stored'"
+_OTHERS = "team = ?1 AND to_key = ?2 AND owner <> ?3 AND state IN"
+
+
+class NameOwners:
+    """The owner of each name, present or last. Names may be spelled in any way."""
+
+    def __init__(self, db: LedgerDatabase) -> None:
+        self._db = db
+
+    def take(self, team: str, name: str, owner: Owner, *, here: bool = True, begins: bool = False) -> None:
+        """Note that `name` belongs to `owner`; a run that had it before is over.
+
+        What waits for nobody in particular (it is older than what is known of owners) is for it from now on.
+
+        here:   it is an agent of this home.
+        begins: its agent has just been started: if it is a run, what waits is older, and not for it.
+        """
+        its = keys(team, name)
+        same = f"SELECT 1 FROM owners WHERE {_NAME} AND owner = ? AND here = ? AND latest AND NOT ended"
+        if self._db.rows(same, *its, owner.id, here):
+            return
+        with self._db.transaction() as db:
+            known = [id for (id,) in db.execute(f"SELECT owner FROM owners WHERE {_NAME}", its)]
+            for former in known:
+                if is_run(former) and former != owner.id:
+                    _give_up(db, its, name, former, self._db.now())
+                    silent = "team = ? AND to_key = ? AND owner = ? AND state = 'stored'"
+                    why = f"it had arrived, and {name} has ended on its host without a word of it"
+                    advance(db, silent, (*its, former), State.UNCERTAIN, why)
+                    db.execute(f"DELETE FROM owners WHERE {_NAME} AND owner = ?", (*its, former))
+            if begins and is_run(owner.id) and owner.id not in known:
+                _give_up(db, its, name, None, self._db.now())
+            db.execute(f"UPDATE owners SET latest = 0 WHERE {_NAME}", its)
+            db.execute(
+                "INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?, 1, 0)",
+                (*its, owner.id, name, owner.folder, here),
+            )
+            for table in ("outbox", "inbox"):
+                nobodys = f"team = ? AND to_key = ? AND owner IS NULL AND state IN ({_WAITING})"
+                db.execute(f"UPDATE {table} SET owner = ? WHERE {nobodys}", (owner.id, *its))
+
+    def end(self, team: str, name: str, owner: str) -> None:
+        """Note that the run `owner` of `name` is over, give up what waits for it, and end its memberships."""
+        its = keys(team, name)
+        with self._db.transaction() as db:
+            ended = f"UPDATE owners SET ended = 1 WHERE {_NAME} AND owner = ? AND latest AND NOT ended"
+            if is_run(owner) and db.execute(ended, (*its, owner)).rowcount:
+                _give_up(db, its, name, owner, self._db.now())
+
+    def of(self, team: str, name: str) -> tuple[str | None, bool]:
+        """Return whom `name` belongs to (None: not known), and whether that was a run and is over."""
+        with self._db.reading() as db:
+            return addressee(db, *keys(team, name))
+
+    def runs(self) -> list[tuple[str, str, str]]:
+        """Return team, name and owner of every run of this home that has not ended, as far as is known."""
+        query = "SELECT team, name, owner FROM owners WHERE here AND latest AND NOT ended AND owner LIKE ?"
+        return self._db.rows(query, f"{RUN}%")
+
+    def ended(self, team: str) -> set[str]:
+        """Return the names (names.key) in `team` that belonged to a run that is over, and to nobody since."""
+        query = "SELECT key FROM owners WHERE team = ? AND ended"
+        return {key for (key,) in self._db.rows(query, *keys(team))}
+
+    def others(self, team: str, name: str, owner: str) -> list[tuple[str, int]]:
+        """Return the folders for whose agent called `name` messages wait, but for `owner`, and how many.
+
+        "": the folder is on another host.
+        """
+        return self._db.rows(
+            "SELECT ifnull(folder, ''), count(*) FROM "
+            f"(SELECT owner AS whose FROM inbox WHERE {_OTHERS} ('stored') "
+            f"UNION ALL SELECT owner FROM outbox WHERE {_OTHERS} ('held', 'queued', 'sent')) "
+            "LEFT JOIN owners ON team = ?1 AND key = ?2 AND owner = whose GROUP BY whose ORDER BY 1",
+            *keys(team, name),
+            owner,
+        )
+
+
+def end_gone(owners: NameOwners, is_alive: Callable[[str, str], bool]) -> None:
+    """End the runs of this home whose agents have gone without a word. is_alive: asked for (team, name)."""
+    for team, name, owner in owners.runs():
+        if not is_alive(team, name):
+            owners.end(team, name, owner)
+
+
+def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str | None, now: float) -> None:
+    """Bring all that waits for `owner` of `name`, whose keys are `its`, to an end."""
+    mail = "team = ? AND to_key = ? AND owner IS ?"
+    stored = f"SELECT id, sender_key, injecting FROM inbox WHERE {mail} AND state = 'stored'"
+    for id, sender, injecting in db.execute(stored, (*its, owner)).fetchall():
+        end = (State.REJECTED, f"{name} has ended")
+        if injecting:
+            end = (State.UNCERTAIN, "the receiver ended while it was being typed")
+        one = (*its, sender, id)
+        db.execute(
+            # With a place, whatever is missing before it, so that its sender gets a receipt.
+            "UPDATE inbox SET state = ?, detail = ?, "
+            "place = ifnull(place, (SELECT ifnull(max(place), 0) + 1 FROM inbox)) "
+            "WHERE team = ? AND to_key = ? AND sender_key = ? AND id = ?",
+            (*end, *one),
+        )
+        advance(db, "team = ? AND to_key = ? AND sender_key = ? AND id = ?", one, *end)
+    pending = f"{mail} AND state IN ('held', 'queued', 'sent')"
+    advance(db, pending, (*its, owner), State.EXPIRED, f"{name} has ended")
+    if owner is not None:
+        db.execute("DELETE FROM pairs WHERE team = ? AND to_key = ? AND origin LIKE ?", (*its, f"%/{owner}%"))
+        db.execute(f"UPDATE members SET joined = 0, time = ? WHERE {_NAME} AND joined", (now, *its))

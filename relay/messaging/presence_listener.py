@@ -1,0 +1,200 @@
+"""Hears the presences of a team: one session of a home does so, and writes them into the ledger for all.
+
+    RUN/listeners/TEAM.0.lock: taken ─→ subscribes to all presences ─→ presence_tracker ─→ ledger, doorbells
+                               held  ─→ hears its own name only, until the holder ends
+
+A lock goes with its holder, however that ends, and so does the writing end of the FIFO beside it: its readers
+are told at once.  Its holder touches the lock while it works; if it hangs (a session can), the next one takes
+RUN/listeners/TEAM.1.lock and listens too: two that write the same thing do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.errors import LedgerError
+from relay.home import private_directory
+from relay.messaging.doorbell import make_fifo
+from relay.messaging.presence_tracker import Heard, PresenceTracker
+from relay.storage.locks import is_held, open_lock, try_lock
+from relay.transport import topics
+from relay.transport.mqtt import MqttTransport
+from relay.transport.presence import Presence
+
+LOOK = 5.0
+"""Seconds, more or less, between two looks whether who listens hangs, and between two signs of that one."""
+
+HANGS = 15.0
+"""Seconds without a sign after which a listener is believed to hang."""
+
+AGAIN = 4.0
+"""Seconds after which a new listener has the broker send once more what it keeps: an announcement may slip
+through between what was kept and what comes then, and nobody would know of it before the next."""
+
+_MANY = 256  # announcements that wait to be written down; the connection is not read meanwhile
+_RETRY = 1.0  # seconds until a ledger that refused is tried again
+_LISTENERS = 5  # of one team at a time, at most, all but the last of which hang
+
+
+@dataclass(eq=False, slots=True)
+class PresenceListener:
+    """Listens, or stands by, for one messaging client.
+
+    own_boot: returns the boot id of the present connection of this client.
+    trouble:  called with each error of a ledger that does not take what was heard.
+    unheard:  called when somebody appeared for whom a sender without a session has messages.
+    """
+
+    tracker: PresenceTracker
+    own_boot: Callable[[], str]
+    trouble: Callable[[LedgerError], None]
+    unheard: Callable[[], None]
+    _lock: int | None = None  # the descriptor, while this client listens
+    _life: int | None = None  # the FIFO's, which ends with it
+    _arrived: asyncio.Queue[Heard] = field(default_factory=lambda: asyncio.Queue(_MANY), init=False)
+    # The last sign of each listener, and when it was seen first; seconds, monotonic.
+    _signs: dict[int, tuple[int, float]] = field(default_factory=dict, init=False)
+
+    @property
+    def listening(self) -> bool:
+        return self._lock is not None
+
+    @property
+    def informed(self) -> bool:
+        """True once all presences are written down that the broker had kept."""
+        path = self._path(0)
+        return is_held(path) and path.stat().st_size > 0
+
+    async def begin(self, transport: MqttTransport) -> None:
+        """Subscribe to what this client has to hear over `transport`; `run` must follow, or `end`."""
+        if self._take():
+            await self._listen(transport)
+        else:
+            await self._subscribe(transport, own=True)
+
+    async def run(self, transport: MqttTransport) -> None:
+        """Listen or stand by, until cancelled. Raise BrokerError."""
+        while self._lock is None:
+            with self._standing_by() as ended:  # before the look, so that no end is missed
+                if self._take():
+                    await self._listen(transport)
+                    break
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK * random.uniform(0.8, 1.2)):
+                        await ended.wait()
+                        await asyncio.sleep(random.uniform(0.01, 0.05))  # the lock goes in a moment, too
+        assert self._lock is not None
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write())
+            tasks.create_task(self._repeat(transport))
+            while True:
+                os.utime(self._lock)
+                await asyncio.sleep(LOOK)
+
+    @contextlib.contextmanager
+    def _standing_by(self) -> Iterator[asyncio.Event]:
+        """Give an event that is set when who listens ends, for a block."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        reader = os.open(make_fifo(self._fifo), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+        def hung_up() -> None:
+            loop.remove_reader(reader)  # or it is called again and again
+            ended.set()
+
+        loop.add_reader(reader, hung_up)
+        try:
+            yield ended
+        finally:
+            loop.remove_reader(reader)
+            os.close(reader)
+
+    def end(self) -> None:
+        """Listen no more: the connection is lost."""
+        for descriptor in (self._lock, self._life):  # in this order: who is told takes the lock
+            if descriptor is not None:
+                os.close(descriptor)
+        self._lock = self._life = None
+        self._arrived = asyncio.Queue(_MANY)
+
+    async def hear(self, heard: Presence, *, retained: bool) -> None:
+        """Take an announcement, if this client listens for its home."""
+        if self.listening:
+            await self._arrived.put(Heard(heard, retained, max(0.0, time.time() - heard.seen)))
+
+    async def _listen(self, transport: MqttTransport) -> None:
+        await self.tracker.begin()
+        await self._subscribe(transport, own=False)
+
+    async def _subscribe(self, transport: MqttTransport, *, own: bool) -> None:
+        team, name = self.tracker.team, self.tracker.name
+        filters = topics.presence(team, name), topics.presence_filter(team)
+        # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
+        await transport.subscribe(filters[not own], 0)
+        # From this connection, or an earlier one: a broker remembers subscriptions with the mailbox.
+        await transport.unsubscribe(filters[own])
+
+    async def _repeat(self, transport: MqttTransport) -> None:
+        await asyncio.sleep(AGAIN)
+        await self._subscribe(transport, own=False)
+
+    async def _write(self) -> None:
+        """Write down what arrives, all at once that has piled up."""
+        while True:
+            batch = [await self._arrived.get()]
+            while not self._arrived.empty():
+                batch.append(self._arrived.get_nowait())
+            while True:
+                try:
+                    if not await self.tracker.hear(*batch):
+                        self.unheard()
+                    break
+                except LedgerError as error:
+                    self.trouble(error)
+                    await asyncio.sleep(_RETRY)
+            own = self.own_boot()
+            if any(each.presence.boot == own and not each.retained for each in batch):
+                self._say_informed()
+
+    def _say_informed(self) -> None:
+        # What the broker keeps comes before its copy of what we announced after we subscribed.
+        if self._lock is not None and not os.fstat(self._lock).st_size:
+            os.write(self._lock, b"informed\n")
+
+    def _take(self) -> bool:
+        """Return True if this client has to listen: nobody does, or all who should hang."""
+        now = asyncio.get_running_loop().time()
+        for place in range(_LISTENERS):
+            path = self._path(place)
+            private_directory(path.parent)
+            descriptor = open_lock(path)
+            if try_lock(descriptor):
+                os.ftruncate(descriptor, 0)
+                self._lock = descriptor
+                # Also for reading, or it could not be opened as long as nobody reads.
+                self._life = os.open(make_fifo(self._fifo), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                return True
+            sign = os.fstat(descriptor).st_mtime_ns
+            os.close(descriptor)
+            known, since = self._signs.get(place, (None, now))
+            if known != sign:
+                since = now
+            self._signs[place] = sign, since
+            if now - since < HANGS:
+                return False
+        return False
+
+    @property
+    def _fifo(self) -> Path:
+        return self._path(0).with_suffix(".fifo")
+
+    def _path(self, place: int) -> Path:
+        tracker = self.tracker
+        bus = f"{tracker.bus}." if tracker.bus else ""
+        return tracker.home.run / "listeners" / f"{topics.level(tracker.team)}.{bus}{place}.lock"

@@ -1,0 +1,99 @@
+"""Turns: processes that write one SQLite file wait for one another in the order in which they came.
+
+SQLite itself has whoever finds the file locked sleep and try again, up to a tenth of a second later: among
+dozens of writers some come too late every time.  An flock(2) on a file beside it queues them in the kernel,
+and wakes the next one at once.  It is a courtesy only: SQLite's own lock decides, and who has waited long
+enough for a turn goes on without one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import threading
+
+from relay.storage.locks import try_lock
+
+
+class Turns:
+    """The queue at `path`, for one thread."""
+
+    def __init__(self, path: str) -> None:
+        """Make the file if there is none; where that cannot be, there are no turns."""
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            self._file = -1
+        self._waiter: _Waiter | None = None
+        self._mine = False
+
+    def take(self, seconds: float) -> None:
+        """Wait for one's turn, at most so long."""
+        if self._file == -1:
+            return
+        if self._waiter is None or not self._waiter.waits:
+            self._mine = try_lock(self._file)
+            if self._mine:
+                return
+        if self._waiter is None:
+            self._waiter = _Waiter(self._file)
+        self._mine = self._waiter.wait(seconds)
+
+    def leave(self) -> None:
+        """Let the next one go on. May be called without a turn."""
+        if self._mine:
+            self._mine = False
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Leave for good."""
+        if self._file != -1:
+            file, self._file = self._file, -1
+            if self._waiter is None:
+                os.close(file)
+            else:
+                self._waiter.close()
+
+
+class _Waiter:
+    """A thread that blocks for the lock, since flock(2) knows no time limit. It is made when first needed."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._state = threading.Condition()
+        self._wanted = self._closed = False
+        self.waits = False  # it still blocks, also for one who has gone on without a turn
+        self._has = False
+        threading.Thread(target=self._work, name="relay-turns", daemon=True).start()
+
+    def wait(self, seconds: float) -> bool:
+        """Return True once the lock is had, False after so long."""
+        with self._state:
+            self._wanted = True
+            if not self.waits:
+                self.waits = True
+                self._asked.put(True)
+            self._state.wait_for(lambda: self._has, seconds)
+            self._wanted = False
+            had, self._has = self._has, False
+            return had
+
+    def close(self) -> None:
+        """End the thread, as soon as it can; it closes the file."""
+        with self._state:
+            self._closed = True
+        self._asked.put(False)
+
+    def _work(self) -> None:
+        while self._asked.get():
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            with self._state:
+                self.waits = False
+                if self._wanted and not self._closed:
+                    self._has = True
+                    self._state.notify()
+                else:
+                    fcntl.flock(self._file, fcntl.LOCK_UN)
+        os.close(self._file)

@@ -1,0 +1,206 @@
+"""An agent that does its worst with credentials of its own, and no scruples.
+
+    python tests/messaging/hostile.py TEAM NAME VICTIM
+
+Does every one of ATTACKS in turn in the home of the environment, to VICTIM where it takes one, once at least
+and until standard input ends; writes the name of each that it has done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import secrets
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from relay.home import Home
+from relay.message import Message, Priority, State
+from relay.messaging.envelope import Envelope, Receipt, encode
+from relay.transport import broker, packets, topics
+
+MB = 1 << 20
+BIG = bytes(MB - 1000)  # the largest payload that the broker takes, but for its topic
+BATCH = 100  # publishes between two looks for their acknowledgements
+
+
+class Hostile:
+    """Connections of `name`, who has it in for `victim`."""
+
+    def __init__(self, home: Home, team: str = "default", name: str = "Mallory", victim: str = "Bob") -> None:
+        self.endpoint, self.credentials = broker.admit(home, team, name)
+        self.team, self.name, self.victim = team, name, victim
+        self._home = home
+        self._open: list[socket.socket] = []
+
+    def connect(self) -> socket.socket:
+        """A connection that says nothing."""
+        found = socket.create_connection((self.endpoint.host, self.endpoint.port), 60)
+        self._open.append(found)
+        return found
+
+    def login(self, client_id: str = "", *, keep: bool = False) -> socket.socket:
+        """keep: the broker is to keep the mail of `client_id` (MQTT 3.1.1 section 3.1.2.4)."""
+        connection = self.connect()
+        login = packets.connect(
+            client_id or secrets.token_hex(8), self.credentials.user, self.credentials.password
+        )
+        flags = login.index(b"MQTT\x04") + 5
+        connection.sendall(
+            login[:flags] + bytes([login[flags] & ~(0x02 if keep else 0)]) + login[flags + 1 :]
+        )
+        assert packets.read(connection.makefile("rb")).body[1:] == b"\0"
+        return connection
+
+    def publish(self, connection: socket.socket, number: int, packet: bytes) -> None:
+        """Send the packet with that number, from 0, and take the acknowledgements of a whole BATCH."""
+        connection.sendall(packet)
+        if number % BATCH == BATCH - 1:
+            acknowledged(connection, BATCH)
+
+    def topic(self, to: str = "") -> str:
+        return topics.inbox(self.team, to or self.victim, self.name)
+
+    def envelope(self, number: int, text: str, origin: str, priority: Priority, ttl: float | None) -> bytes:
+        """The payload of a message that nothing is wrong with."""
+        message = Message(
+            secrets.token_hex(8), self.name, self.victim, text, time.time(), State.STORED, priority=priority
+        )
+        stream = origin if priority is Priority.NORMAL else f"{origin}/{priority}"
+        return encode(Envelope(message, stream, number + 1, 1, ttl))
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+        self._open.clear()
+
+
+def retained(packet: bytes) -> bytes:
+    """A PUBLISH as one to be kept (section 3.3.1.3)."""
+    return bytes([packet[0] | 1]) + packet[1:]
+
+
+def acknowledged(connection: socket.socket, count: int) -> None:
+    """Read `count` acknowledgements, of 4 bytes each."""
+    left = 4 * count
+    while left:
+        got = len(connection.recv(left))
+        if not got:
+            raise ConnectionError
+        left -= got
+
+
+# The attacks.
+
+
+def keeps_much(mallory: Hostile, count: int, payload: bytes) -> None:
+    """Retained messages under as many topics."""
+    connection = mallory.login()
+    for number in range(count):
+        packet = packets.publish(mallory.topic(f"r{number}"), payload)
+        mallory.publish(connection, number, retained(packet))
+
+
+def stays(mallory: Hostile, sessions: int, messages: int) -> None:
+    """Sessions that stay, and messages that wait for each of them."""
+    inbox = topics.inbox_filter(mallory.team, mallory.name)
+    for number in range(sessions):
+        connection = mallory.login(f"mallory-{number}", keep=True)
+        connection.sendall(packets.subscribe(inbox))
+        acknowledged(connection, 1)
+        connection.recv(1)  # a SUBACK has 5
+        connection.close()
+    connection = mallory.login()
+    for _ in range(messages):
+        connection.sendall(packets.publish(mallory.topic(mallory.name), BIG))
+        acknowledged(connection, 1)
+
+
+def talks_nonsense(mallory: Hostile, count: int) -> None:
+    """Packets that are none, of strangers and of one who has logged in."""
+    for number in range(count):
+        connection = mallory.login() if number % 10 == 0 else mallory.connect()
+        with contextlib.suppress(OSError):
+            connection.sendall(os.urandom(64))
+        connection.close()
+
+
+def never_logs_in(mallory: Hostile, count: int) -> None:
+    for _ in range(count):
+        mallory.connect().sendall(b"\x10")
+
+
+def floods(
+    mallory: Hostile,
+    count: int,
+    size: int = 60_000,
+    priority: Priority = Priority.LOW,
+    *,
+    anew: bool = False,
+    ttl: float | None = None,
+) -> None:
+    """Valid messages. anew: each in a stream of its own; ttl: after which each has expired."""
+    connection, origin, text = mallory.login(), secrets.token_hex(8), "x" * size
+    for number in range(count):
+        stream = (0, text, secrets.token_hex(8)) if anew else (number, text, origin)
+        packet = packets.publish(mallory.topic(), mallory.envelope(*stream, priority, ttl))
+        mallory.publish(connection, number, packet)
+
+
+def lies(mallory: Hostile, count: int) -> None:
+    """Payloads that are nearly right, and receipts for what nobody has sent."""
+    connection = mallory.login()
+    right = json.loads(mallory.envelope(0, "x" * 1000, secrets.token_hex(8), Priority.NORMAL, None))
+    receipt = Receipt("0" * 16, mallory.name, mallory.victim, State.INJECTED)
+    wrong = [
+        json.dumps({**right, "from": mallory.victim}).encode(),
+        json.dumps({**right, "origin": "of/another"}).encode(),
+        json.dumps({**right, "note": "x" * 100_000}).encode(),
+        json.dumps({**right, "body": "x" * 300_000}).encode(),
+        b"{" * 100_000,
+        encode(receipt),
+        encode(replace(receipt, id="1" * 16, state=State.REJECTED, detail="x" * 1000)),
+    ]
+    for number in range(count):
+        mallory.publish(connection, number, packets.publish(mallory.topic(), wrong[number % len(wrong)]))
+
+
+ATTACKS: dict[str, Callable[[Hostile], None]] = {
+    "retained": partial(keeps_much, count=200, payload=BIG),
+    "small retained": partial(keeps_much, count=2_000, payload=bytes(1000)),
+    "sessions that stay": partial(stays, sessions=20, messages=10),
+    "nonsense": partial(talks_nonsense, count=300),
+    "no login": partial(never_logs_in, count=200),
+    "a flood": partial(floods, count=800),
+    "a flood of small ones": partial(floods, count=3_000, size=10, priority=Priority.URGENT),
+    "streams": partial(floods, count=1_000, size=10, anew=True),
+    "what expires at once": partial(floods, count=600, ttl=0.001),
+    "lies": partial(lies, count=700),
+}
+"""Each for a second or two."""
+
+
+def main() -> None:
+    home = Home.from_env()
+    for number in itertools.count():
+        for name, attack in ATTACKS.items():
+            try:
+                mallory = Hostile(home, *sys.argv[1:])
+                attack(mallory)
+                mallory.close()
+            except (OSError, EOFError):  # the broker was killed, or has had enough
+                mallory.close()
+            print(name, flush=True)
+            if number and select.select([sys.stdin], [], [], 0)[0]:
+                return
+
+
+if __name__ == "__main__":
+    main()

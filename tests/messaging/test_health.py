@@ -1,0 +1,181 @@
+"""`relay doctor --broker` on brokers that do not work: each state is said for what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from brokers import AGENTS, Amqtt, Mosquitto, Nats, _Server
+from cluster import serving
+
+import relay.transport.mqtt
+from relay.errors import BrokerError
+from relay.transport import topics
+from relay.transport.credentials import Login
+from relay.transport.endpoint import Endpoint, endpoints
+from relay.transport.mqtt import ConnectionLost, MqttTransport
+from relay.transport.probe import probe
+from relay.transport.probe_result import Finding, ProbeResult
+from support import wait_until
+
+PAIR = [AGENTS["Alice"], AGENTS["Bob"]]
+STEPS = ("reach", "login", "subscribe", "passes")
+
+
+def rows(*urls: str) -> dict[str, ProbeResult]:
+    return {row.key: row for row in asyncio.run(probe(endpoints(",".join(urls)), PAIR, native=1))}
+
+
+def elected(*urls: str) -> dict[str, ProbeResult]:
+    """The rows; none if the broker went away in the midst, as one that elects a leader does."""
+    with contextlib.suppress(BrokerError):
+        return rows(*urls)
+    return {}
+
+
+def broken(found: dict[str, ProbeResult]) -> set[str]:
+    return {row.key for row in found.values() if row.status is Finding.BROKEN}
+
+
+def address(url: str) -> str:
+    """Without the login: everybody uses credentials of their own."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[Nats]:
+    server = Nats(tmp_path)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("kind", [Nats, Mosquitto, Amqtt])
+def test_a_broker_that_works_one_that_hangs_and_one_that_is_away_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[_Server]
+) -> None:
+    server = kind(tmp_path)
+    url = address(server.url("Alice"))
+    try:
+        server.start()
+        found = rows(url)
+        assert {found[key].status for key in STEPS} == {Finding.HOLDS}, found
+        assert server._process is not None
+        server._process.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(relay.transport.mqtt, "CONNECT_SECONDS", 0.5)
+        found = rows(url)
+        assert broken(found) == {"login"}
+        assert "does not answer" in found["login"].detail
+        assert "hangs" in found["login"].detail
+        server.kill()
+        found = rows(url)
+        assert broken(found) == {"reach"}
+        assert "that it runs" in found["reach"].detail
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("kind", [Nats, Mosquitto])
+def test_a_login_that_is_refused_is_said(tmp_path: Path, kind: type[_Server]) -> None:
+    server = kind(tmp_path)
+    try:
+        server.start()
+        url = server.url("Alice").replace("s%40cret", "wrong")
+        found = rows(url)
+        assert broken(found) == {"login"}
+        assert "refuses the login" in found["login"].detail
+        assert "wrong" not in str(found)
+    finally:
+        server.kill()
+
+
+def test_a_broker_whose_store_is_broken_is_said(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder has gone while it runs, as with a disk that was taken away."""
+    monkeypatch.setattr(relay.transport.mqtt, "PUBLISH_SECONDS", 3.0)
+    nats.start()
+    shutil.rmtree(nats._data)
+    nats._data.write_text("no folder")
+    found = rows(address(nats.url("Alice")))
+    assert found["reach"].status is Finding.HOLDS
+    assert broken(found) & {"login", "subscribe", "passes"}, found
+    assert "full or broken" in " ".join(found[key].detail for key in broken(found))
+
+
+def test_a_broker_whose_store_is_full_is_said(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filled by mail for an agent that is away, up to the limit in its configuration."""
+    monkeypatch.setattr(relay.transport.mqtt, "PUBLISH_SECONDS", 3.0)
+    config = nats._directory / "nats-server.conf"
+    config.write_text(config.read_text().replace("10GB", "2MB"))
+    nats.start()
+    asyncio.run(fill(nats))
+    found = rows(address(nats.url("Alice")))
+    assert found["reach"].status is Finding.HOLDS
+    assert broken(found) & {"login", "subscribe", "passes"}, found
+    assert "store is full" in " ".join(found[key].detail for key in broken(found))
+
+
+async def fill(nats: Nats) -> None:
+    endpoint = Endpoint.of(nats.url("Bob"))
+    bob = MqttTransport(endpoint, Login("filled", True, endpoint.user, endpoint.password))
+    await bob.connect()
+    await bob.subscribe(topics.inbox_filter("default", "Bob"), 1)
+    bob.close()
+    endpoint = Endpoint.of(nats.url("Alice"))
+    alice = MqttTransport(endpoint, Login("filling", False, endpoint.user, endpoint.password))
+    await alice.connect()
+    with contextlib.suppress(ConnectionLost), contextlib.closing(alice):
+        for _ in range(100):
+            await alice.publish(topics.inbox("default", "Bob", "Alice"), os.urandom(60_000))
+        raise AssertionError("it took 6 MB")
+
+
+def test_two_brokers_are_not_one_bus(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+    first, second = Mosquitto(tmp_path / "1"), Mosquitto(tmp_path / "2")
+    try:
+        first.start()
+        second.start()
+        found = rows(address(first.url("Alice")), address(second.url("Alice")))
+        assert broken(found) == {"cluster"}
+        assert "they are different brokers" in found["cluster"].detail
+        second.kill()
+        found = rows(address(first.url("Alice")), address(second.url("Alice")))
+        assert broken(found) == {"reach"}
+        assert str(second.port) in found["reach"].detail
+        assert "a message passes at 1 of 2" in found["cluster"].detail
+    finally:
+        first.kill()
+        second.kill()
+
+
+def test_a_cluster_is_one_bus_until_it_has_no_majority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    with serving(tmp_path) as cluster:
+        urls = [address(url) for url in cluster.url("Alice").split(",")]
+        # It has elected a leader when a message passes.
+        wait_until(lambda: rows(urls[0])["passes"].status is Finding.HOLDS)
+        assert not broken(rows(*urls))
+        cluster.nodes[2].kill()
+        # The others have elected leaders when a message passes at both.
+        found: dict[str, ProbeResult] = {}
+        wait_until(lambda: found.update(elected(*urls)) or broken(found) == {"reach"})
+        assert str(cluster.nodes[2].port) in found["reach"].detail
+        assert found["cluster"].status is Finding.UNPROVED
+        assert "the 2 that work do" in found["cluster"].detail
+        cluster.nodes[1].kill()
+        found = rows(urls[0])
+        assert found["reach"].status is Finding.HOLDS
+        (bad,) = broken(found)
+        assert bad in {"login", "subscribe", "passes"}
+        assert "majority" in found[bad].detail

@@ -1,0 +1,171 @@
+"""Names of agents on several hosts: whom they belong to is heard, and what is on its way knows for whom."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from clients import Agent, running
+
+from ledgers import in_ledger, post
+from relay.errors import ReceiverEnded, UnknownRecipient
+from relay.home import Home
+from relay.message import State
+from relay.messaging import outbox, outgoing
+from relay.messaging.owner import Owner
+from relay.transport import broker
+from support import eventually
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Home:
+    return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
+
+
+@pytest.fixture
+def third(tmp_path: Path) -> Home:
+    return Home.from_env({"RELAY_HOME": str(tmp_path / "third")}).ensure()
+
+
+def agent(home: Home, there: Home, owner: Owner, name: str = "claude") -> Agent:
+    """An agent of the home `there` on the embedded broker of `home`."""
+    endpoint, own = broker.admit(home, "default", name)
+    broker.adopt(there, own)
+    return Agent(there, name, url=f"mqtt://{endpoint.host}:{endpoint.port}", owner=owner)
+
+
+async def belongs(home: Home, owner: Owner, *, ended: bool = False) -> None:
+    """Return when `home` has heard whose the name is."""
+
+    async def heard() -> bool:
+        return await in_ledger(home, lambda ledger: ledger.owners.of("default", "claude")) == (
+            owner.id,
+            ended,
+        )
+
+    await eventually(heard)
+
+
+FIRST, SECOND = Owner.of_run("1"), Owner.of_run("2")
+
+
+def test_the_end_of_a_run_on_another_host_is_heard(home: Home, far: Home) -> None:
+    """U2: its mail ends with it, and what is said to its name is refused until another one has that."""
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(agent(home, far, FIRST)) as first:
+                await belongs(home, FIRST)
+                await alice.send("claude", "one")
+                await first.receive()
+                await alice.outcome(State.STORED)
+                assert [each.to for each in await alice.send("*", "two")] == ["claude"]
+                await first.receive()
+                await first.client.end()
+                rejected = await alice.outcome(State.REJECTED)
+                assert (rejected.body, rejected.detail) == ("one", "claude has ended")
+                assert (await alice.outcome(State.REJECTED)).body == "two"
+            await belongs(home, FIRST, ended=True)
+            with pytest.raises(ReceiverEnded):
+                await alice.send("claude", "three")
+            with pytest.raises(UnknownRecipient, match="nobody else is there"):
+                await alice.send("*", "four")
+            assert "claude" not in {each.name for each in await alice.client.roster()}
+            async with running(agent(home, far, SECOND)) as second:
+                await belongs(home, SECOND)
+                await alice.send("claude", "five")
+                assert [each.body for each in await second.receive()] == ["five"]
+
+    asyncio.run(scenario())
+
+
+def test_what_a_run_leaves_that_is_killed_is_told_by_others_of_its_host(home: Home, far: Home) -> None:
+    """U2: it has said nothing itself."""
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(agent(home, far, FIRST)) as first:
+                await belongs(home, FIRST)
+                await alice.send("claude", "one")
+                await first.receive()
+                await alice.outcome(State.STORED)
+            async with running(agent(home, far, Owner.of_run("3"), "Bob")):
+                rejected = await alice.outcome(State.REJECTED)
+                assert (rejected.body, rejected.detail) == ("one", "claude has ended")
+
+    asyncio.run(scenario())
+
+
+def test_what_becomes_of_a_message_is_asked_where_nobody_heard_it(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was *stored* for ever where the sender's connection had ended by then."""
+    monkeypatch.setattr(outgoing, "LINGER", 2.0)
+    monkeypatch.setattr(outgoing, "LOOK", 0.5)
+    monkeypatch.setattr(outbox, "FIRST_ASK", 1.0)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(agent(home, far, FIRST)) as claude:
+            await belongs(home, FIRST)
+            await alice.sees("claude")
+            (sent,) = await in_ledger(home, lambda ledger: post(ledger, "default", "you", "claude", "hello"))
+            await alice.client.drain()
+            (message,) = await claude.receive()
+
+            async def is_now(wanted: State) -> bool:
+                return (await in_ledger(home, lambda ledger: ledger.find(sent.id))).message.state is wanted
+
+            await eventually(lambda: is_now(State.STORED))
+            await eventually(lambda: not alice.client._outgoing.proxies._active)
+            await claude.inject(message)
+            await eventually(lambda: is_now(State.INJECTED))
+
+    asyncio.run(scenario())
+
+
+def test_the_next_run_ends_what_waits_for_one_that_has_gone_without_a_word(home: Home, far: Home) -> None:
+    """U2."""
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(agent(home, far, FIRST)):
+                await belongs(home, FIRST)
+            await alice.sees("claude", online=False)
+            (sent,) = await alice.send("claude", "one")
+            assert sent.state is State.QUEUED  # it may be back in a moment
+            async with running(agent(home, far, SECOND)) as second:
+                expired = await alice.outcome(State.EXPIRED)
+                assert (expired.id, expired.detail) == (sent.id, "claude has ended")
+                await alice.send("claude", "two")
+                assert [each.body for each in await second.receive()] == ["two"]
+                assert await second.waiting() == ["two"]
+
+    asyncio.run(scenario())
+
+
+def test_the_agent_of_a_folder_has_its_mail_whoever_had_its_name_meanwhile(
+    home: Home, far: Home, third: Home
+) -> None:
+    """U2: also on another host."""
+    one, two = Owner.of_folder(Path("/one")), Owner.of_folder(Path("/two"))
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            async with running(agent(home, far, one)):
+                await belongs(home, one)
+            await alice.sees("claude", online=False)
+            await alice.send("claude", "for one")
+            async with running(agent(home, third, two)) as other:
+                await belongs(home, two)
+                await alice.send("claude", "for two")
+                (got,) = await other.receive()
+                assert got.body == "for two"
+                await other.inject(got)
+                await alice.outcome(State.INJECTED)
+                assert await other.waiting() == []
+            await alice.sees("claude", online=False)
+            async with running(agent(home, far, one)) as again:
+                assert [each.body for each in await again.receive()] == ["for one"]
+
+    asyncio.run(scenario())

@@ -1,0 +1,276 @@
+"""One session of a home hears who is there, and all others know it; another one takes over when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from clients import Agent, known, running
+
+from relay.home import Home
+from relay.message import State
+from relay.messaging import presence_listener, publisher
+from relay.messaging.receiver import Receiver
+from relay.transport import broker, presence, topics
+from relay.transport.mqtt import Inbound
+from support import eventually
+
+MANY = 25
+
+PROGRAM = """
+import asyncio, sys
+from relay.home import Home
+from relay.messaging.client import MessagingClient
+from relay.messaging.events import StatusReported
+
+async def main(name, url):
+    def publish(event):
+        if isinstance(event, StatusReported):
+            print(event.text, flush=True)
+    home = Home.from_env()
+    client = await MessagingClient.open(home, "default", name, broker_url=url or None, publish=publish)
+    await client.run()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Home:
+    return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
+
+
+def url(home: Home, name: str, team: str = "default") -> str:
+    """The embedded broker of `home`, for an agent of another home."""
+    endpoint, own = broker.admit(home, team, name)
+    return f"mqtt://{quote(own.user, safe='')}:{own.password}@{endpoint.host}:{endpoint.port}"
+
+
+@contextlib.asynccontextmanager
+async def process(home: Home, name: str, url: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `name` of `home` in a process of its own, connected, for a block; then it is killed."""
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, name, url),
+        env={**os.environ, "RELAY_HOME": str(Path(home.state_dir).parent)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert started.stdout is not None
+    try:
+        while not (await started.stdout.readline()).startswith(b"connected"):
+            assert started.returncode is None
+        yield started
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            started.kill()
+        await started.communicate()
+
+
+def listens(agent: Agent) -> bool:
+    return agent.client._listener.listening
+
+
+def test_a_home_hears_each_announcement_a_few_times_however_many_it_has(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was once for each agent that listened: 112,298 times until 250 knew each other."""
+    heard: Counter[str] = Counter()
+    hear = Receiver._hear
+
+    async def counted(self: Receiver, inbound: Inbound, level: str) -> None:
+        heard[level] += 1
+        await hear(self, inbound, level)
+
+    monkeypatch.setattr(Receiver, "_hear", counted)
+    monkeypatch.setattr(presence_listener, "AGAIN", 0.1)
+
+    async def scenario() -> None:
+        agents = [Agent(home, f"agent-{number}") for number in range(MANY)]
+        async with contextlib.AsyncExitStack() as stack:
+            for agent in agents:
+                await stack.enter_async_context(running(agent))
+            for agent in (agents[0], agents[-1]):
+                for other in agents:
+                    await eventually(lambda agent=agent, other=other: agent.hears(other.name))
+            assert [listens(agent) for agent in agents] == [True] + [False] * (MANY - 1)
+        assert sum(heard.values()) <= 5 * MANY
+
+    asyncio.run(scenario())
+
+
+def test_another_session_listens_at_once_when_the_listener_is_killed(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, and does not only look now and then."""
+    monkeypatch.setattr(presence_listener, "LOOK", 3600.0)
+
+    async def scenario() -> None:
+        async with process(home, "Bob") as bob, running(Agent(home, "Alice")) as alice:
+            await eventually(lambda: alice.hears("Bob"))
+            assert not listens(alice)
+            bob.kill()
+            await bob.wait()
+            async with asyncio.timeout(10):
+                await eventually(lambda: listens(alice))
+            async with running(Agent(far, "Carol", url=url(home, "Carol"))):
+                await alice.sees("Carol")
+            await alice.sees("Carol", online=False)
+            await alice.sees("Bob", online=False)
+            assert not await alice.hears("Bob")
+
+    asyncio.run(scenario())
+
+
+def test_another_session_listens_beside_a_listener_that_hangs(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence_listener, "LOOK", 0.1)
+    monkeypatch.setattr(presence_listener, "HANGS", 6.0)
+
+    async def scenario() -> None:
+        async with process(home, "Bob") as bob, running(Agent(home, "Alice")) as alice:
+            await eventually(lambda: alice.hears("Bob"))
+            assert not listens(alice)
+            bob.send_signal(signal.SIGSTOP)
+            await eventually(lambda: listens(alice))
+            async with running(Agent(far, "Carol", url=url(home, "Carol"))):
+                await alice.sees("Carol")
+
+    asyncio.run(scenario())
+
+
+def test_a_sender_that_does_not_listen_sends_at_once_when_its_receiver_appears(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
+
+    async def scenario() -> None:
+        await known(home, "Carol")
+        async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Alice")) as alice:
+            await alice.send("Carol", "hello")
+            assert (listens(bob), listens(alice)) == (True, False)
+            async with running(Agent(far, "Carol", url=url(home, "Carol"))) as carol:
+                assert [message.body for message in await carol.receive()] == ["hello"]
+                await alice.outcome(State.STORED)
+
+    asyncio.run(scenario())
+
+
+def test_an_agent_of_another_host_comes_leaves_and_dies(home: Home, far: Home) -> None:
+    """The one that does not listen sees what the other one hears: a goodbye, and a will."""
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")), running(Agent(home, "Alice")) as alice:
+            async with running(Agent(far, "Carol", url=url(home, "Carol"))):
+                await alice.sees("Carol")
+            await alice.sees("Carol", online=False)
+            async with process(far, "Carol", url(home, "Carol")) as carol:
+                await alice.sees("Carol")
+                carol.kill()
+                await alice.sees("Carol", online=False)
+
+    asyncio.run(scenario())
+
+
+def test_each_team_of_a_home_has_a_listener_and_knows_its_own_agents_only(home: Home) -> None:
+    async def scenario() -> None:
+        teams = [[Agent(home, name, team=team) for name in ("one", "two")] for team in ("red", "blue")]
+        async with contextlib.AsyncExitStack() as stack:
+            for agents in teams:
+                for agent in agents:
+                    await stack.enter_async_context(running(agent))
+            async with running(Agent(home, "Extra", team="red")):
+                for agents in teams:
+                    assert [listens(agent) for agent in agents] == [True, False]
+                    for agent in agents:
+                        await eventually(lambda agent=agent: agent.hears("one"))
+                        await eventually(lambda agent=agent: agent.hears("two"))
+                await eventually(lambda: teams[0][1].hears("Extra"))
+                assert [each.name for each in await teams[1][1].client.roster()] == ["one", "two"]
+
+    asyncio.run(scenario())
+
+
+def test_all_are_heard_again_after_the_broker_was_killed(home: Home, far: Home) -> None:
+    async def scenario() -> None:
+        async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Alice")) as alice:
+            await eventually(lambda: alice.hears("Bob"))
+            before = {each.name: each.boot for each in await alice.client.roster()}
+            running_broker = broker.status(home)
+            assert running_broker is not None
+            os.kill(running_broker.pid, signal.SIGKILL)
+
+            async def anew() -> bool:
+                now = await alice.client.roster()
+                return all(each.online and each.boot != before[each.name] for each in now)
+
+            await eventually(anew)
+            assert listens(alice) != listens(bob)
+            async with running(Agent(far, "Carol", url=url(home, "Carol"))):
+                await alice.sees("Carol")
+                await bob.sees("Carol")
+
+    asyncio.run(scenario())
+
+
+def test_what_slipped_through_when_the_listener_came_is_heard_soon(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An announcement between what a broker had kept and what comes then: it sends all once more."""
+    monkeypatch.setattr(presence, "HEARTBEAT", 3600.0)
+    monkeypatch.setattr(presence_listener, "AGAIN", 1.0)
+    hear, missed = Receiver._hear, []
+
+    async def deaf_at_first(self: Receiver, inbound: Inbound, level: str) -> None:
+        if self.name == "Alice" and level == "bob" and not inbound.retained:
+            missed.append(inbound.payload)
+        else:
+            await hear(self, inbound, level)
+
+    monkeypatch.setattr(Receiver, "_hear", deaf_at_first)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(Agent(far, "Bob", url=url(home, "Bob"))):
+            await eventually(lambda: alice.hears("Bob"))
+            assert missed
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_forgets_that_a_former_listener_wants_to_hear_all(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps subscriptions with a mailbox; the agent hears its own name alone when another one listens."""
+    heard: Counter[str] = Counter()
+    hear = Receiver._hear
+
+    async def counted(self: Receiver, inbound: Inbound, level: str) -> None:
+        heard[self.name] += level != topics.level(self.name)
+        await hear(self, inbound, level)
+
+    monkeypatch.setattr(Receiver, "_hear", counted)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice", url=url(far, "Alice"))) as alice:
+            await eventually(lambda: alice.client.informed)
+            assert listens(alice)
+        async with (
+            running(Agent(home, "Bob", url=url(far, "Bob"))) as bob,
+            running(Agent(home, "Alice", url=url(far, "Alice"))) as alice,
+        ):
+            assert listens(bob) and not listens(alice)
+            await eventually(lambda: alice.hears("Alice"))
+            heard.clear()
+            async with running(Agent(home, "Carol", url=url(far, "Carol"))):
+                await eventually(lambda: alice.hears("Carol"))
+            await eventually(lambda: heard["Bob"])
+            assert heard["Alice"] == 0
+
+    asyncio.run(scenario())
