@@ -60,11 +60,16 @@ def _has_shell(group: int) -> bool:
 
 
 def _lineage(pid: int) -> tuple[int, int, int] | None:
-    """Return the parent, the process group and the session of `pid`, None if it has ended."""
+    """Return the parent, the process group and the session of `pid`, None if it has ended.
+
+    A zombie has ended: the kernel does not count it either.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             # pid (comm) state ppid pgrp session ...: comm may hold spaces and parentheses
-            _, parent, group, session = stat.read().rpartition(b")")[2].split()[:4]
+            state, parent, group, session = stat.read().rpartition(b")")[2].split()[:4]
     except (OSError, ValueError):
+        return None
+    if state in b"ZX":
         return None
     return int(parent), int(group), int(session)

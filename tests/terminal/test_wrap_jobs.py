@@ -234,20 +234,22 @@ if os.fork() == 0:
         os.rename("orphan.new", "orphan")
         os.read(0, 1)
     os._exit(0)
-os.wait()
+if "waits" in sys.argv:
+    os.wait()
 print("up", flush=True)
 sys.stdin.readline()
 sys.exit(5)
 """
 
 
+@pytest.mark.parametrize("parent", ["waits", "leaves a zombie"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "wrapped"])
 def test_an_orphan_in_the_background_that_reads_the_terminal_ends(
-    terminal: Open, wrap: Open, home: Path, wrapped: bool
+    terminal: Open, wrap: Open, home: Path, wrapped: bool, parent: str
 ) -> None:
     """Nobody could bring it to the foreground; that the shim adopts it must not leave it stopped for ever."""
     (home / "orphan.py").write_text(ORPHAN)
-    outer = (wrap if wrapped else terminal)(sys.executable, "orphan.py")
+    outer = (wrap if wrapped else terminal)(sys.executable, "orphan.py", parent)
     outer.see("up\r\n")
     wait_until((home / "orphan").exists)
     pid = int((home / "orphan").read_text())
