@@ -41,7 +41,7 @@ from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.announcer import Announcer
 from relay.transport.connector import Connector
-from relay.transport.mqtt import MqttTransport
+from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.name_claims import claim_name
 from relay.transport.presence import Presence
 
@@ -396,7 +396,10 @@ class MessagingClient:
                 # A cluster that has lost a node goes on within seconds.
                 electing = len(nodes) > 1 and time.monotonic() - self._status.lost < LAST_RECONNECT
                 where = f" Reconnecting to {', '.join(nodes)}." if len(nodes) > 1 else ""
-                self._status.lose(f"{_first(group)}{where}", passing=electing)
+                # Our own broker also cuts off who has just logged in, while it reads of another agent.
+                unsettled = not self._connector.external and self._status.lost < started
+                if not (unsettled and failures == 1 and isinstance(_first(group), ConnectionLost)):
+                    self._status.lose(f"{_first(group)}{where}", passing=electing)
             last = ELECTING if electing else LAST_RECONNECT
             delay = min(last, FIRST_RECONNECT * 2.0 ** min(failures - 1, 10))
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
+import pytest
 from clients import Agent, running
 
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.transport import broker
+from relay.transport.connector import Connector
+from relay.transport.mqtt import MqttTransport
 from support import eventually
 
 MANY = 40
@@ -37,6 +41,29 @@ def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
             await eventually(lambda: all(agent.client.connected for agent in agents))
         said = [agent.statuses.get_nowait() for agent in agents for _ in range(agent.statuses.qsize())]
         assert [text for text in said if not text.startswith("connected")] == []
+
+    asyncio.run(scenario())
+
+
+def test_who_is_cut_off_at_the_login_tries_again_without_a_word(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a nats-server that reads of another agent: that is over at once, and no news to the user."""
+    connect, cut = Connector.connect, list[MqttTransport]()
+
+    async def connect_and_cut(self: Connector, *args: Any, **options: Any) -> MqttTransport:
+        transport = await connect(self, *args, **options)
+        if not cut:
+            cut.append(transport)
+            transport.close()
+        return transport
+
+    monkeypatch.setattr(Connector, "connect", connect_and_cut)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice"), connected=False) as agent:
+            assert (await agent.status("")).startswith("connected to ")
+            assert len(cut) == 1
 
     asyncio.run(scenario())
 
