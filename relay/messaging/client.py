@@ -33,7 +33,7 @@ from relay.messaging.owner import Owner
 from relay.messaging.posting import STARTING, post
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.presence_tracker import PresenceTracker, is_alive
-from relay.messaging.publisher import Publisher
+from relay.messaging.publisher import GATHER, Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
 from relay.place import Place
@@ -337,6 +337,7 @@ class MessagingClient:
         """Do what `drain` does whenever another session of this home has changed something of ours."""
         while True:
             await self._bell.rung()
+            await asyncio.sleep(GATHER)  # what has arrived is often injected in the same moment
             due: list[float | None] = []
 
             def look(ledger: Ledger, due: list[float | None] = due) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -84,14 +85,16 @@ class Publisher:
         """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
         await self._note_taken()
         await self.ledger.run(lambda ledger: ledger.outbox.resume(self.team, self.sender))
+        now = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
-            if not await self.publish_due(transport):
-                await self._until_due()
+            envelopes, due = await self._claim()
+            next_one = now() + min(_LOOK_AGAIN, due)
+            await self._publish(transport, envelopes)
+            if due > 0:
+                await self._wait(next_one)
 
-    async def publish_due(self, transport: MqttTransport) -> bool:
-        """Publish one batch; return True if there was anything."""
-        envelopes = await self._claim()
+    async def _publish(self, transport: MqttTransport, envelopes: list[Envelope]) -> None:
         to = [topics.inbox(self.team, each.message.to, self.sender) for each in envelopes]
         taken, failure = await publish_all(transport, to, envelopes)
         self._taken += [each.message.id for each in taken]
@@ -99,15 +102,16 @@ class Publisher:
             await self._note_taken()
         if failure is not None:
             raise failure
-        return bool(envelopes)
 
     async def _note_taken(self) -> None:
         if self._taken:
             taken, self._taken = self._taken, []
             await self.ledger.run(lambda ledger: ledger.outbox.sent(taken))
 
-    def _claim(self) -> asyncio.Future[list[Envelope]]:
-        def claim(ledger: Ledger) -> list[Envelope]:
+    def _claim(self) -> asyncio.Future[tuple[list[Envelope], float]]:
+        """Claim a batch; return it, and the seconds until a further message is due (math.inf: none will be)."""
+
+        def claim(ledger: Ledger) -> tuple[list[Envelope], float]:
             there = ledger.attendance(self.bus, self.team)
             home = cache(there.home)  # asked several times for each receiver
 
@@ -120,12 +124,15 @@ class Publisher:
                 return there.online(receiver, owner)
 
             ledger.outbox.park(self.team, self.sender, reachable)
-            due = ledger.outbox.claim(self.team, self.sender, delay, IN_FLIGHT, home, BATCH_BYTES)
-            return due or ledger.outbox.ask(self.team, self.sender, home)
+            batch = ledger.outbox.claim(self.team, self.sender, delay, IN_FLIGHT, home, BATCH_BYTES)
+            batch = batch or ledger.outbox.ask(self.team, self.sender, home)
+            due = ledger.outbox.next_due(self.team, self.sender)
+            return batch, math.inf if due is None else due
 
         return self.ledger.run(claim)
 
-    async def _until_due(self) -> None:
+    async def _wait(self, until: float) -> None:
+        """Wait until woken up or, by the loop's clock, for the next message that is due."""
         if self._taken:
             # Most arrive in this moment, and need no note; for the others one does.
             with contextlib.suppress(TimeoutError):
@@ -133,10 +140,8 @@ class Publisher:
                     await self._wake.wait()
                     return
             await self._note_taken()
-        due = await self.ledger.run(lambda ledger: ledger.outbox.next_due(self.team, self.sender))
-        seconds = _LOOK_AGAIN if due is None else min(_LOOK_AGAIN, due)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(until):
                 await self._wake.wait()
         except TimeoutError:
             await self.ledger.run(self._reopen)

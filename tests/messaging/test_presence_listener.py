@@ -68,8 +68,9 @@ async def process(home: Home, name: str, url: str = "") -> AsyncIterator[asyncio
             assert started.returncode is None
         yield started
     finally:
+        # Not by its own kill, which would take the end of one that was killed before from asyncio's thread.
         with contextlib.suppress(ProcessLookupError):
-            started.kill()
+            os.kill(started.pid, signal.SIGKILL)
         await started.communicate()
 
 
