@@ -48,6 +48,10 @@ _FOR = "(owner IS NULL OR ifnull(?, owner) = owner)"
 
 _ENDED = "state IN ('expired', 'rejected', 'uncertain')"
 
+_OTHERS = " UNION ALL ".join(
+    f"SELECT 1 FROM {table} WHERE id = ? AND NOT ({_PAIR})" for table in ("inbox", "outbox")
+)
+
 _COUNT = (  # the fourth value: also those whose turn has not come
     "SELECT count(*) FROM (SELECT 1 FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
     f"AND {_FOR} AND (? OR place IS NOT NULL) LIMIT ?)"
@@ -82,17 +86,15 @@ class Inbox:
             return []
         message, now = envelope.message, self._db.now()
         pair = keys(team, message.to, message.sender)
-        for table in ("inbox", "outbox"):
-            query = f"SELECT 1 FROM {table} WHERE id = ? AND NOT ({_PAIR})"
-            if self._db.rows(query, message.id, *pair):
-                raise ForeignPayload("its id is another message's")
+        if self._db.rows(_OTHERS, message.id, *pair, message.id, *pair):
+            raise ForeignPayload("its id is another message's")
         same, its = f"{_PAIR} AND id = ?", (*pair, message.id)
         with self._db.transaction() as db:
             forgotten = False
             over = another or addressee(db, *pair[:2]) == (envelope.owner or owner, True)
             dropped = self._db.rows(f"SELECT 1 FROM outbox WHERE {same} AND state = 'expired'", *its)
+            turn = _turn(db, (*pair, envelope.origin))
             if not (dropped or db.execute(f"UPDATE inbox SET receipted = NULL WHERE {same}", its).rowcount):
-                turn = _turn(db, (*pair, envelope.origin))
                 if envelope.sequence < turn:
                     # Its sender let others go before it: it was given up, or confirmed by another home.
                     if message.time >= now - _OLD:
@@ -104,7 +106,8 @@ class Inbox:
                     raise InboxFull(
                         f"{most} messages wait for {message.to}; further ones stay with their senders."
                     )
-                if not (_has_room(db, pair, whole=whole) and _knows(db, pair, envelope.origin)):
+                known = turn > 1 or _knows(db, pair, envelope.origin)
+                if not (known and _has_room(db, pair, whole=whole)):
                     raise InboxFull(
                         f"as much as may wait of one sender waits of {message.sender} for {message.to}; "
                         "further messages stay with it."
@@ -124,7 +127,7 @@ class Inbox:
                 detail = f"the {message.to} that it was sent to has ended"
                 db.execute(f"UPDATE inbox SET state = 'rejected', detail = ? WHERE {same}", (detail, *its))
                 advance(db, same, its, State.REJECTED, detail)
-            released = _release(db, (*pair, envelope.origin), envelope.base)
+            released = _release(db, (*pair, envelope.origin), turn, envelope.base)
             for each in released:
                 advance(db, same, (*pair, each.id), State.STORED)
         return released
@@ -265,13 +268,11 @@ def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> 
 
     whole: those count that wait for others, too.
     """
+    count = "SELECT count(*), ifnull(sum(size), 0) FROM inbox WHERE"
     waits = f"{_PAIR} AND state = 'stored' AND (? OR place IS NOT NULL)"
     for ended in (True, False):
-        number = size = 0
-        for where, values in ((waits, (*pair, whole)), (f"{_PAIR} AND {_ENDED}", pair)):
-            query = f"SELECT count(*), ifnull(sum(size), 0) FROM inbox WHERE {where}"
-            each = db.execute(query, values).fetchone()
-            number, size = number + each[0], size + each[1]
+        found = db.execute(f"{count} {waits} UNION ALL {count} {_PAIR} AND {_ENDED}", (*pair, whole, *pair))
+        number, size = map(sum, zip(*found, strict=True))
         if number < MOST and (size < MOST_BYTES or number * MAX_BODY < MOST_BYTES):
             return True
         if ended:
@@ -299,9 +300,11 @@ def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:
     return int(row[0]) if row else 1
 
 
-def _release(db: sqlite3.Connection, stream: tuple[str, ...], base: int) -> list[Message]:
-    """Give places to the messages of a stream that nothing before them holds back any more."""
-    turn = _turn(db, stream)
+def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: int) -> list[Message]:
+    """Give places to the messages of a stream that nothing before them holds back any more.
+
+    turn: the sequence below which all have had theirs.
+    """
     following = max(base, turn)
     arrived = f"SELECT 1 FROM inbox WHERE {_STREAM} AND sequence = ? LIMIT 1"
     while db.execute(arrived, (*stream, following)).fetchone():

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from relay import names
@@ -304,16 +305,18 @@ class Outbox:
         """Note what became of a message, as its receiver says; return False for an unknown message."""
         its = (receipt.id, *keys(team, receipt.sender, receipt.receiver))
         found = self._db.rows(
-            "SELECT sequence, team, sender_key, to_key, priority, owner FROM outbox "
+            "SELECT sequence, state, team, sender_key, to_key, priority, owner FROM outbox "
             f"WHERE id = ? AND {_SENDER} AND to_key = ?",
             *its,
         )
         with self._db.transaction() as db:
-            for sequence, *stream in found:
-                end = (receipt.state, receipt.detail, receipt.route, receipt.role)
-                advance(db, "id = ?", its[:1], *end)
+            for sequence, state, *stream in found:
                 now = self._db.now()
-                if receipt.state is State.STORED:
+                news = state != receipt.state  # as it is not where both have one ledger
+                if news:
+                    end = (receipt.state, receipt.detail, receipt.route, receipt.role)
+                    advance(db, "id = ?", its[:1], *end)
+                if news and receipt.state is State.STORED:
                     db.execute(
                         "UPDATE outbox SET attempts = 0, ask = ? WHERE id = ? AND state = 'stored' "
                         "AND ask IS NULL AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = outbox.id)",
@@ -339,13 +342,12 @@ class Outbox:
         who = (*keys(team, sender), owner)
         its_own = "(sent_by IS NULL OR ?3 IS NULL OR sent_by = ?3)"
         news = f"team = ?1 AND sender_key = ?2 AND told IS NOT state AND {its_own}"
-        query = f"SELECT {COLUMNS} FROM outbox WHERE {news}"
-        if not self._db.rows(f"{query} LIMIT 1", *who):
+        if not self._db.rows(f"SELECT 1 FROM outbox WHERE {news} LIMIT 1", *who):
             return []
         with self._db.transaction() as db:
-            rows = self._db.rows(f"{query} ORDER BY place", *who)
-            db.execute(f"UPDATE outbox SET told = state WHERE {news}", who)
-        return [message_of(row) for row in rows]
+            told = f"UPDATE outbox SET told = state WHERE {news} RETURNING place, {COLUMNS}"
+            rows = sorted(db.execute(told, who).fetchall(), key=itemgetter(0))
+        return [message_of(row) for _, *row in rows]
 
     def expire(self) -> int:
         """Give up what has waited too long; return how many messages.
@@ -451,15 +453,18 @@ def _bases(
     """
     bases: dict[tuple[str, int, str | None], int] = {}
     query = f"SELECT DISTINCT to_key, priority, owner FROM outbox WHERE {_SENDER} AND {_PENDING} AND due <= ?"
+    # Two queries in one: an index gives either end at once, but not both.
+    span = f"(SELECT {{}}(sequence) FROM outbox WHERE {_STREAM} AND {_PENDING})"
     for stream in db.execute(query, (*who, now)).fetchall():
-        base = _base(db, (*who, *stream))
-        assert base is not None  # something of it is due
+        ends = f"SELECT {span.format('min')}, {span.format('max')}"
+        base, last = db.execute(ends, (*who, *stream) * 2).fetchone()
         bases[stream] = base
-        db.execute(
-            f"UPDATE outbox SET due = NULL WHERE {_STREAM} AND {_PENDING} AND sequence >= ? "
-            "AND due IS NOT NULL",
-            (*who, *stream, base + WINDOW),
-        )
+        if last >= base + WINDOW:
+            db.execute(
+                f"UPDATE outbox SET due = NULL WHERE {_STREAM} AND {_PENDING} AND sequence >= ? "
+                "AND due IS NOT NULL",
+                (*who, *stream, base + WINDOW),
+            )
     return bases
 
 
@@ -477,10 +482,10 @@ def _slide(db: sqlite3.Connection, stream: Iterable[Any], now: float) -> int | N
 def _check_room(db: sqlite3.Connection, who: tuple[str, ...], limits: Limits) -> None:
     if not limits.queue:
         return
-    waiting = 0
-    for which in (_PENDING, "state = 'held'"):
-        query = f"SELECT count(*) FROM (SELECT 1 FROM outbox WHERE {_SENDER} AND {which} LIMIT ?)"
-        waiting += db.execute(query, (*who, limits.queue)).fetchone()[0]
+    count = "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE {} AND {} LIMIT ?)"
+    counts = (count.format(_SENDER, which) for which in (_PENDING, "state = 'held'"))
+    found = db.execute(" UNION ALL ".join(counts), (*who, limits.queue) * 2)
+    waiting = sum(number for (number,) in found)
     if waiting >= limits.queue:
         raise MessageRefused(
             f"{waiting} messages of this sender wait already, and no more are taken. "

@@ -1,6 +1,6 @@
 """SQLite for relay: private files, transactions, migrations, and a thread that commits for an event loop.
 
-    run, call ─→ queue ─→ thread: BEGIN, a savepoint for each job that has piled up, COMMIT ─→ their results
+    run, call ─→ queue ─→ thread: BEGIN, the jobs that have piled up, COMMIT ─→ their results
 
 WAL with synchronous=NORMAL: what was committed survives the kill of every process.  A power failure may take
 the last commits with it, never the file's integrity (https://sqlite.org/pragma.html#pragma_synchronous); the
@@ -247,20 +247,28 @@ class Database:
         db = self._connection
         if batch.begun and not db.in_transaction:
             raise end[1] if isinstance(end[1], RelayError) else sqlite3.OperationalError(_LOST)
-        if batch.joined:
-            if end[1] is not None:
-                db.execute("ROLLBACK TO job")
+        if batch.joined and end[1] is not None:
+            self._undo_job(batch)
+        if batch.saved:
             db.execute("RELEASE job")
+            batch.saved = False
         return end
 
     def _join(self, batch: _Batch) -> bool:
-        """Begin the transaction of `batch`, if this is its first change, and the savepoint of the job.
+        """Begin the transaction of `batch`, if this is its first change, else the savepoint of the job.
 
         Return True if this is the first change of the job.
         """
         if batch.refusal is not None:  # it was waited for once
             raise batch.refusal
-        if not batch.begun:
+        if batch.begun and not self._connection.in_transaction:
+            raise sqlite3.OperationalError(_LOST)
+        if batch.joined:
+            return False
+        if batch.begun:
+            self._connection.execute("SAVEPOINT job")
+            batch.saved = True
+        else:
             try:
                 with self._explained():
                     self._begin()
@@ -268,13 +276,17 @@ class Database:
                 batch.refusal = error
                 raise
             batch.begun = True
-        elif not self._connection.in_transaction:
-            raise sqlite3.OperationalError(_LOST)
-        if batch.joined:
-            return False
-        self._connection.execute("SAVEPOINT job")
         batch.joined = True
         return True
+
+    def _undo_job(self, batch: _Batch) -> None:
+        """Roll back what the running job has changed; of the first one that is the whole transaction."""
+        if batch.saved:
+            self._connection.execute("ROLLBACK TO job")
+        else:
+            self._connection.execute("ROLLBACK")
+            self._leave()
+            batch.begun = batch.joined = False
 
     def _begin(self) -> None:
         self.check()
@@ -337,7 +349,7 @@ class Database:
 class _Transaction:
     """A block of changes (`Database.transaction`). Not a generator: a message takes twenty of them."""
 
-    __slots__ = ("_database", "_end", "_undo")
+    __slots__ = ("_batch", "_database", "_end", "_undo")
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -348,8 +360,9 @@ class _Transaction:
         database = self._database
         db = database._connection
         try:
-            if database._batch is not None and database._join(database._batch):
-                self._end, self._undo = None, ("ROLLBACK TO job",)  # the job has changed nothing before
+            self._batch = database._batch
+            if self._batch is not None and database._join(self._batch):
+                self._end, self._undo = None, ()  # the job has changed nothing before
             elif db.in_transaction:
                 db.execute("SAVEPOINT part")
                 self._end, self._undo = "RELEASE part", ("ROLLBACK TO part", "RELEASE part")
@@ -371,6 +384,8 @@ class _Transaction:
                     db.execute(self._end)
             except BaseException:
                 if db.in_transaction:  # some errors end the whole transaction
+                    if self._end is None and self._batch is not None:
+                        database._undo_job(self._batch)
                     for statement in self._undo:
                         db.execute(statement)
                 raise
@@ -388,12 +403,14 @@ _LOST = "the transaction was rolled back"
 class _Batch:
     """The state of jobs that are committed together.
 
-    begun: the transaction was begun. joined: the running job has changed something.
+    begun:   the transaction was begun.
+    joined:  the running job has changed something. saved: after a savepoint, as others had before it.
     refusal: why the transaction could not be begun.
     """
 
     begun: bool = False
     joined: bool = False
+    saved: bool = False
     refusal: RelayError | None = None
 
 
