@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -73,59 +72,6 @@ def test_hiding_the_environment_does_not_help(relay: Relay, tmp_path: Path) -> N
     agent = Agent(relay, tmp_path, hidden)
     assert "an agent may not ask for 'stop'" in agent.out + agent.err
     assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
-
-
-DAEMON = """
-import os, subprocess, sys
-folder, *command = sys.argv[1:]
-if os.fork():
-    os._exit(0)
-os.setsid()
-child = os.getpid()
-if os.fork():
-    os._exit(0)
-while os.getppid() == child:
-    pass
-clean = {name: value for name, value in os.environ.items() if name == "RELAY_HOME" or name[:5] != "RELAY"}
-done = subprocess.run([sys.executable, "-m", "relay", *command], env=clean, stdout=-1, stderr=-2, text=True)
-with open(folder + "/daemon", "w") as file:
-    file.write(done.stdout)
-os.rename(folder + "/daemon", folder + "/daemon.out")
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="no process can adopt others there")
-@pytest.mark.parametrize(
-    ("command", "refused"),
-    [
-        ("stop Bob", "an agent may not ask for 'stop'"),
-        ("stop --now Bob", "an agent may not ask for 'stop'"),
-        ("reload Bob", "an agent may not ask for 'reload'"),
-        ("reload Mallory", "an agent may not ask for 'reload'"),
-        ("answer Bob yes", "an agent may not"),
-        ("send --from you Bob forged", "an agent sends as itself only"),
-        ("release --from Bob", "an agent cannot release them"),
-        ("memory list --name Bob", "an agent has its own memories only"),
-    ],
-)
-def test_a_daemon_of_an_agent_counts_as_the_agent(
-    relay: Relay, tmp_path: Path, command: str, refused: str
-) -> None:
-    """A double fork, a session of its own and a clean environment do not help; it is told why."""
-    Puppet(relay, "Bob").wrap()
-    (tmp_path / "daemon.py").write_text(DAEMON)
-    line = f"{sys.executable} {tmp_path}/daemon.py {tmp_path} {command}; "
-    agent = Agent(
-        relay,
-        tmp_path,
-        line + f"until [ -e {tmp_path}/daemon.out ]; do sleep 0.05; done; cat {tmp_path}/*.out",
-    )
-    said = " ".join(agent.out.split())
-    assert refused in said
-    assert re.search(r"This descends from \S+ \(pid \d+\), which belongs to Mallory", said)
-    assert "start that outside first" in said
-    assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
-    assert [e for e in events(relay) if e["event"] == "refused"]
 
 
 @pytest.mark.parametrize(

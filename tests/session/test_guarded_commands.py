@@ -1,0 +1,146 @@
+"""Every command, asked for by a daemon of an agent: what is refused, and what it may do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledgers import post
+from relay.cli.main import COMMANDS
+from relay.home import Home
+from relay.messaging.ledger import Ledger
+from session.puppet import Puppet, events, ps
+from support import Relay, wait_until
+
+DAEMON = """
+import json, os, sys
+import pexpect
+
+folder = sys.argv[1]
+if os.fork():
+    os._exit(0)
+os.setsid()
+child = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.getppid() == child:
+    pass
+clean = {name: value for name, value in os.environ.items() if name == "RELAY_HOME" or name[:5] != "RELAY"}
+said = {}
+with open(folder + "/commands") as file:
+    commands = json.load(file)
+for command in commands:
+    words = ["-m", "relay", *command.split()]
+    program = pexpect.spawn(sys.executable, words, env=clean, timeout=60, cwd=folder)
+    program.expect(pexpect.EOF)
+    text = program.before.decode()
+    program.close()
+    said[command] = [program.exitstatus, text]
+with open(folder + "/part", "w") as file:
+    json.dump(said, file)
+os.rename(folder + "/part", folder + "/said")
+"""
+"""It forks twice, has a session, an environment and for each command a terminal of its own."""
+
+MAY_NOT = "an agent may not"
+ITSELF = "this runs inside the agent"
+
+REFUSED = {
+    "attach Bob": MAY_NOT,
+    "attach --takeover Bob": MAY_NOT,
+    "attach --view Bob": MAY_NOT,
+    "answer Bob": MAY_NOT,
+    "answer Bob yes": MAY_NOT,
+    "stop Bob": MAY_NOT,
+    "stop --now Bob": MAY_NOT,
+    "stop --all": MAY_NOT,
+    "restart Bob": MAY_NOT,
+    "restart --now Bob": MAY_NOT,
+    "reload Bob": MAY_NOT,
+    "reload --all": MAY_NOT,
+    "send --from Bob Mallory forged": ITSELF,
+    "messages --team other": ITSELF,
+    "retry {id}": "cannot be changed by an agent",
+    "retry --to Mallory {id}": "cannot be changed by an agent",
+    "drop {id}": "cannot be changed by an agent",
+    "drop --held": "an agent drops its own",
+    "release {id}": "an agent cannot release them",
+    "release --all": "an agent cannot release them",
+    "join --name Bob team": ITSELF,
+    "leave --name Bob team": ITSELF,
+    "channels --team other": ITSELF,
+    "memory list --name Bob": ITSELF,
+    "memory save --name Bob forged": ITSELF,
+    "events --name Bob": ITSELF,
+    "audit --to Bob": ITSELF,
+    "replay Bob": ITSELF,
+    "agents update new.toml": MAY_NOT,
+    "agents reset": MAY_NOT,
+    "trust relay.config.py": MAY_NOT,
+    "hooks disable rule.py": MAY_NOT,
+    "hooks enable rule.py": MAY_NOT,
+    "hooks reload Bob": MAY_NOT,
+    "broker start": MAY_NOT,
+    "broker stop": MAY_NOT,
+    "broker acl nats Bob": MAY_NOT,
+    "broker credentials export -o keys Bob": MAY_NOT,
+    "doctor --broker": MAY_NOT,
+}
+
+HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "demo"}
+"""They show what every agent may know, change nothing of another, or are called by agents' own hooks."""
+
+
+def test_each_command_is_refused_to_agents_or_known_to_be_harmless() -> None:
+    assert {command.split()[0] for command in REFUSED} | HARMLESS == set(COMMANDS)
+
+
+def as_root(relay: Relay) -> Relay:
+    return relay
+
+
+def as_another(relay: Relay) -> Relay:
+    """The same without root's rights, in a namespace in which the owner of the home is no root."""
+    other = Relay(relay.home)
+    other.command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", *relay.command]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*other.command, "--version"], check=False).returncode
+    ):
+        pytest.skip("this user may not make a user namespace")
+    return other
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no process can adopt others there")
+@pytest.mark.parametrize("user", [as_root, as_another])
+def test_a_daemon_of_an_agent_is_refused_what_is_the_persons(
+    relay: Relay, tmp_path: Path, user: Callable[[Relay], Relay]
+) -> None:
+    relay = user(relay)
+    Puppet(relay, "Bob").wrap()
+    with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
+        (message,) = post(ledger, "default", "you", "Bob", "from the person")
+    for name in ("relay.config.py", "new.toml"):
+        (tmp_path / name).write_text("x = 1\n")
+    commands = {command.format(id=message.id): words for command, words in REFUSED.items()}
+    (tmp_path / "commands").write_text(json.dumps(list(commands)))
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    relay("wrap", "-d", "-n", "Mallory", "sh", "-c", f"{sys.executable} {tmp_path}/daemon.py {tmp_path}; cat")
+    wait_until((tmp_path / "said").exists)
+    said = json.loads((tmp_path / "said").read_text())
+    for command, words in commands.items():
+        code, text = said[command]
+        text = " ".join(text.split())
+        assert (command, code != 0, words in text) == (command, True, True), text
+        assert re.search(r"This descends from \S+ \(pid \d+\), which belongs to Mallory", text), text
+        assert "start that outside first" in text, text
+    refused = {entry["operation"].split()[0] for entry in events(relay) if entry["event"] == "refused"}
+    assert refused == {command.split()[0] for command in commands} | {"view"}
+    assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
