@@ -109,7 +109,7 @@ class Publisher:
             await self.ledger.run(lambda ledger: ledger.outbox.sent(taken))
 
     def _claim(self) -> asyncio.Future[tuple[list[Envelope], float]]:
-        """Claim a batch; return it, and the seconds until a further message is due (math.inf: none will be)."""
+        """Claim a batch; return it, and the seconds until another message is due (math.inf: none will be)."""
 
         def claim(ledger: Ledger) -> tuple[list[Envelope], float]:
             there = ledger.attendance(self.bus, self.team)
