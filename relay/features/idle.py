@@ -8,6 +8,10 @@ from relay.eventbus import EventBus, handles
 from relay.hooks.events import Idle
 from relay.lifecycle import SessionBegan
 from relay.state.agent_terminal import AgentTerminal
+from relay.terminal.events import OutputRead
+
+SHORTEST = 1.0
+"""Seconds between two `idle`, at least, however short a quiet period the settings ask for."""
 
 
 class IdleWatch:
@@ -17,16 +21,25 @@ class IdleWatch:
         self._bus = bus
         self._terminal = terminal
         self._seconds = seconds
-        self._published = 0.0  # the time of the last output before the last published quiet period
+        self._timed = False  # a look is due; else `idle` is published, and output begins another period
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        self._bus.loop.call_later(self._seconds, self._look)
+        self._look_after(self._seconds)
+
+    @handles(OutputRead)
+    def resume(self, _: OutputRead) -> None:
+        if not self._timed:
+            self._look_after(max(self._seconds, SHORTEST))
+
+    def _look_after(self, seconds: float) -> None:
+        self._timed = True
+        self._bus.loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        last = self._terminal.last_output()
-        quiet = time.monotonic() - last
-        if quiet >= self._seconds and self._published != last:
-            self._published = last
-            self._bus.publish(Idle(seconds=quiet))
-        self._bus.loop.call_later(max(self._seconds - quiet, 1.0), self._look)
+        quiet = time.monotonic() - self._terminal.last_output()
+        if quiet < self._seconds:
+            self._look_after(self._seconds - quiet)
+            return
+        self._timed = False
+        self._bus.publish(Idle(seconds=quiet))

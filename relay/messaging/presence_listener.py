@@ -83,13 +83,14 @@ class PresenceListener:
         """Listen or stand by, until cancelled. Raise BrokerError."""
         while self._lock is None:
             with self._standing_by() as ended:  # before the look, so that no end is missed
-                if self._take():
-                    await self._listen(transport)
-                    break
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK * random.uniform(0.8, 1.2)):
-                        await ended.wait()
-                        await asyncio.sleep(random.uniform(0.01, 0.05))  # the lock goes in a moment, too
+                while not ended.is_set():
+                    if self._take():
+                        await self._listen(transport)
+                        break
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK * random.uniform(0.8, 1.2)):
+                            await ended.wait()
+                            await asyncio.sleep(random.uniform(0.01, 0.05))  # the lock goes in a moment, too
         assert self._lock is not None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._write())

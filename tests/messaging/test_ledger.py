@@ -537,11 +537,15 @@ def write_old(path: Path, version: int) -> None:
         for table in ("outbox", "inbox"):
             for column in ("route", "role"):
                 db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    for step in range(2, version):
+        for statement in Ledger.schema.steps[step]:
+            db.execute(statement)
     db.execute(f"PRAGMA user_version = {version}")
+    db.commit()
     db.close()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [*Ledger.schema.steps])
 def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int) -> None:
     """What it holds stays, its streams go on where they were, and nothing in it expires."""
     path = tmp_path / "ledger.db"
@@ -565,6 +569,24 @@ def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int
         assert new.execute(query).fetchall() == made.execute(query).fetchall(), table
     new.close()
     made.close()
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_what_became_of_old_mail_in_another_home_is_asked(tmp_path: Path, version: int) -> None:
+    """An older relay asked nobody: a receipt that was lost stayed lost."""
+    path = tmp_path / "ledger.db"
+    write_old(path, version)
+    db = sqlite3.connect(path)
+    db.execute(
+        "INSERT INTO outbox (id, team, sender, sender_key, recipient, to_key, body, time, sequence, state, "
+        "home) VALUES ('far', ?, 'Alice', 'alice', 'Carol', 'carol', 'old', 1000, 1, 'stored', 'elsewhere')",
+        (TEAM,),
+    )
+    db.commit()
+    db.close()
+    with Ledger(path) as ledger:
+        (asked,) = ledger.outbox.ask(TEAM, "Alice", lambda _: "elsewhere")
+        assert (asked.message.id, asked.message.to) == ("far", "Carol")
 
 
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
