@@ -175,6 +175,7 @@ class Life:
         alice.say(f"@relay:Bob 3\n@count:{self._name} b")
         bob.say(f"@relay:{self._name} three")
         self._until(lambda: self._settled(3, 3))
+        self._until(self._has_read)  # relay knows of a message by its echo, before the agent has read it
         last = self._status()
         assert (last["agent_pid"], last["terminal_pid"]) == (first["agent_pid"], first["terminal_pid"])
         alice.exit(7)
@@ -238,6 +239,10 @@ class Life:
         outward, inward = self._messages(self._name, "Bob"), self._messages("Bob", self._name)
         enough = len(outward) >= said or (self._may_skip() and len(self._died()) > 1)
         return enough and len(inward) >= given and all(m.state.final for m in (*outward, *inward))
+
+    def _has_read(self) -> bool:
+        injected = {m.body for m in self._messages("Bob", self._name) if m.state is not State.UNCERTAIN}
+        return injected <= {body for _, body in self._alice.texts()}
 
     def _messages(self, sender: str, to: str) -> list[Message]:
         with Ledger(self._ledger) as ledger:
