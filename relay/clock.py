@@ -1,10 +1,28 @@
-"""A clock and timers that a test can replace."""
+"""A clock and timers that a test can replace; the ticks at which an idle process wakes up."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
+
+TICK = 5.0
+"""Seconds between two ticks of a process. What is done now and then is done at a tick, together: most of what
+it costs is that the process wakes up."""
+
+_PHASE = random.uniform(0, TICK)  # processes that were started together wake up one after the other
+
+
+def until_tick(seconds: float) -> float:
+    """Return the seconds from now until this process's tick that is nearest to `seconds` from now.
+
+    Less than TICK is returned as it is.
+    """
+    if seconds < TICK:
+        return seconds
+    now = time.monotonic()  # the event loop's time
+    return round((now + seconds - _PHASE) / TICK) * TICK + _PHASE - now
 
 
 class Clock:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from relay import names
+from relay.clock import until_tick
 from relay.errors import LedgerError, RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
@@ -99,7 +100,7 @@ class Mailbox:
     async def run(self) -> None:
         """Look into the ledger every LOOK seconds until cancelled."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(until_tick(LOOK))
             await self._ordered(self._look())
 
     @handles(ClientOpened)

@@ -8,7 +8,6 @@ Each broker has a team of its own under the same name; `bus_of` tells them apart
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -16,6 +15,7 @@ from typing import Any
 
 from relay import names
 from relay.messaging.ledger_database import LedgerDatabase, keys
+from relay.transport.endpoint import endpoints
 from relay.transport.presence import MISSED, REPLACED, Presence
 
 _SHOWN = ("name", "online", "seen", "boot", "session", "home", "host", "every", "owner", "over")
@@ -26,11 +26,15 @@ _ROW = "SELECT {} FROM presences WHERE bus = ? AND team = ? {}"
 _ITS = "AND key = ?"
 
 
-def bus_of(url: str | None) -> str:
-    """Return a word for the broker at `url`, the same for all its users; "" for the embedded one."""
-    if url is None:
+def bus_of(urls: str | None) -> str:
+    """Return a word for the broker at `urls`, the same for all its users; "" for the embedded one.
+
+    urls: as for `endpoints`. The order in which they name its nodes makes no difference. Raise BrokerError.
+    """
+    if urls is None:
         return ""
-    return hashlib.sha256(re.sub(r"//[^/@]*@", "//", url).encode()).hexdigest()[:12]
+    nodes = ",".join(sorted({node.url for node in endpoints(urls)}))
+    return hashlib.sha256(nodes.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)

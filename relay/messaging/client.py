@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay import names
+from relay.clock import until_tick
 from relay.errors import LedgerError, NameInUse, ReceiverEnded, RelayError
 from relay.eventbus import Event, EventBus, Question
 from relay.home import Home
@@ -369,7 +370,7 @@ class MessagingClient:
                 raise
             except LedgerError as error:
                 self._status.trouble(error)
-            await asyncio.sleep(SWEEP_EVERY * random.uniform(0.8, 1.2))
+            await asyncio.sleep(until_tick(SWEEP_EVERY * random.uniform(0.8, 1.2)))
 
     def _expire(self, ledger: Ledger) -> int:
         ledger.check()

@@ -18,6 +18,7 @@ import random
 from dataclasses import dataclass, field
 
 from relay import names
+from relay.clock import until_tick
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
 from relay.messaging.doorbell import ring
@@ -148,7 +149,7 @@ class ProxyPublishers:
                         )
                         tasks.create_task(self._publish_for(sender, publisher))
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK * random.uniform(0.5, 1.5)):
+                    async with asyncio.timeout(until_tick(LOOK * random.uniform(0.5, 1.5))):
                         await self._wake.wait()
                 self._wake.clear()
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relay.clock import until_tick
 from relay.errors import LedgerError
 from relay.home import private_directory
 from relay.messaging.doorbell import make_fifo
@@ -88,7 +89,7 @@ class PresenceListener:
                         await self._listen(transport)
                         break
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(LOOK * random.uniform(0.8, 1.2)):
+                        async with asyncio.timeout(until_tick(LOOK)):
                             await ended.wait()
                             await asyncio.sleep(random.uniform(0.01, 0.05))  # the lock goes in a moment, too
         assert self._lock is not None
@@ -97,7 +98,7 @@ class PresenceListener:
             tasks.create_task(self._repeat(transport))
             while True:
                 os.utime(self._lock)
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(until_tick(LOOK))
 
     @contextlib.contextmanager
     def _standing_by(self) -> Iterator[asyncio.Event]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeVar
 
+from relay.clock import until_tick
 from relay.messaging.envelope import Envelope, Receipt, encode
 from relay.messaging.ledger import Ledger
 from relay.storage.sqlite import Writer
@@ -89,7 +90,7 @@ class Publisher:
         while True:
             self._wake.clear()
             envelopes, due = await self._claim()
-            next_one = now() + min(_LOOK_AGAIN, due)
+            next_one = now() + min(until_tick(_LOOK_AGAIN), due)
             await self._publish(transport, envelopes)
             if due > 0:
                 await self._wait(next_one)

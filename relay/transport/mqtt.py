@@ -22,6 +22,7 @@ import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
 from paho.mqtt.enums import MQTTErrorCode
 
+from relay.clock import until_tick
 from relay.errors import BrokerError
 from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint
@@ -262,7 +263,7 @@ class MqttTransport:
         In place of aiomqtt's own, which looks every second: a quarter of what an idle session wakes up for.
         """
         while self._client._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110
-            await asyncio.sleep(KEEPALIVE_SECONDS / 5)
+            await asyncio.sleep(until_tick(KEEPALIVE_SECONDS / 4))
 
     def _forget(self, connecting: asyncio.Task[aiomqtt.Client]) -> None:
         """Close a connection for whose login nobody waits any more."""

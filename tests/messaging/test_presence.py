@@ -10,7 +10,7 @@ from clocks import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.messaging.attendance import Attendance
+from relay.messaging.attendance import Attendance, bus_of
 from relay.messaging.ledger import Ledger
 from relay.transport import presence
 from relay.transport.presence import (
@@ -187,3 +187,17 @@ def test_who_may_get_another_session_is_there_for_a_moment(roster: Attendance, c
     assert [name for name in names if roster.there(name)] == ["Replaced", "Here"]
     clock.now += presence.REPLACED
     assert [name for name in names if roster.there(name)] == ["Here"]
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [
+        "mqtt://b:1883,mqtt://a",
+        "mqtt://Ann:pa,ss@a, mqtt://Bob@b",
+        "mqtt://A:1883,mqtt://b,mqtt://a",
+    ],
+)
+def test_one_broker_has_one_listener_however_its_nodes_are_named(urls: str) -> None:
+    """In another order, with another user, with the usual port: what is heard there is heard once."""
+    assert bus_of(urls) == bus_of("mqtt://a,mqtt://b")
+    assert bus_of(urls) not in {bus_of("mqtt://a"), bus_of("mqtts://a,mqtts://b"), bus_of(None)}

@@ -1,0 +1,27 @@
+"""The ticks at which an idle process does what is due now and then."""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.clock import TICK, until_tick
+
+
+@given(st.lists(st.floats(TICK, 3600), min_size=2))
+def test_what_is_due_now_and_then_is_due_together(periods: list[float]) -> None:
+    """At a tick that is nearest to the time asked for."""
+    before = time.monotonic()
+    waits = [until_tick(period) for period in periods]
+    late = time.monotonic() - before
+    for period, wait in zip(periods, waits, strict=True):
+        assert period - TICK / 2 - late <= wait <= period + TICK / 2
+        apart = (wait - waits[0] + TICK / 2) % TICK - TICK / 2
+        assert abs(apart) <= late + 1e-6
+
+
+@given(st.floats(0, TICK, exclude_max=True))
+def test_what_is_due_sooner_than_a_tick_is_not_delayed(seconds: float) -> None:
+    assert until_tick(seconds) == seconds
