@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -15,8 +16,26 @@ from relay.storage.locks import locked
 
 
 def make_private(path: Path) -> None:
-    """Make the file, empty and 0600, if it does not exist. Raise OSError."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    """Make the file, empty and 0600, if it does not exist. Raise OSError.
+
+    It is never opened under its name: to close it would end all locks that this process, SQLite for one, has
+    on it (fcntl(2), "advisory record locking").
+    """
+    path = path.resolve()
+    if path.exists():
+        return
+    new = _unguessable(path)
+    os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    try:
+        with contextlib.suppress(FileExistsError):  # somebody was faster
+            os.link(new, path)
+    finally:
+        new.unlink()
+
+
+def _unguessable(path: Path) -> Path:
+    """Return a name beside `path` that nobody can guess and occupy where others may write, too."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
@@ -34,8 +53,7 @@ def write_private(path: Path, text: str, *, replace: bool = True) -> None:
     replace: if False, raise FileExistsError if the file exists.
     """
     make_directories(path.parent)
-    # A name that nobody can guess and occupy, in a directory to which others may write.
-    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    new = _unguessable(path)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:

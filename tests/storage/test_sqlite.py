@@ -103,6 +103,18 @@ def test_a_file_and_those_beside_it_are_their_owners_alone(path: Path) -> None:
     notes.close()
 
 
+def test_a_second_connection_of_a_process_leaves_the_locks_of_the_first(path: Path) -> None:
+    """Else another process that closes the file takes itself for the last, and removes what both wrote."""
+    other = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('SELECT * FROM note').connection.close()"
+    with Notes(path) as first, Notes(path) as second:
+        first.add("before")
+        subprocess.run([sys.executable, "-c", other], check=True)
+        assert path.with_name(f"{path.name}-wal").exists()
+        second.add("after")
+    with Notes(path) as later:
+        assert later.all() == ["before", "after"]
+
+
 def test_older_tables_are_brought_up_to_date_and_later_ones_left_alone(path: Path) -> None:
     class Dated(Notes):
         schema = Schema(
