@@ -1,0 +1,91 @@
+"""The supervision of one agent: restarts, limits on what it spends, and the actions that answer its events.
+
+The keys are those of an agent's table in the fleet file (docs/FLEET.md); `relay wrap --restart` sets some of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+Restart = Literal["no", "on-failure", "always"]
+Resume = Literal["auto", "never", "require"]
+ActionName = Literal[
+    "nudge", "gate", "done", "fail", "resume", "restart", "wait", "hold", "escalate", "run", "stop", "none"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The answer to an event.
+
+    match:    the class of error that this action answers (`on_error` only); "": any.
+    text:     what a nudge types.
+    run:      the command of `run` and `gate`, for /bin/sh. If a gate exits with 0, the agent is
+              done; otherwise the gate's output is the agent's next prompt.
+    attempts: how often the action is tried before `then`. cooldown: seconds between two tries.
+    """
+
+    action: ActionName
+    match: str = ""
+    text: str = ""
+    run: str = ""
+    attempts: int = 1
+    cooldown: float = 30.0
+    then: ActionName = "escalate"
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """The supervision of one agent. Times are in seconds; 0 means no limit for each `max_`.
+
+    success_exit_codes: exit codes that are no failure.
+    max_restarts:       restarts within restart_window before the agent counts as failed.
+    backoff:            the wait before the first restart; doubled each time up to backoff_max, with jitter.
+    stable_after:       an agent that has run for this long, and finished a turn, starts the count anew.
+    start_timeout:      the time to the first *ready*; a dialog stops the clock.
+    account:            agents of one account share its limits and logins.
+    idle_grace:         how long an agent with a task may be idle before on_idle.
+    max_unattended_turns: turns between two inputs of the user, after which the agent is held.
+    max_cost:           US dollars. max_tokens: tokens of all kinds. max_runtime: seconds.
+    on_idle, on_prompt: None is the default: docs/FLEET.md, "What happens when".
+    """
+
+    restart: Restart = "no"
+    success_exit_codes: tuple[int, ...] = (0,)
+    max_restarts: int = 3
+    restart_window: float = 900.0
+    backoff: float = 5.0
+    backoff_max: float = 600.0
+    stable_after: float = 600.0
+    start_timeout: float = 120.0
+    resume: Resume = "auto"
+    account: str = "default"
+    idle_grace: float = 60.0
+    max_unattended_turns: int = 100
+    max_cost: float = 0.0
+    max_tokens: int = 0
+    max_runtime: float = 0.0
+    on_idle: Action | None = None
+    on_prompt: Action | None = None
+    on_error: tuple[Action, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that `from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Supervision:
+        """Return what `to_json` has written; keys of another version are left out."""
+        known = {each.name for each in fields(cls)}
+        given = {name: value for name, value in values.items() if name in known}
+        for name in ("on_idle", "on_prompt"):
+            if given.get(name) is not None:
+                given[name] = Action(**given[name])
+        if "on_error" in given:
+            given["on_error"] = tuple(Action(**each) for each in given["on_error"])
+        if "success_exit_codes" in given:
+            given["success_exit_codes"] = tuple(given["success_exit_codes"])
+        return cls(**given)
