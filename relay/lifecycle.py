@@ -1,7 +1,7 @@
 """The phases of a session.
 
-SessionBegan ─ SessionReady ─ ... ─ AgentExited ─ LastWords ─ SessionEnding ─ Goodbye
-                                                       ─ SessionSettling ─ SessionClosed
+SessionBegan ─ SessionReady ─ ... ─ AgentExited ─ LastWords ─ SessionEnding ─ WhatFollows
+                                             ─ Goodbye ─ SessionSettling ─ SessionClosed
 """
 
 from __future__ import annotations
@@ -41,6 +41,34 @@ class SessionReady(Event):
 @dataclass(frozen=True, slots=True)
 class LastWords(Question[None]):
     """The agent has ended: process the rest of its output, and answer when that is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested(Event):
+    """The agent is asked to end, or to stay ended. again: another one is to follow it.
+
+    by_user: the user has asked for that, not the system.
+    """
+
+    again: bool = False
+    by_user: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """The agent that follows one that has ended. command: what runs; None: the same command."""
+
+    command: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WhatFollows(Question[Follower]):
+    """The agent has ended with `code`, without being asked to start again: does another one follow?
+
+    The answer may take hours: the agent's session waits for it.
+    """
+
+    code: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "relay").r
 
 MOST_ATTRIBUTES = 12
 
+VALUES = {"Options"}
+"""Values that are no dataclasses, as they are made before the agent's first byte (an import of 8 ms)."""
+
 QUESTION_WORDS = {"What", "Whether", "How", "Who", "Whom", "Whose", "Where", "Why", "Which", "That"}
 
 
@@ -99,7 +102,7 @@ def test_the_first_change_works(relay: Relay) -> None:
 def test_no_class_but_a_value_has_more_than_a_dozen_attributes() -> None:
     large = {}
     for _, node in classes():
-        if any("dataclass" in mark for mark in words(node.decorator_list)):
+        if any("dataclass" in mark for mark in words(node.decorator_list)) or node.name in VALUES:
             continue
         names = {
             target.attr

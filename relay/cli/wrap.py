@@ -21,6 +21,7 @@ from relay.session.options import Options
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import Any
 
 USAGE = "relay wrap [options] [--] COMMAND [ARG...]"
 
@@ -31,6 +32,16 @@ OPTIONS = {
     "--agent": ("profile", "PROFILE", "treat it as this kind of agent (default: by its command's name)"),
     "--task": ("task", "TEXT", "what it works on; handlers see it as ctx.task"),
     "-d": ("detached", "", "run it without a terminal; `relay attach NAME` lends it one"),
+    "--restart": (
+        "restart",
+        "POLICY",
+        "start it again when it ends: 'no' (the default), 'on-failure' or 'always'",
+    ),
+    "--supervision": (
+        "supervision",
+        "JSON",
+        "all keys of its supervision, as `relay up` passes those of a fleet file (docs/FLEET.md)",
+    ),
     "--pipe": ("pipe", "", "give it your redirected input, output and errors as they are, not its terminal"),
     "--broker": (
         "broker",
@@ -41,6 +52,7 @@ OPTIONS = {
     "--config": ("config", "FILE", "read this relay.config.py (it must be trusted)"),
     "--rules": ("rules", "FILE", "take the rules of this hooks.json, too; may be given several times"),
 }
+RESTART = ("no", "on-failure", "always")
 LONG = {"--name": "-n", "--team": "-t", "--detach": "-d"}
 
 
@@ -52,6 +64,7 @@ def quick(argv: list[str]) -> int:
 def parse(argv: list[str]) -> Options:
     """Return the options before COMMAND and, as they are, the words from COMMAND on. Raise UsageError."""
     given: dict[str, str] = {}
+    supervision: dict[str, Any] = {}
     rules: list[str] = []
     switches: dict[str, bool] = {}
     rest = list(argv)
@@ -75,7 +88,11 @@ def parse(argv: list[str]) -> Options:
             value = rest.pop(0) if rest else ""
         if not value:
             raise UsageError(f"{flag} needs a {metavar}. Usage: {USAGE}")
-        if attribute == "rules":
+        if attribute == "restart" and value not in RESTART:
+            raise UsageError(f"{flag} is one of {', '.join(RESTART)}, not {value!a}.")
+        if attribute == "supervision":
+            supervision |= _supervision(value)
+        elif attribute == "rules":
             if not os.path.isfile(
                 value
             ):  # an agent must not run without the rules that are meant to guard it
@@ -89,7 +106,23 @@ def parse(argv: list[str]) -> Options:
         raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")
     if len(switches) > 1:
         raise UsageError("-d and --pipe exclude each other: a detached agent has no output to redirect.")
-    return Options(rest, rules=tuple(rules), **switches, **given)  # type: ignore[arg-type]
+    if restart := given.pop("restart", ""):
+        if "pipe" in switches:
+            raise UsageError("--restart and --pipe exclude each other: a pipe cannot be read a second time.")
+        supervision["restart"] = restart
+    return Options(rest, supervision=supervision or None, rules=tuple(rules), **switches, **given)  # type: ignore[arg-type]
+
+
+def _supervision(value: str) -> dict[str, Any]:
+    import json
+
+    try:
+        fields = json.loads(value)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise UsageError('--supervision is a JSON object, such as \'{"restart": "always"}\'.')
+    return fields
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -79,6 +79,7 @@ class SessionInfo:
     restarts:       how often the agent was started again under its name; None: not known.
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
+    exit_code, reason, next_try: of an agent that has ended, and is to start again: relay.supervision.records.
     """
 
     name: str
@@ -98,6 +99,9 @@ class SessionInfo:
     terminal_pid: int | None = None
     restarts: int | None = None
     viewers: int | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    next_try: float | None = None
 
     @property
     def shim(self) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from relay.agents.transcript_reader import TranscriptReader
@@ -15,6 +16,7 @@ from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
+from relay.features.agent_log import AgentLog
 from relay.features.agent_version import AgentVersion
 from relay.features.attention import Attention
 from relay.features.bus_connection import BusConnection
@@ -42,6 +44,7 @@ from relay.features.rule_runner import RuleRunner
 from relay.features.sender import MessageSender
 from relay.features.state_tracker import StateTracker
 from relay.features.status_reports import StatusReports
+from relay.features.supervisor import Supervisor
 from relay.features.terminals import Terminals
 from relay.features.transcript_listener import TranscriptListener
 from relay.features.turn_tracker import TurnTracker, first_source
@@ -59,6 +62,8 @@ from relay.policy import Policy
 from relay.recording.asciicast import Header
 from relay.rules.engine import Engine
 from relay.session.core import Core
+from relay.supervision.policy import Supervision
+from relay.supervision.records import AgentRecord, Records
 
 Feature = object
 """Any object with methods that handle events, answer questions or are operations. Its `run`, if it has one,
@@ -208,6 +213,44 @@ def _bus_connection(core: Core) -> BusConnection:
     return BusConnection(core.bus, core.journal, open, name=session.name, channels=setup.channels)
 
 
+def _agent_log(core: Core) -> AgentLog:
+    started, session, options = core.started, core.session, core.started.options
+    policy = _supervision(core)
+    first = AgentRecord(
+        session.name,
+        session.team,
+        core.setup.profile.name,
+        tuple(options.command),
+        options.public(),
+        str(session.directory),
+        policy.fleet,
+        policy.digest,
+        by="up" if policy.fleet else "wrap",
+        restarts=started.restarts,
+        supervised=policy.restart != "no",
+        session=session.id,
+    )
+    return AgentLog(core.bus, Records(started.home), first)
+
+
+def _supervision(core: Core) -> Supervision:
+    policy = Supervision.from_json(core.started.options.supervision or {})
+    # A pipe or a file cannot be read a second time.
+    return replace(policy, restart="no") if core.started.piped else policy
+
+
+def _supervisor(core: Core) -> Supervisor:
+    return Supervisor(
+        core.bus,
+        core.started.shim,
+        core.journal,
+        core.session,
+        core.progress,
+        Records(core.started.home),
+        _supervision(core),
+    )
+
+
 def _audit(core: Core) -> InjectionAudit:
     settings = core.setup.settings
     log = AuditLog(
@@ -317,6 +360,8 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "audit": _audit,
     "answers": lambda core: DialogAnswers(core.journal, core.agent.terminal, core.agent.state),
     "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
+    "supervisor": _supervisor,
+    "agent log": _agent_log,
     "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
     "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),
     "recorder": _recorder,

@@ -161,6 +161,7 @@ def _be_shim(
             detached=options.detached,
             started=lambda session: claimed.note(shim.agent_pid, session),
             spawn=lambda order, last: _spawn_again(like, claimed, order, last),
+            supervised=not piped and (options.supervision or {}).get("restart", "no") != "no",
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         if not options.detached:

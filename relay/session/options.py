@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class Options:
-    """The options of a session. An empty string means that the option was not given."""
+    """The options of a session. An empty string means that the option was not given.
+
+    supervision: a relay.supervision.policy.Supervision as JSON.
+    """
 
     def __init__(
         self,
@@ -26,6 +29,7 @@ class Options:
         broker: str = "",
         config: str = "",
         rules: tuple[str, ...] = (),
+        supervision: dict[str, Any] | None = None,
         registry: Registry | None = None,
         memory: MemoryConfig | None = None,
     ) -> None:
@@ -39,8 +43,13 @@ class Options:
         self.broker = broker
         self.config = config
         self.rules = rules
+        self.supervision = supervision
         self.registry = registry
         self.memory = memory
+
+    def running(self, command: list[str]) -> Options:
+        """Return the same options with another command."""
+        return Options(**{**vars(self), "command": command})
 
     def public(self) -> dict[str, Any]:
         """Return the options as JSON, without what only a program can give: `registry` and `memory`."""

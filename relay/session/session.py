@@ -12,6 +12,7 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 from relay.agents import hook_setup
 from relay.control.operations import operations
@@ -19,6 +20,7 @@ from relay.eventbus import EventBus, handles
 from relay.features.requests import Requests
 from relay.hooks import events
 from relay.lifecycle import (
+    Follower,
     Goodbye,
     Identity,
     LastWords,
@@ -26,6 +28,7 @@ from relay.lifecycle import (
     SessionClosed,
     SessionEnding,
     SessionSettling,
+    WhatFollows,
 )
 from relay.memory.store import MemoryStore
 from relay.readers.auto import AutoReader
@@ -44,9 +47,11 @@ from relay.state.view import AgentView, KnownEvidence
 from relay.storage.journal import Journal
 from relay.storage.progress import Progress
 from relay.tasks import Tasks
-from relay.terminal.events import AgentExited, Notify, OutputEnded
+from relay.terminal.events import AgentExited, KeyChosen, Notify, OutputEnded
 from relay.terminal.status import StatusRecords
 from relay.text import count
+
+T = TypeVar("T")
 
 AFTERTHOUGHT = 10.0
 """Seconds after the user gets their shell back in which the agent's last words are still acted on."""
@@ -76,7 +81,8 @@ class Session:
         self._started = started
         self._bus = bus = EventBus()
         self._core = core = make_core(started, bus, Tasks(group, bus))
-        self._exited: asyncio.Future[int | None] = bus.loop.create_future()
+        self._exited: asyncio.Future[int] = bus.loop.create_future()
+        self._retiring = asyncio.Event()
         self._shown = asyncio.Event()
         settings, terminal = core.setup.settings, core.agent.terminal
         self._shutdown = Shutdown(bus, core.tasks, started.shim, terminal, settings, piped=started.piped)
@@ -117,7 +123,9 @@ class Session:
         """Run until the agent has ended, or another session is to take over; return an exit code."""
         self._bus.loop.add_signal_handler(signal.SIGTERM, self._shutdown.stop)
         self._bus.loop.add_signal_handler(signal.SIGUSR2, self._retire)
-        self._started.shim.listen(self._bus.loop, self._retire, self._orphaned)
+        self._started.shim.listen(
+            self._bus.loop, self._retire, self._orphaned, lambda key: self._bus.publish(KeyChosen(key))
+        )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # launch blocked it until now
         tasks = self._core.tasks
         for feature in self._features[1:]:
@@ -127,23 +135,40 @@ class Session:
         self._started.shim.ready()
         if self._started.kept:
             self._shutdown.restart()  # an earlier session was to
-        code = await self._exited
-        if code is None:
+        if (code := await self._until_retired(self._exited)) is None:
             return await self._make_way()
-        await self._end(code)
+        acted = await self._hear_out(code)
+        if self._shutdown.again:
+            follower: Follower | None = Follower()
+        else:
+            asked = asyncio.ensure_future(self._bus.ask_all(WhatFollows(code)))
+            if (answers := await self._until_retired(asked)) is None:
+                return await self._make_way()
+            follower = next(iter(answers), None)
+        await self._part(code, follower, acted)
         await self._bus.ask_all(SessionSettling())
-        await self._bus.ask_all(SessionClosed(ended=not self._shutdown.again))
+        await self._bus.ask_all(SessionClosed(ended=follower is None))
         tasks.cancel()
-        if (self._started.bridge or self._started.record) and not self._shutdown.again:
+        if (self._started.bridge or self._started.record) and follower is None:
             hook_setup.remove(self._started.bridge_dir)
         self._started.shim.done()  # before it is forgotten what was acted on: no session follows
         self._core.progress.close(remove=True)
         return 0
 
+    async def _until_retired(self, waited: asyncio.Future[T]) -> T | None:
+        """Return the result of `waited`; cancel it and return None if this session is to make way first."""
+        retiring: asyncio.Future[Any] = asyncio.ensure_future(self._retiring.wait())
+        either: set[asyncio.Future[Any]] = {waited, retiring}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        retiring.cancel()
+        if waited.done():
+            return waited.result()
+        waited.cancel()
+        return None
+
     def _retire(self) -> None:
         """Make way for another session."""
-        if not self._exited.done():
-            self._exited.set_result(None)
+        self._retiring.set()
 
     def _orphaned(self) -> None:
         """End the agent, whose shim was killed: its terminal is gone."""
@@ -162,27 +187,34 @@ class Session:
         self._core.progress.close(remove=False)
         return 0
 
-    async def _end(self, code: int) -> None:
-        """Act on the ended agent's last words."""
-        tasks = self._core.tasks
+    async def _hear_out(self, code: int) -> asyncio.Task[None]:
+        """Act on the ended agent's last words, for a moment; return the task that goes on doing so."""
         # Wait for a slow terminal, as the agent itself would have; `relay stop` does not (ShimLink.finish).
         await self._shown.wait()
-        if self._shutdown.again:
-            self._started.shim.start(self._started.again(self._core.session.directory))
-        acted = tasks.spawn(self._act_on_last_words(), "acting on the agent's last words")
+        work = self._act_on_last_words(asked=self._shutdown.asked)
+        acted = self._core.tasks.spawn(work, "acting on the agent's last words")
         await asyncio.wait({acted}, timeout=FAREWELL)
         self._bus.publish(SessionEnding())
-        self._core.journal.write("session_end", code=code)
+        if self._core.progress.first("session_end"):
+            self._core.journal.write("session_end", code=code)
+        return acted
+
+    async def _part(self, code: int, follower: Follower | None, acted: asyncio.Task[None]) -> None:
+        """Leave the terminal to the agent that follows, if one does, or to the user's shell."""
+        if follower is not None:
+            directory = self._core.session.directory
+            self._started.shim.start(self._started.again(directory, follower.command))
         await self._bus.ask_all(Goodbye(code))
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
-        if left := tasks.unfinished("@"):
+        if left := self._core.tasks.unfinished("@"):
             text = f"{count(left, 'directive')} of {self._core.session.name}'s last words came to nothing."
             self._bus.publish(Notify(text))
 
-    async def _act_on_last_words(self) -> None:
+    async def _act_on_last_words(self, *, asked: bool) -> None:
+        """Do what the agent has said last, and tell its handlers. asked: it was asked to end."""
         await self._bus.ask_all(LastWords())
         await self._core.tasks.idle()
-        if not self._shutdown.asked:
+        if not asked:
             self._bus.publish(events.SessionEnd(reason="exit"))
             await self._core.tasks.idle()
 

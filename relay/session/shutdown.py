@@ -19,6 +19,7 @@ from relay.hooks import events
 from relay.hooks.apply import apply
 from relay.injection.events import Inject, InjectionEnded
 from relay.injection.injection import Injection
+from relay.lifecycle import StopRequested
 from relay.rules.events import Consult
 from relay.settings import Settings
 from relay.shim.shim import FAREWELL, LAST_STEPS, LEFTOVER
@@ -59,7 +60,7 @@ class Shutdown:
     @operation("stop")
     async def request(self, _: Request) -> Answer:
         """Stop the agent. patience: the seconds that a healthy session needs for it at most."""
-        self.stop()
+        self.stop(by_user=True)
         return {"ok": True, "patience": self._patience()}
 
     @operation("restart")
@@ -82,15 +83,16 @@ class Shutdown:
     def restart(self) -> None:
         """Stop the agent, and have it started again under the same name, in the same terminal."""
         if not self.asked:
-            self._shim.keep(True)
-            self.stop()
-            self.again = True
+            self.asked = self.again = True
+            self._shim.keep(True, ordered=True)
+            self._bus.publish(StopRequested(again=True))
+            self._tasks.spawn(self._stop(), "stopping")
 
-    def stop(self) -> None:
-        """Stop the agent; kill it if this was requested before."""
-        if self.again:
-            self.again = False
-            self._shim.keep(False)
+    def stop(self, *, by_user: bool = False) -> None:
+        """Stop the agent; kill it if this was requested before. by_user: the user has asked for it."""
+        self.again = False
+        self._shim.keep(False)
+        self._bus.publish(StopRequested(by_user=by_user))
         if self.asked:
             self._pty.hang_up(signal.SIGKILL)
             return
@@ -111,6 +113,8 @@ class Shutdown:
         self._over.set()
 
     async def _stop(self) -> None:
+        if self._exited.is_set() and self._over.is_set():
+            return  # it is only to stay ended, or to start again
         reason = "restart" if self.again else "stop"
         results = await self._bus.gather(Consult(handlers=events.SessionEnd(reason=reason)))
         with suppress(TimeoutError):

@@ -93,15 +93,17 @@ class Started:
         """True if this session goes on where an earlier one of the same agent stopped."""
         return self.shim.hello.resumed
 
-    def again(self, directory: Path) -> dict[str, Any]:
-        """Return the order for another agent of the same command, with a session of another id.
+    def again(self, directory: Path, command: tuple[str, ...] | None = None) -> dict[str, Any]:
+        """Return the order for another agent, with a session of another id.
 
-        directory: the agent's. The bridge's files are written anew.
+        directory: the agent's. command: what runs; None: the same command. The bridge's files are written
+        anew.
         """
         id = os.urandom(8).hex()
         before = {**self.env, **self.unbridged, "RELAY_SESSION": id}
         plain = {name: value for name, value in before.items() if value is not None}
-        argv, env, bridge = bridged(self.options, plain, self.home, self.bridge_dir, self.socket)
+        options = self.options if command is None else self.options.running(list(command))
+        argv, env, bridge = bridged(options, plain, self.home, self.bridge_dir, self.socket)
         changed = {name: plain.get(name) for name in env if env[name] != plain.get(name)}
         hello = {"id": id, "env": env, "unbridged": changed, **bridge}
         more = {"restarts": self.restarts + 1, "kept": False, "run": self.run}

@@ -161,7 +161,7 @@ class ShimControl:
         self._answer(channel, ok=True, patience=STOPPING)
 
     def _reload(self, channel: JsonChannel) -> None:
-        if self._session.ended == "" or self._terminals.forwarder.over:
+        if self._session.ended == "" or not self._terminals.forwarder.serves:
             self._answer(channel, error=f"{self._name} is ending.", type="RelayError")
             return
         before = self._session.generation

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         def input_over(self) -> None: ...
         def ended(self) -> None: ...
         def drawn_in_background(self) -> None: ...
+        def typed_in_pause(self, keys: bytes) -> None: ...
 
 
 READ_SIZE = 1 << 16
@@ -101,11 +102,13 @@ class _Draining:
     lingering: the PTY is over, and a slow terminal still takes what was said last.
     unsettled: bytes that may still be in the PTY from before `settle`.
     read:      something was read in this turn.
+    paused:    all of it is out, and another agent may follow.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, paused: bool = False) -> None:
         self.finishing = self.lingering = self.read = False
         self.unsettled = 0
+        self.paused = paused
 
 
 class Forwarder:
@@ -134,8 +137,18 @@ class Forwarder:
 
     @property
     def over(self) -> bool:
-        """True once the agent's terminal is closed; no terminal can be lent any more."""
+        """True once the agent's terminal is closed."""
         return self.pty.master < 0
+
+    @property
+    def paused(self) -> bool:
+        """True between two agents, while the user is served without one."""
+        return self._draining.paused
+
+    @property
+    def serves(self) -> bool:
+        """True while a terminal can be lent."""
+        return self.paused or not self.over
 
     def begin(self, pty: Pty) -> None:
         """Forward for this agent, the first one, or another one after the end of the last."""
@@ -203,6 +216,12 @@ class Forwarder:
         self._draining.finishing = True
         self.held = False
 
+    def pause(self) -> None:
+        """Go on serving the user, whose keys are for us, although the agent's terminal is over."""
+        self.held = self._reserved = False
+        self._draining = _Draining(paused=True)
+        self._know(self.user.lent)
+
     # The loop.
 
     def turn(self) -> None:
@@ -248,7 +267,7 @@ class Forwarder:
     def _know(self, lent: Lent | None) -> None:
         """Have the loop call for the descriptors of the terminal that is lent now."""
         self._lent = lent
-        if lent is not None and not self.over:
+        if lent is not None and self.serves:
             for fd in {lent.source, lent.sink} - {-1}:
                 self._loop.add(fd, 0, self._on_user)
 
@@ -382,7 +401,9 @@ class Forwarder:
 
     def _type(self, data: bytes) -> None:
         """Pass bytes of the user's to the agent, and put them into the ring apart from ours."""
-        if data and not self.over:
+        if data and self.paused:
+            self._listener.typed_in_pause(data)
+        elif data and not self.over:
             echoes = self._note_echo()
             self.reply(data)
             # The reader, once awake, would delay the echo.

@@ -284,6 +284,11 @@ class SessionProcess:
             self._channel.send(retire=True)
         self._replacement.kill = self._loop.later(RETIREMENT if self.ready else 0.0, self.kill)
 
+    def chosen(self, key: str) -> None:
+        """Tell the session which key the user has pressed between two agents."""
+        if self._channel is not None:
+            self._channel.send(chosen=key)
+
     def finish(self) -> None:
         """End the session for good."""
         self.ended = self.ended or ""

@@ -55,12 +55,14 @@ class _End:
     code:    the agent's exit code, None while it runs. shown: all of its output is out.
     goodbye: its terminal has been given back. swept: no process of it is left. over: nothing is left to do.
     kept:    the session decides if another agent follows. next: that one.
+    paused:  the session takes its time to decide. supervised: it decides after each agent.
     pipes:   those that stand in place of its terminal, if any do.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, supervised: bool) -> None:
         self.code: int | None = None
-        self.shown = self.goodbye = self.swept = self.over = self.kept = False
+        self.shown = self.goodbye = self.swept = self.over = self.paused = False
+        self.supervised = self.kept = supervised
         self.next: AgentOrder | None = None
         self.pipes: Pipes | None = None
         self.looks = 0  # for processes that are left
@@ -91,6 +93,7 @@ class Shim:
     spawn:    starts another agent, as ordered, in a terminal like that of the last one.
     channel:  to the first client. detached: it goes as soon as a session runs.
     started:  called with the pid of each session.
+    supervised: its session decides, at each end of an agent, if another one follows.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Shim:
         detached: bool,
         started: Callable[[int], None],
         spawn: Callable[[AgentOrder, Pty], Pty],
+        supervised: bool = False,
     ) -> None:
         self.loop = Loop()
         self._wake = _Wake()
@@ -114,7 +118,7 @@ class Shim:
         self._name = name
         self._started = started
         self._spawn = spawn
-        self._end = _End()
+        self._end = _End(supervised=supervised)
         client = JsonChannel(self.loop, channel, lambda fields, fds: None, lambda: None)
         self._first = client if detached else None
         if not detached:
@@ -152,9 +156,12 @@ class Shim:
             "started": self._let_go,
             "finish": self._finish,
             "keep": self._keep,
+            "pause": self._pause,
             "start": self._follow_with,
         }
-        self.terminals.answers = lambda: self._session is not None and self._session.ready
+        beside = self.terminals.session
+        beside.answers = lambda: self._session is not None and self._session.ready
+        beside.chosen, beside.deserted = self._session.chosen, self._stop_gently
         text = f"{self._name} runs detached, and its session is not ready yet: `relay ps` shows when it is."
         self.loop.later(FIRST_SESSION, lambda: self._let_go(text))
         ShimControl(self.loop, self._session, self.terminals, path, may, self._stop).listen(self._name)
@@ -175,7 +182,7 @@ class Shim:
         # The agent may have ended before there was a handler for SIGCHLD; its last words come first.
         self.loop.later(0, self._reap)
         while not self._end.over:
-            if self.terminals.forwarder.over:
+            if self.terminals.forwarder.over and not self.terminals.forwarder.paused:
                 self.loop.turn()
             else:
                 self.terminals.forwarder.turn()
@@ -231,9 +238,11 @@ class Shim:
             # Its terminal is over, as it closed it or lost it; it may live on.
             self.loop.later(FAREWELL, lambda: self._close_terminal(end))
             return
-        given_up = self._session is not None and self._session.ended is not None
+        session = self._session
+        given_up = session is not None and session.ended is not None
+        starting = session is None or not session.ready
         # One that is still starting knows best which modes to undo, and what to tell.
-        patience = 0.0 if given_up else DECISION if end.kept else FAREWELL
+        patience = 0.0 if given_up else FAREWELL if not end.kept else FIRST_SESSION if starting else DECISION
         end.timer = self.loop.later(patience, lambda: self._goodbye(end=end))
 
     def _close_terminal(self, end: _End) -> None:
@@ -256,9 +265,9 @@ class Shim:
             return
         self._end.goodbye = True
         if self._end.next is None:
-            if self._end.kept:
+            if self._end.kept and not answered:
                 self.terminals.notices.add(f"{self._name} is not started again: its session did not say how.")
-            self._let_go(f"{self._name} has ended.")
+            self._let_go(f"{self._name} has ended with exit code {self._end.code}.", self._end.code)
             self.terminals.goodbye(self._end.code, answered=answered)
         else:
             self.terminals.wait_for_another(answered=answered)
@@ -309,7 +318,7 @@ class Shim:
                 why = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
             self.terminals.notices.add(f"{self._name} is not started again: {why}")
             return False
-        self._pty, self._end = pty, _End()
+        self._pty, self._end = pty, _End(supervised=self._end.supervised)
         self._ring.restart()
         self.terminals.renew(pty)
         if pty.pipes:
@@ -338,24 +347,44 @@ class Shim:
         if self._session is not None and self._session.ready:
             os.kill(self._session.pid, signal.SIGTERM)
             return
+        if self._end.paused:
+            if self._session is not None:
+                self._session.finish()
+            self._goodbye()
+            return
         for turn, number in enumerate((signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)):
             self.loop.later(turn * KILLS, lambda number=number: self._pty.hang_up(number))  # type: ignore[misc]
 
     # Orders of the session.
 
-    def _let_go(self, text: str) -> None:
-        """Let the client go that started a detached agent."""
+    def _let_go(self, text: str, code: int | None = None) -> None:
+        """Let the client go that started a detached agent. code: the agent's, which has ended."""
         if self._first is not None:
-            self._first.finish(event="detached", reset="", notices=[text])
+            event: dict[str, Any] = {"event": "detached"} if code is None else {"event": "exit", "code": code}
+            self._first.finish(**event, reset="", notices=[text])
             self._first = None
 
-    def _keep(self, kept: bool) -> None:
-        """Wait, after the agent's end, for the session to say which agent follows; or do not."""
+    def _keep(self, kept: bool, ordered: bool = False) -> None:
+        """Wait, after the agent's end, for the session to say which agent follows; or do not.
+
+        ordered: another agent is certain to follow, as the next session has to know.
+        """
         self._end.kept = kept
         if self._session is not None:
-            self._session.about["kept"] = kept
+            self._session.about["kept"] = ordered
         if not kept:
             self._end.next = None
+
+    def _pause(self, text: str) -> None:
+        """Wait, now that the agent has ended, for as long as its session needs; show `text` meanwhile."""
+        end = self._end
+        if end.code is None or not end.shown or end.goodbye or not end.kept:
+            return
+        if end.timer is not None:
+            end.timer.cancel()
+        end.paused = True
+        self._let_go(f"{self._name} {text}")
+        self.terminals.pause(text)
 
     def _follow_with(
         self,

@@ -67,6 +67,22 @@ class _Parting:
         self.offset = offset
 
 
+class SessionSide:
+    """The session beside the agent, as far as the terminals need it.
+
+    answers:  returns True while it may answer.
+    chosen:   called with the key that the user presses between two agents: r (restart) or q (quit).
+    deserted: called when the owner's terminal is lost between two agents.
+    pause:    what it has said about the pause between two agents.
+    """
+
+    def __init__(self) -> None:
+        self.answers: Callable[[], bool] = lambda: False
+        self.chosen: Callable[[str], None] = lambda key: None
+        self.deserted: Callable[[], None] = lambda: None
+        self.pause = ""
+
+
 class TerminalClient:
     """A connected client. `owner`: it started the agent, so losing its terminal ends the agent.
 
@@ -83,7 +99,7 @@ class TerminalServer:
     """Serves one client at a time, and ends the agent if the terminal of its owner goes away.
 
     forwarder: between the lent terminal and the agent's.
-    answers:   True while there is a session that may answer.
+    session:   the session beside the agent.
     ended:     called when the agent's terminal is over.
     """
 
@@ -91,7 +107,7 @@ class TerminalServer:
         self, loop: Loop, pty: Pty, ring_: RingWriter, *, name: str, ended: Callable[[], None]
     ) -> None:
         self.forwarder = Forwarder(loop, pty, ring_, self)
-        self.answers: Callable[[], bool] = lambda: False
+        self.session = SessionSide()
         self._loop = loop
         self._ring = ring_
         self._name = name
@@ -142,7 +158,7 @@ class TerminalServer:
         if self._client is not None:
             text = f"another terminal has attached; `relay attach --takeover {self._name}` takes it back"
             self._leave("detached", self._last_parting(), text, taken=True)
-        if self.forwarder.over:
+        if not self.forwarder.serves:
             lent.close()
             return False
         self.forwarder.pty.return_line_feeds()
@@ -167,7 +183,7 @@ class TerminalServer:
         id = self._repaints.waiting.id
         self._repaints.offset = self._ring.offset
         self._ring.append(ring.HELD, b"%d %d" % (id, self._repaints.waiting.lent is not None))
-        wait = LEASE if self.answers() else 0.0
+        wait = LEASE if self.session.answers() else 0.0
         self._repaints.waiting.timer = self._loop.later(wait, lambda: self.repaint(id, None))
 
     def repaint(self, id: int, drawn: bytes | None) -> None:
@@ -186,11 +202,13 @@ class TerminalServer:
 
             greeting = _CLEAR + harmless(self._ring.last_output(REPLAYED))
         if waiting.lent is not None:
-            if self.forwarder.over:
+            if not self.forwarder.serves:
                 waiting.lent.close()
             else:
                 self.forwarder.lend(waiting.lent, greeting)
-                if drawn is None:
+                if self.forwarder.paused:
+                    self._show_pause()
+                elif drawn is None:
                     self.forwarder.pty.signal(signal.SIGWINCH, self.forwarder.pty.foreground())
         elif greeting:
             self.forwarder.user.show(greeting)
@@ -220,6 +238,8 @@ class TerminalServer:
             owner.lost = True
         if owner is None or not owner.owner:
             self._dismiss_now()
+        elif self.forwarder.paused:
+            self.session.deserted()
         elif what == "pipe":
             self.forwarder.pty.signal(signal.SIGPIPE)
         else:
@@ -236,11 +256,21 @@ class TerminalServer:
         """Dismiss the client, once the session has said where its shell goes on; the agent runs on."""
         if self._dismissing is None and self._client is not None:
             self._ring.append(ring.DETACH)
-            self._dismissing = self._loop.later(PARTING if self.answers() else 0.0, self._dismiss_now)
+            self._dismissing = self._loop.later(PARTING if self.session.answers() else 0.0, self._dismiss_now)
 
     def settled(self) -> None:
         """Stop the user's job now that everything the agent wrote before is on the screen."""
         self._tell("stopped")
+
+    def typed_in_pause(self, keys: bytes) -> None:
+        """Pass on the choice of a user who sees that the agent has ended; Ctrl-C quits, too."""
+        for key in keys.decode("latin-1").lower():
+            if key in "rq\x03":
+                self.session.chosen("q" if key == "\x03" else key)
+                return
+            if key == "d":
+                self.detach()
+                return
 
     def input_over(self) -> None:
         self._end_input(END_LOOK, 0)
@@ -292,11 +322,26 @@ class TerminalServer:
 
         answered: as in `goodbye`.
         """
+        self._say_between(f"restarting {self._name}.", answered=answered)
+
+    def pause(self, text: str) -> None:
+        """Serve the user between two agents, and show `text`, which says what follows."""
+        self.session.pause = text
+        self.forwarder.pause()
+        self._say_between(*self._pause_lines(), answered=True)
+
+    def _pause_lines(self) -> tuple[str, str]:
+        return f"{self._name} {self.session.pause}", "press r to restart it now, q to quit, d to detach."
+
+    def _show_pause(self) -> None:
+        lines = "".join(f"relay: {text}\r\n" for text in self._pause_lines())
+        self.forwarder.user.show(f"{UNDO.decode()}\x1b[999B\r\n{lines}".encode())
+
+    def _say_between(self, *texts: str, answered: bool) -> None:
+        """Undo what the agent, which has ended, has set in its terminal; show `texts` below what it drew."""
         parting = self._parting if answered else self._last_parting()
         if self.forwarder.user.watched:
-            lines = "".join(
-                f"relay: {text}\r\n" for text in (*self.notices.take(), f"restarting {self._name}.")
-            )
+            lines = "".join(f"relay: {text}\r\n" for text in (*self.notices.take(), *texts))
             self.forwarder.user.show(f"{parting.reset}{parting.below}{lines}".encode())
         self.parting("", "", -1, False)
 
@@ -358,12 +403,19 @@ class TerminalServer:
         match fields:
             case {"op": "winch"}:
                 self._fit()
+            case {"op": "signal"} if self.forwarder.paused:
+                self.session.chosen("q")
             case {"op": "signal", "number": int(number)} if number in signal.valid_signals():
                 group = self.forwarder.pty.foreground() if number in KEYS else self.forwarder.pty.pid
                 self.forwarder.pty.signal(number, group)
             case {"op": "hangup"}:
                 client.lost = True
-                self.forwarder.pty.hang_up(signal.SIGHUP) if client.owner else self._dismiss_now()
+                if not client.owner:
+                    self._dismiss_now()
+                elif self.forwarder.paused:
+                    self.session.deserted()
+                else:
+                    self.forwarder.pty.hang_up(signal.SIGHUP)
             case {"op": "resume", "foreground": bool(foreground)}:
                 self._resume(foreground)
 

@@ -34,6 +34,13 @@ class KeysTyped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class KeyChosen(Event):
+    """The user has pressed a key between two agents: r (restart it now) or q (quit)."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeysWritten(Event):
     """A session has written `data` into the agent's terminal: one order of its. position: in the ring."""
 

@@ -93,11 +93,21 @@ class ShimLink:
         self._questions = 0
         self._renewing: asyncio.TimerHandle | None = None
         self._asks_shim = False
+        self._chosen: Callable[[str], None] = lambda key: None
 
     def listen(
-        self, loop: asyncio.AbstractEventLoop, retire: Callable[[], None], gone: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        retire: Callable[[], None],
+        gone: Callable[[], None],
+        chosen: Callable[[str], None],
     ) -> None:
-        """Call `retire` when another session is to take over, and `gone` if the shim has died."""
+        """Call `retire` when another session is to take over, and `gone` if the shim has died.
+
+        chosen: called with the key, r or q, that the user has pressed between two agents.
+        """
+
+        self._chosen = chosen
 
         def readable() -> None:
             try:
@@ -108,6 +118,8 @@ class ShimLink:
                 return
             if fields is not None and fields.get("retire"):
                 retire()
+            if fields is not None and (key := fields.get("chosen")):
+                chosen(str(key))
 
         loop.add_reader(self._lines.channel, readable)
 
@@ -213,10 +225,21 @@ class ShimLink:
         """Give the user's shell back, after `parting`: all that the agent said last has been acted on."""
         self._order("goodbye")
 
-    def keep(self, kept: bool) -> None:
-        """Have the shim wait, at the agent's end, for `start`; or not any more."""
+    def keep(self, kept: bool, *, ordered: bool = False) -> None:
+        """Have the shim wait, at the agent's end, for `start`; or not any more.
+
+        ordered: another agent is certain to follow; the next session is told, if one takes over.
+        """
         self.kept = kept
-        self._order("keep", kept=kept)
+        self._order("keep", kept=kept, ordered=ordered)
+
+    def pause(self, text: str) -> None:
+        """Have the shim wait for `start` for as long as it takes, and serve the user between two agents.
+
+        text: says how the agent has ended, and what follows; its name is put before it.
+        For a shim that was told to wait (`keep`), after OutputEnded.
+        """
+        self._order("pause", text=text)
 
     def start(self, order: dict[str, Any]) -> None:
         """Have another agent started (relay.shim.shim.AgentOrder), once this one and this session are done.
@@ -272,6 +295,8 @@ class ShimLink:
                 return answer["answer"]
             if answer is not None and answer.get("retire"):
                 signal.raise_signal(signal.SIGUSR2)
+            elif answer is not None and (key := answer.get("chosen")):
+                asyncio.get_running_loop().call_soon(self._chosen, str(key))
         return None
 
     def _order(self, do: str | None, **fields: Any) -> None:

@@ -1,0 +1,118 @@
+"""Keeps the agent's record (relay.supervision.records) up to date, and tells `relay ps` what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from relay.errors import RelayError
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe, SessionBegan, SessionClosed, StopRequested
+from relay.state.events import StateChanged
+from relay.state.readiness import Readiness
+from relay.supervision.events import PhaseEntered
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.states import PAUSED, Phase
+from relay.terminal.events import Notify
+
+Change = Callable[[AgentRecord], AgentRecord]
+
+
+class AgentLog:
+    """The record of one agent. first: as it is when a session begins beside a new agent."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        records: Records,
+        first: AgentRecord,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bus = bus
+        self._records = records
+        self._record = first
+        self._clock = clock
+        self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self._warned = False
+
+    @handles(SessionBegan)
+    def begin(self, event: SessionBegan) -> None:
+        first = self._record
+
+        def begun(before: AgentRecord) -> AgentRecord:
+            if event.resumed and before.session == first.session:
+                return before
+            starting = replace(first, phase=Phase.STARTING, at=self._clock())
+            if not first.restarts:
+                return starting
+            code, history = before.exit_code, before.history
+            return replace(starting, exit_code=code, history=history, task_given=before.task_given)
+
+        self._change(begun)
+
+    @handles(StateChanged)
+    def ready(self, event: StateChanged) -> None:
+        if event.after == Readiness.READY and self._record.phase is Phase.STARTING:
+            self._enter(PhaseEntered(Phase.UP))
+
+    @handles(StopRequested)
+    def stopping(self, event: StopRequested) -> None:
+        if event.by_user and not event.again:
+            self._change(lambda record: replace(record, wanted="down", by="stop"))
+
+    @handles(PhaseEntered)
+    def entered(self, event: PhaseEntered) -> None:
+        self._enter(event)
+
+    def _enter(self, event: PhaseEntered) -> None:
+        now = self._clock()
+
+        def enter(record: AgentRecord) -> AgentRecord:
+            code = record.exit_code if event.exit_code is None else event.exit_code
+            history = record.history if event.history is None else event.history
+            more = {"exit_code": code, "history": history}
+            return record.enter(
+                event.phase, now, event.reason, next_try=event.next_try, note=event.note, **more
+            )
+
+        self._record = enter(self._record)
+        self._change(enter)
+
+    def _change(self, change: Change) -> None:
+        self._changes.put_nowait(change)
+
+    async def run(self) -> None:
+        """Write each change, off the loop."""
+        while True:
+            change = await self._changes.get()
+            try:
+                await asyncio.to_thread(self._write, change)
+            except RelayError as error:
+                if not self._warned:
+                    self._warned = True
+                    self._bus.publish(Notify(f"{error} `relay ps -a` may show an old state.", "warning"))
+            finally:
+                self._changes.task_done()
+
+    def _write(self, change: Change) -> None:
+        first = self._record
+        self._records.change(first.team, first.name, change)
+
+    @answers(SessionClosed)
+    async def close(self, _: SessionClosed, __: object) -> None:
+        await self._changes.join()
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        record = self._record
+        if record.phase not in PAUSED:
+            return None
+        ended = f"it {record.reason}; {record.note}" if record.note else f"it {record.reason}"
+        told = {"exit_code": record.exit_code, "next_try": record.next_try}
+        if question.brief:
+            return {"state": str(record.phase), "since": record.at, "reason": record.reason, **told}
+        return {"state": str(record.phase), "reason": ended, **told}

@@ -1,0 +1,173 @@
+"""Supervises the agent: decides what follows when it has ended, and waits until that is due.
+
+AgentExited ─ ... ─ WhatFollows ─→ decide ─┬→ over: done, failed, off
+                                           └→ PhaseEntered, a pause ─→ Follower
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows
+from relay.state.events import StateChanged
+from relay.state.readiness import Readiness
+from relay.storage.journal import Journal
+from relay.storage.progress import Progress
+from relay.supervision.events import PhaseEntered
+from relay.supervision.policy import Supervision
+from relay.supervision.records import Records
+from relay.supervision.restart import AgentExit, RestartDecision, RestartHistory, decide, span
+from relay.supervision.states import PAUSED, Phase
+from relay.terminal.events import KeyChosen, KeysTyped
+from relay.terminal.shim_link import ShimLink
+
+EXPECTED = 10.0
+"""Seconds before an agent's end in which the keys that end it make that expected."""
+
+_ENDING_KEYS = (b"\x03", b"\x04")  # Ctrl-C, Ctrl-D
+_ENDING_WORDS = (b"/exit", b"/quit", b"/bye", b"exit", b"quit")
+_KEPT = 64  # bytes of what was typed last
+
+
+class Supervisor:
+    """Decides what follows one agent."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        shim: ShimLink,
+        journal: Journal,
+        session: Identity,
+        progress: Progress,
+        records: Records,
+        policy: Supervision,
+        *,
+        clock: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._bus = bus
+        self._shim = shim
+        self._journal = journal
+        self._session = session
+        self._life = _Life(progress, clock)
+        self._records = records
+        self._policy = policy
+        self._clock = clock
+        self._chance = chance
+        self._order: asyncio.Future[str] = bus.loop.create_future()
+
+    @handles(SessionBegan)
+    def begin(self, event: SessionBegan) -> None:
+        self._life.begin(resumed=event.resumed)
+
+    @handles(StateChanged)
+    def changed(self, event: StateChanged) -> None:
+        if (event.before, event.after) == (Readiness.WORKING, Readiness.READY):
+            self._life.worked()
+
+    @handles(KeysTyped)
+    def typed(self, event: KeysTyped) -> None:
+        self._life.typed(event.data)
+
+    @handles(StopRequested)
+    def stopping(self, event: StopRequested) -> None:
+        self._say("restart" if event.again else "stop")
+
+    @handles(KeyChosen)
+    def chosen(self, event: KeyChosen) -> None:
+        if event.key == "q":
+            self._bus.publish(StopRequested())
+        else:
+            self._say("restart")
+
+    def _say(self, order: str) -> None:
+        if not self._order.done():
+            self._order.set_result(order)
+
+    @answers(WhatFollows)
+    async def what_follows(self, question: WhatFollows, _: object) -> Follower | None:
+        """Decide, and return when the next agent is due; None if none follows."""
+        code = question.code
+        decision = await self._decide(code)
+        if not decision.pauses:
+            return None
+        self._shim.pause(f"{decision.reason}; {decision.note}.")
+        wait = None if decision.at is None else max(decision.at - self._clock(), 0.0)
+        try:
+            async with asyncio.timeout(wait):
+                order = await asyncio.shield(self._order)
+        except TimeoutError:
+            order = "restart"
+        if order == "stop":
+            self._enter(PhaseEntered(Phase.OFF, "stopped", code, history=RestartHistory()))
+            return None
+        self._enter(PhaseEntered(Phase.STARTING))
+        return Follower()
+
+    async def _decide(self, code: int) -> RestartDecision:
+        """Return the decision: that of an earlier session, if this one goes on in the pause after it."""
+        session, now = self._session, self._clock()
+        supervised = self._policy.restart != "no"
+        record = (
+            await asyncio.to_thread(self._records.get, session.team, session.name) if supervised else None
+        )
+        if record is not None and record.session == session.id and record.phase in PAUSED:
+            left = "" if record.next_try is None else f"going on in {span(record.next_try - now)}"
+            note, history = left or record.note, record.history
+            goes_on = RestartDecision(record.phase, record.reason, record.next_try, note, history)
+            self._bus.publish(PhaseEntered.decided(goes_on, code))
+            return goes_on
+        asked = self._order.done() and self._order.result() == "stop"
+        ended = self._life.ended(code, by_user=asked)
+        decision = decide(
+            self._policy, ended, record.history if record else RestartHistory(), now, self._chance
+        )
+        self._enter(PhaseEntered.decided(decision, code))
+        return decision
+
+    def _enter(self, event: PhaseEntered) -> None:
+        more = {"code": event.exit_code, "next_try": event.next_try}
+        self._journal.write("phase", phase=str(event.phase), reason=event.reason or None, **more)
+        self._bus.publish(event)
+
+
+class _Life:
+    """The life of the agent beside all of its sessions: when it began, if it has worked, the last keys."""
+
+    def __init__(self, progress: Progress, clock: Callable[[], float]) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._began = clock()
+        self._worked = False
+        self._keys, self._keys_at = b"", 0.0
+
+    def begin(self, *, resumed: bool) -> None:
+        notes = self._progress.notes if resumed else []
+        began = [note["at"] for note in notes if note["note"] == "began"]
+        if began:
+            self._began = float(began[0])
+        else:
+            self._progress.note("began", at=self._began)
+        self._worked = any(note["note"] == "worked" for note in notes)
+
+    def worked(self) -> None:
+        """Note that the agent has finished a turn."""
+        if not self._worked:
+            self._worked = True
+            self._progress.note("worked")
+
+    def typed(self, keys: bytes) -> None:
+        self._keys, self._keys_at = (self._keys + keys)[-_KEPT:], self._clock()
+
+    def ended(self, code: int, *, by_user: bool) -> AgentExit:
+        """Return the agent's end, with exit code `code`."""
+        now = self._clock()
+        recent = now - self._keys_at <= EXPECTED
+        line = self._keys.replace(b"\n", b"\r").rstrip(b"\r").rpartition(b"\r")[2].strip()
+        keys = any(key in self._keys for key in _ENDING_KEYS)
+        expected = recent and (keys or line in _ENDING_WORDS)
+        return AgentExit(code, now - self._began, self._worked, by_user, expected)

@@ -1,0 +1,132 @@
+"""What is known of each agent while it does not run: a file per agent in the home's state.
+
+    state/agents/TEAM/NAME.json
+
+Its session writes it, and so do the commands that start and stop agents: each change is made under a lock, to
+the whole of the file. It holds no environment, which may contain secrets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from relay.errors import HomeError
+from relay.home import Home
+from relay.names import key
+from relay.storage.files import rewrite
+from relay.supervision.restart import RestartHistory
+from relay.supervision.states import Phase
+
+Wanted = Literal["up", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """One agent, as it was last.
+
+    agent:       the name of its profile.
+    command:     what runs. options: the other options of its session (relay.session.options), as JSON.
+    fleet:       the fleet file that it is from; "": none. digest: of its table there.
+    wanted, by:  is it to run, and which command said so last: wrap, up, down, stop.
+    phase:       its state. reason: how it came to it. at: since when, in seconds since the epoch.
+    exit_code:   of its last end; None: it has not ended yet.
+    restarts:    the agents before this one under the same shim.
+    next_try:    when it is started again, in seconds since the epoch; None: it is not.
+    note:        what follows, in words; "" if nothing does.
+    history:     what the next decision about a restart goes by.
+    supervised:  it is restarted by itself.
+    task_given:  its first prompt was given to it.
+    session:     the id of its session.
+    conversation: of its own, with which it can be resumed; {}: none is known.
+    """
+
+    name: str
+    team: str
+    agent: str = ""
+    command: tuple[str, ...] = ()
+    options: Mapping[str, Any] | None = None
+    cwd: str = ""
+    fleet: str = ""
+    digest: str = ""
+    wanted: Wanted = "up"
+    by: str = "wrap"
+    phase: Phase = Phase.OFF
+    reason: str = ""
+    at: float = 0.0
+    exit_code: int | None = None
+    restarts: int = 0
+    next_try: float | None = None
+    note: str = ""
+    history: RestartHistory = field(default_factory=RestartHistory)
+    supervised: bool = False
+    task_given: bool = False
+    session: str = ""
+    conversation: Mapping[str, Any] | None = None
+
+    def enter(self, phase: Phase, now: float, reason: str = "", **more: Any) -> AgentRecord:
+        """Return the record in another state. now: in seconds since the epoch."""
+        return replace(self, phase=phase, reason=reason, at=now, **more)
+
+
+class Records:
+    """The records of a home's agents. Every method but `path` may block; none raises for a damaged file."""
+
+    def __init__(self, home: Home) -> None:
+        self._folder = home.state / "agents"
+
+    def path(self, team: str, name: str) -> Path:
+        """Return the path of an agent's record."""
+        return self._folder / key(team) / f"{key(name)}.json"
+
+    def get(self, team: str, name: str) -> AgentRecord | None:
+        """Return the record of an agent; None if there is none, or it cannot be read."""
+        return _read(self.path(team, name))
+
+    def all(self, team: str | None = None) -> list[AgentRecord]:
+        """Return the records of a team, or of all teams, by team and name."""
+        found = sorted(self._folder.glob(f"{key(team) if team else '*'}/*.json"))
+        return [record for path in found if (record := _read(path)) is not None]
+
+    def change(self, team: str, name: str, change: Callable[[AgentRecord], AgentRecord]) -> AgentRecord:
+        """Replace an agent's record by what `change` makes of it, or of a new one. Return the new record.
+
+        Raise HomeError if it cannot be written. No other process changes it meanwhile.
+        """
+        path = self.path(team, name)
+        made: list[AgentRecord] = []
+
+        def text() -> str:
+            made.append(change(_read(path) or AgentRecord(name, team)))
+            return json.dumps(asdict(made[0]), ensure_ascii=False, indent=1) + "\n"
+
+        rewrite(path, text)
+        return made[0]
+
+    def forget(self, team: str, name: str) -> None:
+        """Remove an agent's record. Raise HomeError if that fails."""
+        try:
+            self.path(team, name).unlink(missing_ok=True)
+        except OSError as error:
+            raise HomeError(f"cannot remove {self.path(team, name)}: {error.strerror}.") from None
+
+
+_FIELDS = {each.name for each in fields(AgentRecord)}
+
+
+def _read(path: Path) -> AgentRecord | None:
+    try:
+        values = json.loads(path.read_bytes())
+        values = {name: value for name, value in values.items() if name in _FIELDS}
+        values["command"] = tuple(map(str, values.get("command", ())))
+        values["phase"] = Phase(values.get("phase", "off"))
+        history = values.get("history", {})
+        values["history"] = RestartHistory(
+            tuple(map(float, history.get("restarts", ()))), int(history.get("waits", 0))
+        )
+        return AgentRecord(**values)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,191 @@
+"""Agents that their session restarts by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session.puppet import Puppet, ps
+from session.test_session_replaced import entry
+from support import Relay, wait_until
+
+
+def record(relay: Relay, name: str = "Alice", team: str = "default") -> dict[str, Any]:
+    path = relay.home / "state" / "agents" / team / f"{name.lower()}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def supervised(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> Puppet:
+    """Wrap a puppet whose restarts take no time, unless `policy` says so."""
+    keys = {"restart": "on-failure", "backoff": 0.05, **policy}
+    return Puppet(relay, name).wrap(*arguments, options=("--supervision", json.dumps(keys)))
+
+
+def follows(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
+    """Wait for the agent that follows the one in the entry `before`, and until it is on its strings."""
+    return wait_until(
+        lambda: (row := entry(relay, before["name"])).get("restarts") == before["restarts"] + 1 and row,
+        message=lambda: (relay.home / "state" / "session.log").read_text(),
+    )
+
+
+def phase(relay: Relay, *phases: str, name: str = "Alice") -> dict[str, Any]:
+    """Wait until the agent is in one of `phases`; its record."""
+    return wait_until(
+        lambda: (found := record(relay, name)).get("phase") in phases and found,
+        message=lambda: f"{phases} in {record(relay, name)}",
+    )
+
+
+def test_a_crashed_agent_comes_back(relay: Relay) -> None:
+    """It has the name, the shim and the mailbox of the last one."""
+    bob, alice = Puppet(relay, "Bob").wrap(), supervised(relay)
+    before = entry(relay)
+    alice.exit(3)
+    after = follows(relay, before)
+    assert after["agent_pid"] != before["agent_pid"]
+    assert (after["terminal_pid"], after["name"]) == (before["terminal_pid"], "Alice")
+    relay("send", "--wait", "60", "Alice", "welcome back")
+    alice.hears("welcome back")
+    alice.say("@relay:Bob here I am")
+    bob.hears("here I am")
+    assert [(e["phase"], e.get("code")) for e in alice.events("phase")] == [
+        ("backoff", 3),
+        ("starting", None),
+    ]
+
+
+def test_a_killed_agent_comes_back(relay: Relay) -> None:
+    supervised(relay)
+    before = entry(relay)
+    os.kill(before["agent_pid"], signal.SIGKILL)
+    follows(relay, before)
+    assert record(relay)["history"]["restarts"]
+
+
+def test_success_ends_it(relay: Relay) -> None:
+    supervised(relay).exit(0)
+    assert phase(relay, "done")["exit_code"] == 0
+    wait_until(lambda: ps(relay) == [])
+
+
+def test_an_agent_that_always_fails_is_given_up(relay: Relay) -> None:
+    options = ("--supervision", json.dumps({"restart": "on-failure", "backoff": 0.01, "max_restarts": 2}))
+    relay("wrap", "-d", "-n", "Alice", *options, "sh", "-c", "echo once >> lives; exit 7", check=False)
+    ended = phase(relay, "failed")
+    assert ended["exit_code"] == 7
+    assert ended["reason"] == "exited with 7; restarted 2 times within 15 min"
+    wait_until(lambda: ps(relay) == [])
+    assert (relay.home / "lives").read_text() == "once\n" * 3
+
+
+def test_always(relay: Relay) -> None:
+    alice = supervised(relay, restart="always")
+    before = entry(relay)
+    alice.exit(0)
+    follows(relay, before)
+
+
+def test_a_stop_is_final(relay: Relay) -> None:
+    supervised(relay, restart="always")
+    entry(relay)
+    relay("stop", "Alice")
+    assert ps(relay) == []
+    ended = record(relay)
+    assert (ended["phase"], ended["wanted"], ended["by"]) == ("off", "down", "stop")
+
+
+def test_relay_ps_shows_the_pause_and_a_stop_ends_it(relay: Relay) -> None:
+    supervised(relay, backoff=3600, backoff_max=3600).exit(1)
+    paused = wait_until(lambda: (row := entry(relay))["state"] == "backoff" and row)
+    assert paused["exit_code"] == 1
+    assert paused["next_try"] > paused["since"]
+    assert "exited with 1" in relay("explain", "Alice").stdout
+    relay("stop", "Alice")
+    assert ps(relay) == []
+    assert record(relay)["phase"] == "off"
+
+
+def test_messages_of_the_pause_are_given_to_the_next_agent(relay: Relay) -> None:
+    alice = supervised(relay, backoff=3600, backoff_max=3600)
+    before = entry(relay)
+    alice.exit(1)
+    wait_until(lambda: entry(relay)["state"] == "backoff")
+    relay("send", "Alice", "for the next one")
+    relay("restart", "Alice")
+    follows(relay, before)
+    alice.hears("for the next one")
+    assert len(alice.texts()) == 1
+
+
+@pytest.mark.parametrize("order", ["reload", "kill"])
+def test_the_pause_outlives_its_session(relay: Relay, order: str) -> None:
+    """The next session waits for what is left of it, and the end counts once."""
+    alice = supervised(relay, backoff=3600, backoff_max=3600)
+    before = entry(relay)
+    alice.exit(1)
+    paused = wait_until(lambda: (row := entry(relay))["state"] == "backoff" and row)
+    if order == "kill":
+        os.kill(paused["pid"], signal.SIGKILL)
+    else:
+        relay("reload", "Alice")
+    again = wait_until(
+        lambda: (row := entry(relay))["state"] == "backoff" and row["pid"] != paused["pid"] and row
+    )
+    assert again["next_try"] == paused["next_try"]
+    assert len(record(relay)["history"]["restarts"]) == 1
+    assert [e["event"] for e in alice.events("session_end")] == ["session_end"]
+    relay("restart", "Alice")
+    follows(relay, before)
+
+
+def test_a_session_that_dies_with_its_agent(relay: Relay) -> None:
+    """The next session reads that the agent has ended, and restarts it."""
+    supervised(relay)
+    before = entry(relay)
+    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["agent_pid"], signal.SIGKILL)
+    os.kill(before["pid"], signal.SIGKILL)
+    follows(relay, before)
+
+
+def test_a_stop_by_the_system_leaves_it_wanted(relay: Relay) -> None:
+    """As when the machine shuts down: `relay up` starts it again."""
+    supervised(relay, restart="always")
+    os.kill(entry(relay)["terminal_pid"], signal.SIGTERM)
+    wait_until(lambda: ps(relay) == [])
+    ended = record(relay)
+    assert (ended["phase"], ended["wanted"]) == ("off", "up")
+
+
+def test_an_unsupervised_agent_leaves_its_exit_code(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    alice.exit(4)
+    ended = phase(relay, "failed")
+    assert (ended["exit_code"], ended["reason"], ended["supervised"]) == (4, "exited with 4", False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("sometimes", "--restart is one of no, on-failure, always, not 'sometimes'."),
+        ("always --pipe", "--restart and --pipe exclude each other: a pipe cannot be read a second time."),
+    ],
+)
+def test_mistakes(relay: Relay, policy: str, said: str) -> None:
+    done = relay("wrap", "--restart", *shlex.split(policy), "true", check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_input_from_a_pipe_is_not_read_twice(relay: Relay, tmp_path: Path) -> None:
+    script = f"cat; echo once >> {tmp_path / 'lives'}; exit 5"
+    done = relay("wrap", "--restart", "always", "sh", "-c", script, input="hello\n", check=False)
+    assert done.returncode == 5
+    assert (tmp_path / "lives").read_text() == "once\n"

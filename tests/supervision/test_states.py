@@ -1,0 +1,38 @@
+"""The table of a supervised agent's states: every pair, allowed or not."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from relay.supervision.states import ENDED, PAUSED, TRANSITIONS, Phase, check
+
+
+@pytest.mark.parametrize(("before", "after"), [*itertools.product(Phase, Phase)])
+def test_every_pair(before: Phase, after: Phase) -> None:
+    if before is after or after in TRANSITIONS[before]:
+        assert check(before, after) is after
+    else:
+        with pytest.raises(ValueError, match=f"{before} cannot become {after}"):
+            check(before, after)
+
+
+def test_whatever_has_ended_can_start_and_whatever_runs_can_be_switched_off() -> None:
+    for phase in PAUSED | ENDED:
+        assert Phase.STARTING in TRANSITIONS[phase]
+    for phase in set(Phase) - {Phase.OFF, Phase.DONE, Phase.FAILED}:
+        reachable, new = {phase}, {phase}
+        while new:
+            new = {after for each in new for after in TRANSITIONS[each]} - reachable
+            reachable |= new
+        assert Phase.OFF in reachable
+
+
+def test_nothing_starts_up_without_starting() -> None:
+    """Otherwise only one becomes *up* that was there before, and waited for a limit, or was held."""
+    assert {before for before in Phase if Phase.UP in TRANSITIONS[before]} == {
+        Phase.STARTING,
+        Phase.WAITING,
+        Phase.HELD,
+    }
