@@ -16,7 +16,7 @@ from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
-from relay.features.agent_log import AgentLog
+from relay.features.agent_record import AgentRecordWriter
 from relay.features.agent_version import AgentVersion
 from relay.features.attention import Attention
 from relay.features.bus_connection import BusConnection
@@ -213,7 +213,7 @@ def _bus_connection(core: Core) -> BusConnection:
     return BusConnection(core.bus, core.journal, open, name=session.name, channels=setup.channels)
 
 
-def _agent_log(core: Core) -> AgentLog:
+def _agent_record(core: Core) -> AgentRecordWriter:
     started, session, options = core.started, core.session, core.started.options
     policy = _supervision(core)
     first = AgentRecord(
@@ -230,7 +230,7 @@ def _agent_log(core: Core) -> AgentLog:
         supervised=policy.restart != "no",
         session=session.id,
     )
-    return AgentLog(core.bus, Records(started.home), first)
+    return AgentRecordWriter(core.bus, Records(started.home), first)
 
 
 def _supervision(core: Core) -> Supervision:
@@ -361,7 +361,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "answers": lambda core: DialogAnswers(core.journal, core.agent.terminal, core.agent.state),
     "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
     "supervisor": _supervisor,
-    "agent log": _agent_log,
+    "agent record": _agent_record,
     "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
     "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),
     "recorder": _recorder,

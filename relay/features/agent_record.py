@@ -21,7 +21,7 @@ from relay.terminal.events import Notify
 Change = Callable[[AgentRecord], AgentRecord]
 
 
-class AgentLog:
+class AgentRecordWriter:
     """The record of one agent. first: as it is when a session begins beside a new agent."""
 
     def __init__(
