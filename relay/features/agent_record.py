@@ -10,6 +10,8 @@ from typing import Any
 
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
+from relay.injection.events import InjectionEnded
+from relay.injection.injection import Result
 from relay.lifecycle import Describe, SessionBegan, SessionClosed, StopRequested
 from relay.state.events import StateChanged
 from relay.state.readiness import Readiness
@@ -22,7 +24,10 @@ Change = Callable[[AgentRecord], AgentRecord]
 
 
 class AgentRecordWriter:
-    """The record of one agent. first: as it is when a session begins beside a new agent."""
+    """The record of one agent. first: as it is when a session begins beside a new agent.
+
+    resumes: the agent goes on with an earlier conversation.
+    """
 
     def __init__(
         self,
@@ -30,11 +35,13 @@ class AgentRecordWriter:
         records: Records,
         first: AgentRecord,
         *,
+        resumes: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bus = bus
         self._records = records
         self._record = first
+        self._resumes = resumes
         self._clock = clock
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self._warned = False
@@ -46,11 +53,11 @@ class AgentRecordWriter:
         def begun(before: AgentRecord) -> AgentRecord:
             if event.resumed and before.session == first.session:
                 return before
-            starting = replace(first, phase=Phase.STARTING, at=self._clock())
+            given = self._resumes and before.task_given
+            starting = replace(first, phase=Phase.STARTING, at=self._clock(), task_given=given)
             if not first.restarts:
                 return starting
-            code, history = before.exit_code, before.history
-            return replace(starting, exit_code=code, history=history, task_given=before.task_given)
+            return replace(starting, exit_code=before.exit_code, history=before.history)
 
         self._change(begun)
 
@@ -63,6 +70,11 @@ class AgentRecordWriter:
     def stopping(self, event: StopRequested) -> None:
         if event.by_user and not event.again:
             self._change(lambda record: replace(record, wanted="down", by="stop"))
+
+    @handles(InjectionEnded)
+    def given(self, event: InjectionEnded) -> None:
+        if event.injection.kind == "task" and event.outcome.result in {Result.INJECTED, Result.UNCERTAIN}:
+            self._change(lambda record: replace(record, task_given=True))
 
     @handles(PhaseEntered)
     def entered(self, event: PhaseEntered) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from relay.message import Priority
 
-Kind = Literal["message", "hook", "closing", "notice"]
+Kind = Literal["message", "hook", "closing", "notice", "task"]
 Route = Literal["", "typed", "native"]
 Role = Literal["", "user", "system", "assistant"]
 Proof = Literal["", "echo", "screen", "hook", "printed"]
@@ -26,6 +26,7 @@ class Injection:
             hook     from a handler or a hook
             closing  the prompt at the session's end; it goes before everything that waits
             notice   from relay itself, such as the outcome of a directive
+            task     the first prompt of a conversation
     wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next turn.
     priority: of a message; all others are normal.
     channel: the channel that a message was sent to, without its `#`; else None.

@@ -16,6 +16,9 @@ from relay.injection.queue import InjectionQueue
 from relay.message import Priority
 from relay.state.view import AgentView
 
+TYPED = frozenset({"closing", "task"})
+"""Kinds of texts that are only ever typed: they are worth a turn of their own."""
+
 _BETWEEN = "\n"  # the texts of one reply
 
 
@@ -107,7 +110,7 @@ class ReplyDelivery:
 
 
 def _rides(injection: Injection) -> bool:
-    return injection.kind != "closing" and injection.priority is not Priority.LOW
+    return injection.kind not in TYPED and injection.priority is not Priority.LOW
 
 
 def _render(taken: Iterable[_Taken]) -> str:

@@ -25,6 +25,7 @@ from relay.features.derived_rules import DerivedRules
 from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
 from relay.features.escalation import Escalation, PromptTitle
+from relay.features.first_prompt import FirstPrompt
 from relay.features.guards import Guards
 from relay.features.handler_runner import HandlerRunner
 from relay.features.hook_responder import HookResponder
@@ -230,7 +231,14 @@ def _agent_record(core: Core) -> AgentRecordWriter:
         supervised=policy.restart != "no",
         session=session.id,
     )
-    return AgentRecordWriter(core.bus, Records(started.home), first)
+    return AgentRecordWriter(core.bus, Records(started.home), first, resumes=started.resumes)
+
+
+def _first_prompt(core: Core) -> FirstPrompt | None:
+    if not (text := _supervision(core).prompt):
+        return None
+    records = Records(core.started.home)
+    return FirstPrompt(core.bus, core.tasks, core.session, records, text, resumes=core.started.resumes)
 
 
 def _supervision(core: Core) -> Supervision:
@@ -361,6 +369,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "answers": lambda core: DialogAnswers(core.journal, core.agent.terminal, core.agent.state),
     "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
     "supervisor": _supervisor,
+    "first prompt": _first_prompt,
     "agent record": _agent_record,
     "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
     "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),

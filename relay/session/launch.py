@@ -187,6 +187,7 @@ def _be_shim(
             "bridge_dir": directory,
             "restarts": 0,
             "kept": False,
+            "resumes": bool((options.supervision or {}).get("resumes")),
         }
 
         def launch(fds: dict[str, int]) -> int:

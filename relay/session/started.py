@@ -33,6 +33,7 @@ class Started:
     run:         the id of the first of them: what was written to an agent without a name of its own is for
                  these.
     kept:        another agent is to be started after this one.
+    resumes:     this one goes on with an earlier conversation.
     """
 
     options: Options
@@ -53,6 +54,7 @@ class Started:
     restarts: int = 0
     kept: bool = False
     run: str = ""
+    resumes: bool = False
 
     @classmethod
     def of(cls, shim: ShimLink, options: Options | None) -> Started:
@@ -81,6 +83,7 @@ class Started:
             fields["restarts"],
             fields["kept"],
             fields.get("run") or fields["id"],  # a shim of an earlier relay says none
+            bool(fields.get("resumes")),
         )
 
     @property
@@ -107,4 +110,5 @@ class Started:
         changed = {name: plain.get(name) for name in env if env[name] != plain.get(name)}
         hello = {"id": id, "env": env, "unbridged": changed, **bridge}
         more = {"restarts": self.restarts + 1, "kept": False, "run": self.run}
+        more["resumes"] = command is not None
         return {"argv": argv, "env": env, "cwd": str(directory), "hello": {**hello, **more}}

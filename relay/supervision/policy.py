@@ -50,6 +50,7 @@ class Supervision:
     idle_grace:         how long an agent with a task may be idle before on_idle.
     max_unattended_turns: turns between two inputs of the user, after which the agent is held.
     max_cost:           US dollars. max_tokens: tokens of all kinds. max_runtime: seconds.
+    prompt: the first prompt of a new conversation; "": none. resumes: this run begins with an earlier one.
     fleet, digest: the fleet file that the agent is from, and a digest of its table there; "": none.
     on_idle, on_prompt: None is the default: docs/FLEET.md, "What happens when".
     """
@@ -72,6 +73,8 @@ class Supervision:
     on_idle: Action | None = None
     on_prompt: Action | None = None
     on_error: tuple[Action, ...] = field(default=())
+    prompt: str = ""
+    resumes: bool = False
     fleet: str = ""
     digest: str = ""
 

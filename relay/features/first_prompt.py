@@ -1,0 +1,44 @@
+"""Types the first prompt of a new conversation: once, and not again when the conversation is resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+from relay.eventbus import EventBus, handles
+from relay.injection.events import Inject
+from relay.injection.injection import Injection
+from relay.lifecycle import Identity, SessionBegan, SessionReady
+from relay.supervision.records import Records
+from relay.tasks import Tasks
+
+
+class FirstPrompt:
+    """Types `text`. resumes: the agent was started to go on with an earlier conversation."""
+
+    def __init__(
+        self, bus: EventBus, tasks: Tasks, session: Identity, records: Records, text: str, *, resumes: bool
+    ) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._session = session
+        self._records = records
+        self._text = text
+        self._may_be_given = resumes
+
+    @handles(SessionBegan)
+    def begin(self, event: SessionBegan) -> None:
+        self._may_be_given = self._may_be_given or event.resumed
+
+    @handles(SessionReady)
+    def ready(self, _: SessionReady) -> None:
+        self._tasks.spawn(self._give(), "the first prompt")
+
+    async def _give(self) -> None:
+        if self._may_be_given:
+            record = await asyncio.to_thread(self._records.get, self._session.team, self._session.name)
+            if record is not None and record.task_given:
+                return
+        injection = Injection(secrets.token_hex(8), self._text, "", "task", time=time.time())
+        self._bus.publish(Inject(injection))

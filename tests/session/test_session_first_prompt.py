@@ -1,0 +1,54 @@
+"""The first prompt of a fleet's agent: typed once, given again only to a new conversation."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from session.puppet import Puppet
+from session.test_session_replaced import entry
+from session.test_session_supervised import follows, record
+from support import Relay, wait_until
+
+PROMPT = {"prompt": "Mend the tests.", "restart": "always", "backoff": 0.05}
+
+
+def start(relay: Relay, **more: object) -> Puppet:
+    alice = Puppet(relay, "Alice")
+    return alice.wrap(options=("--supervision", json.dumps({**PROMPT, **more})))
+
+
+def prompts(alice: Puppet) -> list[str]:
+    return re.findall(r"\[relay \w+ task\] (.*) \[/relay \w+\]", alice.heard)
+
+
+def test_it_is_typed_once(relay: Relay) -> None:
+    alice = start(relay)
+    alice.hears("Mend the tests.")
+    wait_until(lambda: record(relay)["task_given"])
+    relay("reload", "Alice")
+    relay("send", "--wait", "60", "Alice", "hello")
+    alice.hears("hello")
+    assert prompts(alice) == ["Mend the tests."]
+
+
+def test_a_new_conversation_is_given_it_again(relay: Relay) -> None:
+    alice = start(relay)
+    alice.hears("Mend the tests.")
+    wait_until(lambda: record(relay)["task_given"])
+    before = entry(relay)
+    alice.exit(1)
+    follows(relay, before)
+    wait_until(lambda: prompts(alice) == ["Mend the tests."] * 2)
+
+
+def test_a_resumed_conversation_is_not_given_it_again(relay: Relay) -> None:
+    """But it is, if it has never been: the agent died first."""
+    alice = start(relay, resumes=True)
+    wait_until(lambda: prompts(alice) == ["Mend the tests."])
+    wait_until(lambda: record(relay)["task_given"])
+    relay("stop", "Alice")
+    alice = start(relay, resumes=True)
+    relay("send", "--wait", "60", "Alice", "hello")
+    alice.hears("hello")
+    assert prompts(alice) == ["Mend the tests."]
