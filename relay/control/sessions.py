@@ -79,7 +79,7 @@ class SessionInfo:
     restarts:       how often the agent was started again under its name; None: not known.
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
-    exit_code, reason, next_try: of an agent that has ended, and is to start again: relay.supervision.records.
+    exit_code, reason, next_try, wanted: as in relay.supervision.records.AgentRecord.
     """
 
     name: str
@@ -102,6 +102,7 @@ class SessionInfo:
     exit_code: int | None = None
     reason: str = ""
     next_try: float | None = None
+    wanted: str = ""
 
     @property
     def shim(self) -> Path:

@@ -48,13 +48,13 @@ class AgentRecordWriter:
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
-        first = self._record
+        self._record = first = replace(self._record, phase=Phase.STARTING, at=self._clock())
 
         def begun(before: AgentRecord) -> AgentRecord:
             if event.resumed and before.session == first.session:
                 return before
             given = self._resumes and before.task_given
-            starting = replace(first, phase=Phase.STARTING, at=self._clock(), task_given=given)
+            starting = replace(first, task_given=given)
             if not first.restarts:
                 return starting
             return replace(starting, exit_code=before.exit_code, history=before.history)
@@ -69,6 +69,7 @@ class AgentRecordWriter:
     @handles(StopRequested)
     def stopping(self, event: StopRequested) -> None:
         if event.by_user and not event.again:
+            self._record = replace(self._record, wanted="down", by="stop")
             self._change(lambda record: replace(record, wanted="down", by="stop"))
 
     @handles(InjectionEnded)
@@ -122,9 +123,9 @@ class AgentRecordWriter:
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
         record = self._record
         if record.phase not in PAUSED:
-            return None
+            return {"wanted": record.wanted} if question.brief else None
         ended = f"it {record.reason}; {record.note}" if record.note else f"it {record.reason}"
-        told = {"exit_code": record.exit_code, "next_try": record.next_try}
+        told = {"exit_code": record.exit_code, "next_try": record.next_try, "wanted": record.wanted}
         if question.brief:
             return {"state": str(record.phase), "since": record.at, "reason": record.reason, **told}
         return {"state": str(record.phase), "reason": ended, **told}

@@ -172,7 +172,7 @@ def closing_mark(mark: str) -> str:
 
 def check(injection: Injection) -> str:
     """Return the sanitised, defaced text of `injection`. Raise MessageRefused if it is empty or too large."""
-    limit = MAX_BODY if injection.kind == "message" else MAX_HOOK_BYTES
+    limit = MAX_BODY if injection.kind in {"message", "task"} else MAX_HOOK_BYTES
     size = len(injection.text.encode("utf-8", "surrogatepass"))
     if size > limit:
         raise MessageRefused(

@@ -1,0 +1,58 @@
+"""The agents that have ended: those of which a record is left, and whose names no session holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from relay.control.sessions import SessionInfo, socket_of
+from relay.home import Home
+from relay.names import key
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.states import ENDED, Phase
+
+KEPT = 7 * 86400.0
+"""Seconds for which an agent that was not supervised is listed after its end."""
+
+GONE = "gone"
+"""The state of an agent whose processes were killed, with no session left to say so: as after a reboot."""
+
+
+def ended(home: Home, live: Collection[SessionInfo], team: str | None = None) -> list[SessionInfo]:
+    """Return the agents of `team` (None: of all teams) that are not among `live`, by team and name.
+
+    Remove the records of those that ended KEPT ago and were not supervised.
+    """
+    running = {(key(session.team), key(session.name)) for session in live}
+    records, now, found = Records(home), time.time(), []
+    for record in records.all(team):
+        if (key(record.team), key(record.name)) in running:
+            continue
+        if not record.supervised and record.at < now - KEPT:
+            records.forget(record.team, record.name)
+            continue
+        found.append(as_session(home, record))
+    return found
+
+
+def as_session(home: Home, record: AgentRecord) -> SessionInfo:
+    """Return an agent that has ended as `relay ps -a` lists it."""
+    over = record.phase in ENDED or record.phase is Phase.HELD
+    return SessionInfo(
+        record.name,
+        record.team,
+        record.agent,
+        None,
+        None,
+        str(record.phase) if over else GONE,
+        None,
+        record.at,
+        record.cwd,
+        record.session,
+        socket_of(home, record.team, record.name),
+        restarts=record.restarts,
+        exit_code=record.exit_code,
+        reason=record.reason if over else "its processes were killed",
+        next_try=record.next_try if over else None,
+        wanted=record.wanted,
+    )

@@ -1,0 +1,68 @@
+"""Starts an agent in the background, in a process of its own: `relay wrap -d`, as the user would.
+
+A new process, not a fork of this one: the shim is a copy of it for the agent's whole life, and stays small.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.supervision.policy import Supervision
+
+_PREFIX = "relay: "
+
+
+@dataclass(frozen=True, slots=True)
+class StartOutcome:
+    """The outcome of a start. code: 0, or the exit code of `relay wrap`. text: what it said, one line."""
+
+    code: int
+    text: str
+
+    @property
+    def ok(self) -> bool:
+        """True if the agent runs."""
+        return self.code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class StartOrder:
+    """An agent to start.
+
+    env: added to the environment of this process. options: more options of `relay wrap`.
+    """
+
+    name: str
+    team: str
+    command: Sequence[str]
+    cwd: Path
+    supervision: Supervision
+    env: Mapping[str, str]
+    options: Sequence[str] = ()
+
+
+def start(order: StartOrder) -> StartOutcome:
+    """Start the agent, and return once it can be written to, or has ended."""
+    words = [sys.executable, "-P", "-m", "relay", "wrap", "-d", "-n", order.name, "-t", order.team]
+    words += ["--supervision", json.dumps(order.supervision.to_json()), *order.options, "--", *order.command]
+    try:
+        done = subprocess.run(
+            words,
+            cwd=order.cwd,
+            env={**os.environ, **order.env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    except OSError as error:
+        return StartOutcome(1, f"{order.cwd}: {error.strerror}.")
+    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    said = [line.removeprefix(_PREFIX) for line in lines if line.strip()]
+    return StartOutcome(done.returncode, " ".join(said))

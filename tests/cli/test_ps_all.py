@@ -1,0 +1,51 @@
+"""`relay ps -a`: agents that have ended, with how and why."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import Any
+
+from relay.control.ended import KEPT
+from relay.home import Home
+from relay.supervision.records import Records
+from session.puppet import Puppet, ps
+from session.test_session_supervised import phase
+from support import Relay, wait_until
+
+
+def rows(relay: Relay) -> dict[str, Any]:
+    return {row["name"]: row for row in json.loads(relay("ps", "-a", "--json").stdout)}
+
+
+def test_those_that_have_ended_are_listed(relay: Relay) -> None:
+    Puppet(relay, "Alice").wrap().exit(4)
+    Puppet(relay, "Bob").wrap()
+    phase(relay, "failed")
+    wait_until(lambda: len(ps(relay)) == 1)
+    found = rows(relay)
+    assert found["Bob"]["state"] not in {"failed", "gone"}
+    assert (found["Alice"]["state"], found["Alice"]["exit_code"], found["Alice"]["pid"]) == ("failed", 4, None)
+    shown = relay("ps", "-a").stdout.splitlines()
+    assert "failed (exited with 4)" in shown[1]
+    assert "Alice" not in relay("ps").stdout
+
+
+def test_what_was_not_supervised_is_forgotten_after_a_week(relay: Relay) -> None:
+    Puppet(relay, "Alice").wrap().exit(4)
+    phase(relay, "failed")
+    wait_until(lambda: not ps(relay))
+    records = Records(Home.from_env(relay.environment))
+    records.change("default", "Alice", lambda record: replace(record, at=record.at - KEPT, supervised=True))
+    assert rows(relay).keys() == {"Alice"}
+    records.change("default", "Alice", lambda record: replace(record, supervised=False))
+    assert rows(relay) == {}
+    assert not os.path.exists(records.path("default", "Alice"))
+
+
+def test_a_started_agent_that_ends_at_once_says_so(relay: Relay) -> None:
+    """Its exit code is that of the command, as without -d."""
+    done = relay("wrap", "-d", "-n", "Alice", "sh", "-c", "exit 3", check=False)
+    assert done.returncode == 3
+    assert "Alice has ended with exit code 3." in done.stderr
