@@ -16,6 +16,7 @@
     ├── NotAllowed                        a guard rail: an agent may not do this
     ├── HomeError                         a directory of relay's cannot be used
     ├── ConfigError                       relay.toml, relay.config.py or a pattern file is wrong
+    │   └── ConfigMistakes                    ... in several places
     ├── BrokerError                       the broker cannot be started or reached
     ├── LedgerError                       the message ledger cannot be read or written
     │   └── LedgerAway                    ... now; it may be in a moment
@@ -31,6 +32,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # `import typing` costs 6 ms, and this module is on every start path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -106,6 +108,19 @@ class ConfigError(RelayError):
         super().__init__(where + message)
         self.path = path
         self.line = line
+
+
+class ConfigMistakes(ConfigError):
+    """All the mistakes of one file at once; `mistakes` has one or more, in the order of their lines."""
+
+    def __init__(self, path: Path, mistakes: Sequence[ConfigError]) -> None:
+        self.mistakes = tuple(sorted(mistakes, key=lambda each: each.line or 0))
+        shown = "\n".join(f"  {each}" for each in self.mistakes)
+        RelayError.__init__(
+            self, f"{path} has {len(mistakes)} mistakes:\n{shown}" if len(mistakes) > 1 else shown.strip()
+        )
+        self.path = path
+        self.line = self.mistakes[0].line
 
 
 class BrokerError(RelayError):

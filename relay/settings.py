@@ -2,12 +2,12 @@
 
 CONFIG/relay.toml is read first, then relay.toml of the project (the working directory or a folder above it),
 which wins.  A project may come from anywhere: until the user trusts its file, only harmless settings count.
+The tables of the fleet in the same file are left to relay.supervision.fleet_file.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,8 +19,12 @@ from relay.errors import ConfigError, RelayError
 from relay.home import Home
 from relay.names import channel, did_you_mean
 from relay.policy import Policy
+from relay.toml_lines import TomlLines
 
 FILE = "relay.toml"
+
+FLEET_TABLES = ("fleet", "defaults", "agents")
+"""The tables of relay.toml that are no settings."""
 
 
 def _setting(
@@ -226,13 +230,16 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{error.msg} (column {error.colno}). Mend that line.", path, error.lineno
         ) from None
+    except RecursionError:
+        raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}. Make it readable.", path) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
+    values = {name: value for name, value in values.items() if name not in FLEET_TABLES}
     for name, value in values.items():
-        if wrong := _wrong(name, value):
-            raise ConfigError(wrong, path, _line(text, name))
+        if wrong := mistake(name, value):
+            raise ConfigError(wrong, path, TomlLines(text).of((name,)))
     default = Settings()
     several = {name: ",".join(value) for name, value in values.items() if _is_several(name, value)}
     return {name: type(getattr(default, name))(value) for name, value in (values | several).items()}
@@ -253,10 +260,10 @@ def _is_several(name: str, value: object) -> bool:
 _FIELDS = {each.name: each for each in fields(Settings)}
 
 
-def _wrong(name: str, value: object) -> str | None:
+def mistake(name: str, value: object) -> str | None:
     """Return the mistake in a setting and what to do about it, None if it is valid."""
     if name not in _FIELDS:
-        hint = did_you_mean(name, _FIELDS)
+        hint = did_you_mean(name, (*_FIELDS, *FLEET_TABLES))
         return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
     default, limits = _FIELDS[name].default, _FIELDS[name].metadata
     most, choices = limits["most"], limits["choices"]
@@ -288,9 +295,3 @@ def _wrong(name: str, value: object) -> str | None:
 
 def _alternatives(choices: tuple[str, ...]) -> str:
     return f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-
-
-def _line(text: str, name: str) -> int | None:
-    """Return the line (1-based) of `text` that sets `name`, None if it is not found."""
-    found = re.search(rf"""^[ \t\[]*["']?{re.escape(name)}["']?[ \t]*[=.\]]""", text, re.MULTILINE)
-    return None if found is None else text.count("\n", 0, found.start()) + 1

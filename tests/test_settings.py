@@ -129,3 +129,23 @@ def test_a_broker_has_one_url_or_several(tmp_path: Path) -> None:
 def test_the_urls_of_several_options_are_taken_together() -> None:
     given = parse(["--broker", "mqtts://a", "--broker=mqtts://b,mqtts://c", "claude"])
     assert given.broker == "mqtts://a,mqtts://b,mqtts://c"
+
+
+def test_the_tables_of_the_fleet_are_no_settings(tmp_path: Path) -> None:
+    fleet = "\n[fleet]\nteam = 'x'\n[defaults]\nrestrat = 'no'\n[agents.Lead]\nrun = 'claude'"
+    assert settings(tmp_path, f"idle_seconds = 7{fleet}") == (Settings(idle_seconds=7.0), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("prefix = '+'\n\nidle_second = 1", 3),
+        ("agents.A.task = '''\nidle_second = 0\n'''\nidle_second = 1", 4),
+        ("agents = { A = { idle_second = 0 } }\n'idle_second' = 1", 2),
+        ("\n[idle_second]", 2),
+    ],
+)
+def test_a_mistake_has_the_line_of_the_setting(tmp_path: Path, text: str, line: int) -> None:
+    taken, (notice,) = settings(tmp_path, text)
+    assert taken == Settings()
+    assert f"{FILE}:{line}: there is no setting 'idle_second'. Did you mean idle_seconds?" in notice

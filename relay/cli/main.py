@@ -21,7 +21,7 @@ GROUPS = {
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("explain", "events", "audit", "replay", "inspect", "agents"),
-    "Set up": ("trust", "hook", "hooks", "broker", "doctor", "demo"),
+    "Set up": ("init", "trust", "hook", "hooks", "broker", "doctor", "demo"),
 }
 
 _EPILOG = """\

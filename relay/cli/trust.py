@@ -1,8 +1,9 @@
-"""Trust a project's relay.config.py and hooks.json (or another file), so that relay runs what they say.
+"""Trust a project's relay.config.py, relay.toml or hooks.json, so that relay does what they say.
 
 Shows each file and trusts it as it is now: after any change it has to be trusted again. Without FILE they are
-the relay.config.py and the hooks.json of this folder or of the project around it. Modules that a file
-imports, and programs that it starts, are not covered by this. A wrapped agent may not do it.
+the relay.config.py, the relay.toml and the hooks.json of this folder or of the project around it. A file with
+mistakes is not trusted: relay would not use it, and correcting it changes it. Modules that a file imports,
+programs that it starts and other files that it names are not covered. A wrapped agent may not do it.
 
   relay trust
   relay trust ./hooks.json
@@ -11,19 +12,23 @@ imports, and programs that it starts, are not covered by this. A wrapped agent m
 from __future__ import annotations
 
 import argparse
+import sys
+import warnings
 from pathlib import Path
 
+from relay import settings
 from relay.control.guard import person_only
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.hooks import config_file
 from relay.hooks.trust import Trust
 from relay.rules import rule_book, rule_file
+from relay.supervision import fleet_file
 from relay.text import count, visible
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    help = "the file (default: the project's relay.config.py and hooks.json)"
+    help = "the file (default: the project's relay.config.py, relay.toml and hooks.json)"
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=help)
 
 
@@ -31,25 +36,33 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     advice = "The person can, with `relay trust` in a terminal of their own."
     person_only(home, "trust", f"an agent may not trust files. {advice}")
+    code = 0
     for path in [args.file] if args.file else _projects(home):
-        _trust(home, path)
-    return 0
+        try:
+            _trust(home, path)
+        except ConfigError as error:  # the other files are trusted all the same
+            sys.stdout.flush()
+            print(f"relay: {visible(str(error))}", file=sys.stderr)
+            code = error.exit_code
+    return code
 
 
 def _projects(home: Home) -> list[Path]:
     """Return the files of the project around this folder that need trust. Raise ConfigError for none."""
-    own = {home.config / config_file.FILE, home.config / rule_book.FILE}  # these need no trust
-    found = [config_file.find(Path.cwd(), home), rule_book.find(Path.cwd())]
+    own = {home.config / name for name in (config_file.FILE, settings.FILE, rule_book.FILE)}  # need no trust
+    here = Path.cwd()
+    found = [config_file.find(here, home), settings.find(here), rule_book.find(here)]
     paths = [path for path in found if path is not None and path not in own]
     if not paths:
         raise ConfigError(
-            f"there is no {config_file.FILE} and no {rule_book.FILE} in this folder "
+            f"there is no {config_file.FILE}, no {settings.FILE} and no {rule_book.FILE} in this folder "
             "or the project around it. Name the file to trust."
         )
     return paths
 
 
 def _trust(home: Home, path: Path) -> None:
+    """Show the file and trust it. Raise ConfigError if it cannot be read, or has mistakes."""
     if path.exists() and not path.is_file():
         raise ConfigError("is not a file. Name the file to trust.", path)
     try:
@@ -59,19 +72,52 @@ def _trust(home: Home, path: Path) -> None:
     lines = visible(content.decode("utf-8", "replace")).splitlines()
     for number, line in enumerate(lines, start=1):
         print(f"{number:4}  {line}")
+    try:
+        notes = _check(path, content)
+    except ConfigError as error:
+        advice = f"Not trusted: {path}. Correct it, then run `relay trust` again."
+        raise ConfigError(f"{error}\n{advice}") from None
     value = Trust(home).grant(path, content)
     print(f"Trusted {visible(str(path.resolve()))} ({count(len(lines), 'line')}, sha256 {value[:12]}).")
+    print("\n".join(notes))
+
+
+def _check(path: Path, content: bytes) -> list[str]:
+    """Return what to say about a file once it is trusted. Raise ConfigError if relay could not use it."""
     if path.suffix == ".py":
-        print("It runs from the next `relay wrap` on, until it changes.")
-        print("Modules that it imports are not covered.")
-    elif path.name != rule_book.FILE:
-        print("It holds from the next `relay wrap` on, until it changes.")
-    else:
-        rules, warnings = rule_file.parse(path.absolute(), content, "project")
-        if rules:
-            print("Its rules run from the next `relay wrap` or `relay hooks reload` on, until it changes.")
-            print("Programs that they start are not covered.")
-        else:
-            print("It has no rules that could run.")
-        for warning in warnings:
-            print(f"Warning: {visible(str(warning))}")
+        _check_python(path, content)
+        return [
+            "It runs from the next `relay wrap` on, until it changes.",
+            "Modules that it imports are not covered.",
+        ]
+    if path.suffix == ".toml":
+        fleet = fleet_file.parse(path, content)
+        notes = ["It holds from the next `relay wrap` on, until it changes."]
+        if fleet.agents:
+            notes += [
+                f"Its agents: {', '.join(fleet.agents)}.",
+                "Programs that they run, and files that it names, are not covered.",
+            ]
+        return notes
+    if path.name != rule_book.FILE:
+        return ["It holds from the next `relay wrap` on, until it changes."]
+    rules, mistakes = rule_file.parse(path.absolute(), content, "project")
+    if unread := [str(mistake) for mistake in mistakes if mistake.unread]:
+        raise ConfigError("\n".join(unread))
+    notes = ["It has no rules that could run."]
+    if rules:
+        notes = [
+            "Its rules run from the next `relay wrap` or `relay hooks reload` on, until it changes.",
+            "Programs that they start are not covered.",
+        ]
+    return notes + [f"Warning: {visible(str(mistake))}" for mistake in mistakes]
+
+
+def _check_python(path: Path, content: bytes) -> None:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            compile(content, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise ConfigError(f"this is not Python: {error.msg}.", path, error.lineno) from None
+    except (ValueError, RecursionError, MemoryError) as error:  # NUL bytes; nested too deeply
+        raise ConfigError(f"this is not Python: {error}.", path) from None

@@ -3,9 +3,14 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from relay.home import Home
 from relay.hooks.config_file import choose
+from relay.hooks.trust import Trust
+from relay.settings import load
 from relay.storage import journal
+from relay.supervision import fleet_file
 from support import Relay
 
 
@@ -30,7 +35,7 @@ def test_without_a_file_there_is_advice(relay: Relay, tmp_path: Path):
     (tmp_path / ".git").mkdir()
     result = relay("trust", cwd=tmp_path, check=False)
     assert result.returncode == 1
-    assert "there is no relay.config.py and no hooks.json in this folder" in result.stderr
+    assert "there is no relay.config.py, no relay.toml and no hooks.json in this folder" in result.stderr
     assert "Name the file to trust." in result.stderr
 
 
@@ -50,7 +55,6 @@ def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tm
     path = tmp_path / "hooks.json"
     for content, runs in (
         ('{"hooks": {"Stop": [{"type": "command", "command": "x"}, {"type": "http"}]}}', True),
-        ('{"hooks": ', False),
         ('{"hooks": {"Stop": [{"type": "http"}]}}', False),
     ):
         path.write_text(content)
@@ -58,6 +62,46 @@ def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tm
         (warning,) = [line for line in told.splitlines() if line.startswith("Warning: ")]
         assert warning in relay("hooks", "list", cwd=tmp_path).stdout.splitlines()
         assert ("Its rules run" in told, "It has no rules that could run." in told) == (runs, not runs)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("hooks.json", '{"hooks": ', "{path}:1: it is not JSON: "),
+        ("hooks.json", "", "{path}:1: it is not JSON"),
+        ("relay.config.py", "x = 1\ndef f(:\n", "{path}:2: this is not Python: invalid syntax."),
+        ("relay.config.py", "x = '\0'", "this is not Python: "),
+        ("relay.toml", "idle_seconds = 5\n[agents.A]\nrun = ", "{path}:3: not valid TOML: "),
+        ("relay.toml", "idle_second = 5", "{path}:1: there is no setting 'idle_second'."),
+        ("relay.toml", "[agents.A]\nrun = 'x'\nrestrat = 'no'", "{path}:3: there is no key 'restrat' here."),
+        ("other.toml", "[agents.A]\n[agents.B]\n", "{path} has 2 mistakes:\n  {path}:1: A has no command."),
+    ],
+)
+def test_a_file_with_mistakes_is_not_trusted(
+    relay: Relay, home: Path, tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    result = relay("trust", path, check=False)
+    assert (result.returncode, "Trusted" in result.stdout, "Traceback" in result.stderr) == (1, False, False)
+    assert said.replace("{path}", str(path)) in result.stderr, result.stderr
+    assert result.stderr.endswith(f"Not trusted: {path}. Correct it, then run `relay trust` again.\n")
+    assert not Trust(Home.from_env({"RELAY_HOME": str(home)})).covers_file(path)
+
+
+def test_a_projects_fleet_is_trusted_with_the_rest(relay: Relay, home: Path, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "hooks.json").write_text('{"hooks": ')
+    path = tmp_path / "relay.toml"
+    path.write_text("idle_seconds = 5\n[agents.Lead]\nrun = 'claude'\n")
+    result = relay("trust", cwd=tmp_path, check=False)
+    assert result.returncode == 1  # of hooks.json; what is right is trusted all the same
+    assert "hooks.json:1: it is not JSON" in result.stderr and "relay.toml" not in result.stderr
+    assert "   3  run = 'claude'\n" in result.stdout
+    assert "Its agents: Lead." in result.stdout
+    person = Home.from_env({"RELAY_HOME": str(home)})
+    assert list(fleet_file.load(person, tmp_path).agents) == ["Lead"]
+    assert load(person, tmp_path, Trust(person).covers_file)[1] == []
 
 
 def test_a_missing_file_is_named(relay: Relay, tmp_path: Path):

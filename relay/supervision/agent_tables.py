@@ -1,0 +1,251 @@
+"""The tables within the table of an agent: actions, schedule, worktree, dependencies."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, replace
+from pathlib import PurePath
+from typing import Any, get_args
+
+from relay.supervision.fleet import Condition
+from relay.supervision.policy import Action, ActionName
+from relay.supervision.restart import LIMITS, NEEDS_USER
+from relay.supervision.schedule import Overlap, Schedule, check_cron, duration, zone_of
+from relay.supervision.values import (
+    FLAG,
+    TEXT,
+    WORDS,
+    Invalid,
+    Spot,
+    TableKey,
+    ValueKind,
+    checked,
+    choice,
+    number,
+    several,
+    shown,
+    table,
+    whole,
+)
+from relay.supervision.worktree_spec import Cleanup, WorktreeSpec
+
+ACTIONS: Mapping[str, tuple[ActionName, ...]] = {
+    "on_idle": ("nudge", "gate", "done", "fail", "hold", "escalate", "run", "stop", "none"),
+    "on_prompt": ("escalate", "gate", "fail", "hold", "run", "stop", "none"),  # none of them answers it
+    "on_error": (
+        "wait",
+        "resume",
+        "restart",
+        "nudge",
+        "done",
+        "fail",
+        "hold",
+        "escalate",
+        "run",
+        "stop",
+        "none",
+    ),
+}
+"""The actions that may answer each event."""
+
+_LAST: tuple[ActionName, ...] = ("escalate", "done", "fail", "hold", "stop", "none")
+_WITH_COMMAND: tuple[ActionName, ...] = ("gate", "run")
+
+
+_CLASSES = choice([*sorted(LIMITS | NEEDS_USER), "other"])
+_ERROR_CLASS = ValueKind(_CLASSES.form, lambda value, spot: value and _CLASSES.read(value, spot))
+
+
+def keys_of(kind: type, keys: Mapping[str, tuple[ValueKind, str]]) -> dict[str, TableKey]:
+    """Return the keys of a table that is read into the dataclass `kind`, which has their defaults."""
+    found = {}
+    for each in fields(kind):
+        if each.name in keys:
+            read, help = keys[each.name]
+            default = each.default_factory() if each.default_factory is not MISSING else each.default
+            found[each.name] = TableKey(read, "" if default is MISSING else as_toml(default), help)
+    return found
+
+
+def as_toml(value: object) -> str:
+    """Return the default of a field as a fleet file has it."""
+    if value is None:  # of on_idle and on_prompt
+        return '"auto"'
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(list(value) if isinstance(value, tuple) else value)
+
+
+def _action_keys(event: str) -> dict[str, TableKey]:
+    keys: dict[str, tuple[ValueKind, str]] = {
+        "action": (choice(ACTIONS[event]), "what is done; required"),
+        "text": (TEXT, "what a nudge types"),
+        "run": (TEXT, "the command of `run` and `gate`, for `/bin/sh`"),
+        "attempts": (whole(least=1), "how often it is tried before `then`"),
+        "cooldown": (number("seconds"), "the time between two tries"),
+        "then": (choice(_LAST), "what is done once the attempts are used up"),
+    }
+    if event == "on_error":
+        keys["match"] = (_ERROR_CLASS, "the class of error; by default any")
+    return keys_of(Action, keys)
+
+
+ACTION_KEYS = _action_keys("on_error")
+_NAMED = replace(ACTION_KEYS["action"].kind, form="the name of an action")
+ACTION_KEYS["action"] = replace(ACTION_KEYS["action"], kind=_NAMED)  # each event has its own
+
+
+def action(event: str) -> ValueKind:
+    """Return the kind of answers to `event`: the name of an action, or a table."""
+    keys = _action_keys(event)
+    named = event != "on_error"
+
+    def read(value: Any, spot: Spot) -> Action | None:
+        if named and value == "auto":
+            return None
+        if named and isinstance(value, str):
+            options = ("auto", *ACTIONS[event])
+            value = {"action": choice(options).read(value, spot)}
+        elif not isinstance(value, dict):
+            raise Invalid(f"{spot.name} must be {form}, not {shown(value)}.")
+        before = len(spot.mistakes)
+        given = table(value, spot, keys)
+        if len(spot.mistakes) > before:
+            return None
+        if "action" not in given:
+            raise Invalid(f'{spot.name} needs an action, like {{ action = "{ACTIONS[event][0]}" }}.')
+        action = Action(**given)
+        if action.action in _WITH_COMMAND and not action.run.strip():
+            example = f'{{ action = "{action.action}", run = "make test" }}'
+            raise Invalid(f"{spot.name}: {action.action} needs a command, like {example}.")
+        for key, owners in (("run", _WITH_COMMAND), ("text", ("nudge",))):
+            if key in given and action.action not in owners:
+                raise Invalid(
+                    f"{spot.name}: {key} belongs to {' and '.join(owners)}, not to {action.action}."
+                )
+        return action
+
+    form = 'the name of an action, "auto", or a table' if named else "a table"
+    return ValueKind(form, read)
+
+
+def _every(value: Any, spot: Spot) -> float:
+    if isinstance(value, str):
+        try:
+            value = duration(value)
+        except ValueError as error:
+            raise Invalid(f"{spot.name}: {error}") from None
+    return float(number("seconds", least=1).read(value, spot))
+
+
+SCHEDULE_KEYS = keys_of(
+    Schedule,
+    {
+        "every": (
+            ValueKind('a duration like "1h30m", or seconds', _every),
+            "the time from one start to the next",
+        ),
+        "cron": (checked(check_cron, "a cron expression"), "five fields, like `0 9 * * 1-5`"),
+        "timezone": (
+            checked(zone_of, "a time zone"),
+            "that of `cron`, like `Europe/Berlin`; empty: the system's",
+        ),
+        "overlap": (choice(get_args(Overlap)), "`skip`: no start while the agent still runs"),
+        "catch_up": (FLAG, "whether a start that was missed is made up for, once"),
+    },
+)
+
+
+def _schedule(value: Any, spot: Spot) -> Schedule | None:
+    before = len(spot.mistakes)
+    given = table(value, spot, SCHEDULE_KEYS)
+    if len(spot.mistakes) > before:
+        return None
+    if bool(given.get("every")) == bool(given.get("cron")):
+        raise Invalid(f'{spot.name} needs either every or cron, like {{ every = "1h" }}.')
+    if "timezone" in given and "cron" not in given:
+        raise Invalid(f"{spot.name}: timezone belongs to cron. Take it out.")
+    return Schedule(**given)
+
+
+SCHEDULE = ValueKind("a table", _schedule)
+
+
+def _template(*filled_in: str) -> Callable[[str], None]:
+    """Return a function that raises ValueError for a text with fields other than these."""
+    fields_shown = ", ".join(f"{{{name}}}" for name in filled_in)
+
+    def check(text: str) -> None:
+        try:
+            parts = list(string.Formatter().parse(text))
+        except ValueError as error:
+            raise ValueError(f"{text!a}: {error}. Write {{{{ for a brace.") from None
+        for _, name, spec, conversion in parts:
+            if name is not None and (name not in filled_in or spec or conversion):
+                raise ValueError(f"only {fields_shown} are filled in, not {{{name}}}.")
+        if not text.strip():
+            raise ValueError("it is empty. Take it out, or write a name.")
+
+    return check
+
+
+def _inside(value: Any, spot: Spot) -> str:
+    text: str = TEXT.read(value, spot)
+    path = PurePath(text)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise Invalid(f"{spot.name} must be a path within the repository, like '.env', not {shown(value)}.")
+    return text
+
+
+_INSIDE = several(ValueKind("a path", _inside), "a list of paths within the repository")
+
+WORKTREE_KEYS = keys_of(
+    WorktreeSpec,
+    {
+        "path": (
+            checked(_template("repo", "branch", "agent"), "a path"),
+            "the folder, relative to the top of the main worktree",
+        ),
+        "branch": (
+            checked(_template("repo", "agent"), "a branch"),
+            "what is checked out; made from `base` if it does not exist",
+        ),
+        "base": (TEXT, "where a new branch begins"),
+        "copy": (_INSIDE, "files that git does not keep, copied into it"),
+        "link": (_INSIDE, "files that git does not keep, shared with it by symbolic links"),
+        "setup": (
+            ValueKind(WORDS.form, lambda value, spot: tuple(WORDS.read(value, spot))),
+            "commands for `/bin/sh`, run in it until one fails",
+        ),
+        "setup_timeout": (number("seconds", least=1), "the time that each of them may take"),
+        "cleanup": (choice(get_args(Cleanup)), "`merged`: removed once it is clean and its branch merged"),
+    },
+)
+
+
+def _worktree(value: Any, spot: Spot) -> dict[str, Any] | None:
+    """Return the keys that are given, None for false: those of [defaults] are added later."""
+    return None if value is False else table(value, spot, WORKTREE_KEYS)
+
+
+WORKTREE = ValueKind("a table, or false", _worktree)
+
+
+def _depends_on(value: Any, spot: Spot) -> dict[str, Condition]:
+    if isinstance(value, list):
+        value = dict.fromkeys(WORDS.read(value, spot), "ready")
+    if not isinstance(value, dict):
+        raise Invalid(f'{spot.name} must be a table like {{ db = "ready" }}, or a list, not {shown(value)}.')
+    condition = choice(get_args(Condition))
+    found = {}
+    for name, each in value.items():
+        try:
+            found[name] = condition.read(each, spot.at(name))
+        except Invalid as error:
+            spot.at(name).wrong(str(error))
+    return found
+
+
+DEPENDS_ON = ValueKind("a table, or a list of names", _depends_on)

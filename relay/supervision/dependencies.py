@@ -1,0 +1,37 @@
+"""The order of agents that depend on one another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+
+def ordered(depends_on: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the keys of `depends_on` so that each comes after those it depends on, otherwise as they were.
+
+    Raise ValueError, whose text is `a → b → a`, if some wait for one another.
+    """
+    place = {name: number for number, name in enumerate(depends_on)}
+    sorter = TopologicalSorter(depends_on)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ValueError(" → ".join(reversed(error.args[1]))) from None
+    order: list[str] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=place.__getitem__)
+        order += ready
+        sorter.done(*ready)
+    return order
+
+
+def needed(names: Collection[str], depends_on: Mapping[str, Collection[str]]) -> set[str]:
+    """Return `names` and all that these depend on, however indirectly."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += depends_on[name]
+    return found

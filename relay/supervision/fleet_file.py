@@ -1,0 +1,230 @@
+"""The fleet file: the tables [fleet], [defaults] and [agents.NAME] of a relay.toml.
+
+    find ──→ read ──→ trusted? ──→ parse ──→ Fleet
+                         └─ no: ConfigError; nothing is started
+
+Exactly the bytes that were hashed are parsed. The files that it names (tasks, environments, rules) are not
+covered by trust. Settings in the same file are checked here too, and used by relay.settings.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from relay import names, settings
+from relay.errors import ConfigError, ConfigMistakes, InvalidName
+from relay.home import Home
+from relay.hooks.trust import Trust, digest
+from relay.settings import FILE, FLEET_TABLES
+from relay.storage.files import open_regular
+from relay.supervision import schema
+from relay.supervision.agent_values import LARGEST
+from relay.supervision.dependencies import ordered
+from relay.supervision.fleet import Fleet, FleetAgent
+from relay.supervision.policy import Supervision
+from relay.supervision.values import Spot, table
+from relay.supervision.worktree_spec import WorktreeSpec
+from relay.toml_lines import TomlLines
+
+_DIRECT = ("task", "env", "channels", "rules", "autostart", "depends_on", "schedule")
+"""The keys that FleetAgent has as they are."""
+
+
+def find(home: Home, directory: Path) -> Path | None:
+    """Return the fleet file for `directory`: the project's relay.toml, else the user's own, else None."""
+    own = home.config / FILE
+    return settings.find(directory) or (own if own.is_file() else None)
+
+
+def load(home: Home, directory: Path, named: Path | None = None) -> Fleet:
+    """Return the fleet for `directory`, or the one in the file `named`.
+
+    The user's own file needs no trust; any other does, `named` included. Raise ConfigError if there is none,
+    if it is not trusted as it is, or has no agents, and ConfigMistakes for all that is wrong in it.
+    """
+    own = home.config / FILE
+    path = named.absolute() if named is not None else find(home, directory)
+    if path is None:
+        raise ConfigError(
+            f"there is no {FILE} in this folder or the project around it, and none of your own ({own}). "
+            "`relay init` writes one."
+        )
+    content = read(path)
+    if path != own and not Trust(home).covers(path, content):
+        command = f"relay trust {shlex.quote(str(path))}"
+        raise ConfigError(
+            f"is not trusted, and none of its agents is started. Read it, then `{command}`.", path
+        )
+    fleet = parse(path, content, names.DEFAULT_TEAM if path == own else "")
+    if not fleet.agents:
+        raise ConfigError('has no agents. Add a table, such as [agents.Lead] with run = "claude".', path)
+    return fleet
+
+
+def read(path: Path) -> bytes:
+    """Return the content of a fleet file. Raise ConfigError if it cannot be read, or is too large."""
+    try:
+        with open(open_regular(path), "rb") as stream:
+            content = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}. Check the path.", path) from None
+    if len(content) > LARGEST:
+        raise ConfigError(f"has more than {LARGEST >> 20} MB, and is no fleet file.", path)
+    return content
+
+
+def parse(path: Path, content: bytes, team: str = "") -> Fleet:
+    """Return the fleet in `content`, the bytes of the file at `path`, which may have no agents.
+
+    team: where the file names none; "": the name of its folder.
+    Raise ConfigError if it is not TOML, ConfigMistakes for everything else that is wrong, settings included.
+    """
+    path = path.absolute()
+    try:
+        text = content.decode("utf-8")
+        values = tomli.loads(text)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
+    except tomli.TOMLDecodeError as error:
+        raise ConfigError(
+            f"not valid TOML: {error.msg} (column {error.colno}). Correct the line.", path, error.lineno
+        ) from None
+    except RecursionError:
+        raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
+    top = Spot(path, TomlLines(text))
+    _check_settings(top, values)
+    fleet = table(values.get("fleet", {}), top.at("fleet"), schema.FLEET_KEYS, schema.elsewhere)
+    agents = _agents(top, values)
+    if top.mistakes:
+        raise ConfigMistakes(path, top.mistakes)
+    return Fleet(
+        path=path,
+        team=fleet.get("team") or team or _team(path.parent.name),
+        max_running=fleet.get("max_running", int(schema.FLEET_KEYS["max_running"].default)),
+        start_interval=fleet.get("start_interval", float(schema.FLEET_KEYS["start_interval"].default)),
+        agents={name: _agent(name, given, path) for name, given in agents.items()},
+        digest=digest(content),
+    )
+
+
+def _check_settings(top: Spot, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if name not in FLEET_TABLES and (wrong := settings.mistake(name, value)):
+            belongs = "" if name in schema.SETTINGS else schema.elsewhere(name)
+            top.at(name).wrong(f"{name} is not a setting. {belongs}" if belongs else wrong)
+
+
+def _agents(top: Spot, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the keys of each agent, with those of [defaults]."""
+    tables, usual = values.get("agents", {}), values.get("defaults", {})
+    if not isinstance(tables, dict):
+        top.at("agents").wrong("agents are tables, such as [agents.Lead].")
+        tables = {}
+    spots = {name: top.at("agents", name) for name in tables}
+    _check_names(spots)
+    defaults = _given(usual, top.at("defaults"), spots)
+    agents = {}
+    for name, spot in spots.items():
+        agents[name] = _merged(name, defaults, _given(tables[name], spot, spots))
+        written = [each for each in (tables[name], usual) if isinstance(each, dict)]
+        if isinstance(tables[name], dict) and not any("run" in each for each in written):
+            spot.wrong(f'{name} has no command. Add run, like run = "claude".')
+        _check_backoff(agents[name], spot)
+    try:
+        ordered({name: given.get("depends_on", {}) for name, given in agents.items()})
+    except ValueError as error:
+        first = str(error).partition(" ")[0]
+        spots[first].at("depends_on").wrong(f"none of these can start first: {error}. Take out a dependency.")
+    return agents
+
+
+def _check_backoff(given: Mapping[str, Any], spot: Spot) -> None:
+    usual = Supervision()
+    if given.get("backoff", usual.backoff) > given.get("backoff_max", usual.backoff_max):
+        spot.wrong("backoff is larger than backoff_max. Make it smaller.")
+
+
+def _check_names(spots: Mapping[str, Spot]) -> None:
+    seen: dict[str, str] = {}
+    for name, spot in spots.items():
+        try:
+            names.validate(name)
+        except InvalidName as error:
+            spot.wrong(str(error))
+        if (other := seen.setdefault(names.key(name), name)) != name:
+            line = spot.lines.of(spots[other].keys)
+            spot.wrong(
+                f"{name!a} and {other!a} (line {line}) are the same name, as case does not count. Rename one."
+            )
+
+
+def _given(value: object, spot: Spot, agents: Mapping[str, Spot]) -> dict[str, Any]:
+    """Return the keys in the table of an agent, or of [defaults]; the files that they name are read in."""
+    given = table(value, spot, schema.AGENT_KEYS, schema.elsewhere)
+    if "task_file" in given:
+        if "task" in given:
+            spot.at("task_file").wrong("there is a task and a task_file. Take out one of them.")
+        given["task"] = given.pop("task_file").strip()
+    env: dict[str, str] = {}
+    for variables in (*given.pop("env_file", ()), given.get("env", {})):
+        env |= variables
+    if env:
+        given["env"] = env
+    if "depends_on" in given:
+        given["depends_on"] = _known(given["depends_on"], spot.at("depends_on"), agents)
+    return given
+
+
+def _known(depends_on: Mapping[str, Any], spot: Spot, agents: Mapping[str, Spot]) -> dict[str, Any]:
+    """Return `depends_on` with the names as the agents' own tables spell them."""
+    spelt = {names.key(name): name for name in agents}
+    found = {}
+    for name, condition in depends_on.items():
+        if names.key(name) in spelt:
+            found[spelt[names.key(name)]] = condition
+        else:
+            hint = names.did_you_mean(name, agents)
+            spot.at(name).wrong(
+                f"depends_on: there is no agent {name!a}. {hint}The agents are {', '.join(agents) or 'none'}."
+            )
+    return found
+
+
+def _merged(name: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of the agent `name`: its own, and those of [defaults] that it does not have."""
+    merged = {**defaults, **given}
+    for key in ("env", "worktree"):  # an agent has some of their keys, [defaults] others
+        if defaults.get(key) and given.get(key) is not None:
+            merged[key] = {**defaults[key], **given[key]}
+    if "depends_on" in defaults and "depends_on" not in given:
+        merged["depends_on"] = {
+            other: each for other, each in defaults["depends_on"].items() if other != name
+        }
+    return merged
+
+
+def _agent(name: str, given: Mapping[str, Any], path: Path) -> FleetAgent:
+    direct = {key: given[key] for key in _DIRECT if key in given}
+    policy = {key: given[key] for key in schema.SUPERVISION_KEYS if key in given}
+    worktree = given.get("worktree")
+    agent = FleetAgent(
+        name,
+        command=given["run"],
+        cwd=given.get("cwd", path.parent),
+        supervision=Supervision(**{"restart": schema.RESTART, **policy}),
+        worktree=None if worktree is None else WorktreeSpec(**worktree),
+        **direct,
+    )
+    return agent.of(path)
+
+
+def _team(folder: str) -> str:
+    """Return the name of a team that resembles that of `folder`."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder).lstrip("-_.")[: names.MAX_NAME].rstrip("-.")
+    return name or names.DEFAULT_TEAM

@@ -1,0 +1,122 @@
+"""The steps that bring a fleet up: one for each agent that is wanted, in the order of dependencies.
+
+Nothing here starts anything. Planning again, after something has changed, gives the next steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from relay import names
+from relay.errors import UsageError
+from relay.supervision.dependencies import needed, ordered
+from relay.supervision.fleet import Condition, Fleet
+
+StepKind = Literal["start", "running", "changed", "stopped", "scheduled", "wait", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The facts about one agent on which a plan depends.
+
+    running: it is supervised, in whatever state; one that waits to be restarted, or is held, counts as well.
+    changed: it runs, but was started from another definition than that in the file.
+    stopped: the user has stopped it. Only naming it starts it again.
+    due:     its schedule says that it starts now.
+    reached: the conditions that hold now: started, ready and idle of its present life, done and exited_ok of
+             how its last one has ended.
+    """
+
+    running: bool = False
+    changed: bool = False
+    stopped: bool = False
+    due: bool = False
+    reached: frozenset[Condition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """The step for one agent.
+
+    start:     start it now.
+    running:   leave it: it runs as the file has it.
+    changed:   leave it: it runs, but not as the file has it; a restart would apply the changes.
+    stopped:   leave it: the user has stopped it.
+    scheduled: leave it: its schedule starts it.
+    wait:      start it once the agents in `waits_for` have come to these conditions.
+    full:      start it once fewer than max_running run.
+    """
+
+    agent: str
+    kind: StepKind
+    waits_for: Mapping[str, Condition] | None = None
+
+
+def plan(
+    fleet: Fleet, standings: Mapping[str, Standing], wanted: Sequence[str] = (), *, others: int = 0
+) -> list[PlanStep]:
+    """Return a step for each agent that is `wanted`, and each that these depend on and have to wait for.
+
+    Each comes after those that it depends on. `wanted` is empty for all agents with autostart.
+
+    standings: by name; an agent without one has never run.
+    others:    the number of agents that run and are not in the file any more; they count towards max_running.
+
+    Raise UsageError for a name that is not in the fleet.
+    """
+    depends_on = {name: agent.depends_on for name, agent in fleet.agents.items()}
+    named = {_find(fleet, name) for name in wanted}
+    chosen = named or {name for name, agent in fleet.agents.items() if agent.autostart}
+    known = {name: standings.get(name, Standing()) for name in fleet.agents}
+    unmet = {
+        name: {other: each for other, each in agent.depends_on.items() if each not in known[other].reached}
+        for name, agent in fleet.agents.items()
+    }
+    included = needed(chosen, {name: () if known[name].running else unmet[name] for name in fleet.agents})
+    running = others + sum(each.running for each in known.values())
+    steps = []
+    for name in ordered(depends_on):
+        if name not in included:
+            continue
+        kind = _kind(fleet, name, known[name], explicit=name in named)
+        if kind == "start" and unmet[name]:
+            kind = "wait"
+        if kind == "start" and fleet.max_running and running >= fleet.max_running:
+            kind = "full"
+        running += kind == "start"
+        steps.append(PlanStep(name, kind, unmet[name] if kind == "wait" else None))
+    return steps
+
+
+def stop_order(fleet: Fleet, wanted: Collection[str] = ()) -> list[str]:
+    """Return the agents that are `wanted`, all for none, so that each comes before those that it depends on.
+
+    Raise UsageError for a name that is not in the fleet.
+    """
+    chosen = {_find(fleet, name) for name in wanted} or fleet.agents.keys()
+    order = ordered({name: agent.depends_on for name, agent in fleet.agents.items()})
+    return [name for name in reversed(order) if name in chosen]
+
+
+def _kind(fleet: Fleet, name: str, standing: Standing, *, explicit: bool) -> StepKind:
+    """Return the step of an agent, dependencies and max_running apart."""
+    if standing.running:
+        return "changed" if standing.changed else "running"
+    if explicit:
+        return "start"
+    if standing.stopped:
+        return "stopped"
+    if fleet.agents[name].schedule is not None and not standing.due:
+        return "scheduled"
+    return "start"
+
+
+def _find(fleet: Fleet, name: str) -> str:
+    agent = fleet.find(name)
+    if agent is None:
+        hint = names.did_you_mean(name, fleet.agents)
+        known = ", ".join(fleet.agents)
+        raise UsageError(f"there is no agent {name!a} in {fleet.path}. {hint}Its agents are {known}.")
+    return agent.name

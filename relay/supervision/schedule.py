@@ -1,0 +1,99 @@
+"""Starts by the clock: every so often, or at the times of a cron expression."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
+from typing import Literal
+
+from cronsim import CronSim, CronSimError
+
+Overlap = Literal["skip"]
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(?:[0-9]{1,9}[smhd])+")
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The times at which an agent starts; exactly one of `every` and `cron` is set.
+
+    every:    seconds from one start to the next; 0: not set.
+    cron:     five fields, as crontab(5) has them; "": not set.
+    timezone: the IANA name of the zone of `cron`; "": the system's.
+    overlap:  skip: a start that is due while the agent still runs is left out.
+    catch_up: True: a start that was missed, as while the machine was off, is made up for, once.
+    """
+
+    every: float = 0.0
+    cron: str = ""
+    timezone: str = ""
+    overlap: Overlap = "skip"
+    catch_up: bool = False
+
+    def next_after(self, moment: float) -> float:
+        """Return the first start after `moment`, in seconds since the epoch; infinity for none in 50 years.
+
+        With `every`, `moment` is the last start. What is due in an hour that a change of the clock skips or
+        repeats is due once, as in Debian's cron.
+        """
+        if self.every:
+            return moment + self.every
+        zone = zone_of(self.timezone)
+        starts = CronSim(self.cron, datetime.fromtimestamp(moment, zone))
+        return next((at for start in starts if (at := start.timestamp()) > moment), math.inf)
+
+
+def duration(text: str) -> float:
+    """Return the seconds in `90s`, `15m`, `1h30m` or `7d`. Raise ValueError, with advice."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!a} is not a duration; write one like '90s', '15m', '1h30m' or '7d'.")
+    return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
+
+
+def check_cron(text: str) -> None:
+    """Raise ValueError, with advice, unless `text` is a cron expression that has a next time."""
+    example = "write minute, hour, day of the month, month and day of the week, like '0 9 * * 1-5'."
+    try:
+        if not text.isascii() or len(text.split()) != 5:
+            raise ValueError(f"{text!a} does not have five fields; {example}")
+        next(CronSim(text, datetime(2026, 1, 1, tzinfo=UTC)))
+    except CronSimError as error:
+        raise ValueError(f"{text!a} is not a cron expression ({str(error).lower()}); {example}") from None
+    except StopIteration:
+        raise ValueError(f"{text!a} is never due within 50 years; {example}") from None
+    except (AssertionError, TypeError):  # what CronSim does not expect, such as "1#2/3"
+        raise ValueError(f"{text!a} is not a cron expression; {example}") from None
+
+
+@cache
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone of an IANA name, "" for the system's. Raise ValueError, with advice."""
+    if not name:
+        return _SystemZone()
+    from zoneinfo import ZoneInfo  # only where a zone is named
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"there is no time zone {name!a} here; write one like 'Europe/Berlin'.") from None
+
+
+class _SystemZone(tzinfo):
+    """The zone of the system's clock with its changes, which `datetime.astimezone` fixes at one offset."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().tzname()
+
+    def fromutc(self, moment: datetime) -> datetime:
+        seconds = moment.replace(tzinfo=UTC).timestamp()
+        return datetime.fromtimestamp(seconds).replace(tzinfo=self)  # noqa: DTZ006 - it knows the fold

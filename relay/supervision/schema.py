@@ -1,0 +1,134 @@
+"""Every key of a fleet file: the kind of its value, its default, its help (docs/FLEET.md; a test compares).
+
+The keys of `[defaults]` are those of an agent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import get_args
+
+from relay import names
+from relay.settings import FLEET_TABLES, Settings
+from relay.supervision.agent_tables import DEPENDS_ON, SCHEDULE, WORKTREE, action, as_toml, keys_of
+from relay.supervision.agent_values import (
+    CHANNEL,
+    COMMAND,
+    CONTENT,
+    ENV_FILE,
+    ENVIRONMENT,
+    EXIT_CODES,
+    FILE,
+    FOLDER,
+)
+from relay.supervision.policy import Restart, Resume, Supervision
+from relay.supervision.values import FLAG, TEXT, TableKey, ValueKind, choice, number, several, whole
+
+FLEET_KEYS = {
+    "team": TableKey(
+        ValueKind("a team's name", lambda value, spot: names.validate(TEXT.read(value, spot), "team")),
+        "",
+        "the team of all agents; by default the name of the file's folder",
+    ),
+    "max_running": TableKey(whole(), "8", "agents that run at once; others wait"),
+    "start_interval": TableKey(number("seconds"), "5", "the time between two starts, since logins race"),
+}
+
+_BEFORE = {
+    "run": TableKey(COMMAND, "", "the command; required"),
+    "task": TableKey(
+        TEXT, '""', "the first prompt; given once, and not again when a conversation is resumed"
+    ),
+    "task_file": TableKey(CONTENT, "", "a file with the task, instead of `task`"),
+    "cwd": TableKey(FOLDER, '"."', "the folder in which it runs"),
+    "env": TableKey(ENVIRONMENT, "{}", "environment variables"),
+    "env_file": TableKey(
+        several(ENV_FILE, "the path of a file, or a list", alone=True),
+        "[]",
+        "files of lines `NAME=VALUE`; `env` wins",
+    ),
+    "channels": TableKey(
+        several(CHANNEL, "a list of channels"), "[]", 'the channels that it joins, like `"#ops"`'
+    ),
+    "rules": TableKey(several(FILE, "a list of files"), "[]", "hooks.json files, as of `relay wrap --rules`"),
+    "autostart": TableKey(FLAG, "true", "`false`: it starts only when it is named, or another depends on it"),
+    "depends_on": TableKey(
+        DEPENDS_ON,
+        "{}",
+        "agents that must be `started`, `ready`, `idle`, `done` or `exited_ok` first; a list means `ready`",
+    ),
+}
+
+SUPERVISION_KEYS = keys_of(
+    Supervision,
+    {
+        "restart": (
+            choice(get_args(Restart)),
+            "when it is started again; agents quit on purpose, too",
+        ),
+        "success_exit_codes": (EXIT_CODES, "exit codes that are no failure"),
+        "max_restarts": (whole(), "restarts within `restart_window`; one more exit, and it has failed"),
+        "restart_window": (number("seconds", least=1), "the time within which restarts are counted"),
+        "backoff": (number("seconds"), "the wait before the first restart; doubled each time, with jitter"),
+        "backoff_max": (number("seconds"), "the longest wait before a restart"),
+        "stable_after": (
+            number("seconds"),
+            "restarts are counted anew after this time and a finished turn",
+        ),
+        "start_timeout": (
+            number("seconds", least=1),
+            "the time until it is first ready; a dialog stops the clock",
+        ),
+        "resume": (
+            choice(get_args(Resume)),
+            "a restarted agent goes on with its conversation; `require`: or is held",
+        ),
+        "account": (TEXT, "whose limits and logins these are; agents of one account share them"),
+        "idle_grace": (
+            number("seconds"),
+            "how long an agent with a task may be idle before `on_idle`",
+        ),
+        "max_unattended_turns": (
+            whole(),
+            "turns between two inputs of yours; then it is held",
+        ),
+        "max_cost": (number("US dollars"), "what it may cost; then it is held"),
+        "max_tokens": (whole(most=10**15), "tokens of all kinds; then it is held"),
+        "max_runtime": (number("seconds"), "how long it may run; then it is held"),
+        "on_idle": (action("on_idle"), "what follows when it is idle"),
+        "on_prompt": (action("on_prompt"), "what follows when it asks something; nothing approves it"),
+        "on_error": (several(action("on_error"), "a list of tables"), "what follows an error, by its class"),
+    },
+)
+
+_AFTER = {
+    "schedule": TableKey(SCHEDULE, "", "starts it by the clock"),
+    "worktree": TableKey(
+        WORKTREE,
+        "",
+        "a git worktree of its own; `false`: none, whatever [defaults] has",
+    ),
+}
+
+RESTART: Restart = "on-failure"
+"""The default of `restart` in a fleet file; an agent that `relay wrap` starts is not started again."""
+
+AGENT_KEYS = {
+    **_BEFORE,
+    **SUPERVISION_KEYS,
+    "restart": replace(SUPERVISION_KEYS["restart"], default=as_toml(RESTART)),
+    **_AFTER,
+}
+
+SETTINGS = {each.name for each in fields(Settings)}
+
+
+def elsewhere(name: str) -> str:
+    """Return where a key that is at the wrong place of a fleet file belongs, as a sentence, or ""."""
+    if name in FLEET_KEYS:
+        return "It belongs below [fleet]."
+    if name in AGENT_KEYS:
+        return "It belongs below [defaults] or [agents.NAME]."
+    if name in SETTINGS:
+        return "It is a setting, and belongs above the first table."
+    return "" if name not in FLEET_TABLES else "Write it as a table of its own, not within another."

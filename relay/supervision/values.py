@@ -1,0 +1,203 @@
+"""The kinds of values in a fleet file, and how one of its tables is read.
+
+A kind checks a value and returns it as the program has it. Mistakes are collected, each with its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relay import names
+from relay.errors import ConfigError, RelayError
+from relay.text import one_line
+from relay.toml_lines import KeyPath, TomlLines
+
+_YEAR = 31_536_000
+
+
+class Invalid(Exception):
+    """A value is wrong; the text says how, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A key of the file at `path`, an absolute one; `mistakes` are those of the whole file so far."""
+
+    path: Path
+    lines: TomlLines
+    keys: KeyPath = ()
+    mistakes: list[ConfigError] = field(default_factory=list)
+
+    def at(self, *keys: str | int) -> Spot:
+        """Return the key `keys`, within this one."""
+        return Spot(self.path, self.lines, (*self.keys, *keys), self.mistakes)
+
+    def wrong(self, message: str) -> None:
+        """Add a mistake at this key."""
+        self.mistakes.append(ConfigError(message, self.path, self.lines.of(self.keys)))
+
+    def beside(self, path: str) -> Path:
+        """Return `path` as an absolute one: it is relative to the file's folder."""
+        try:
+            return (self.path.parent / Path(path).expanduser()).absolute()
+        except RuntimeError:
+            raise Invalid(f"{self.name}: {path!a} names no home folder. Write the whole path.") from None
+
+    @property
+    def name(self) -> str:
+        """The key as messages call it, such as `on_error[0].match`, without the agent's table."""
+        keys = self.keys[2:] if self.keys[0] == "agents" else self.keys[1:]
+        text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+        return text.removeprefix(".") or ".".join(map(str, self.keys))
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """A kind of value. form: what docs and messages call it.
+
+    read: returns the value; raises Invalid or another RelayError, or adds to the mistakes of the spot.
+    """
+
+    form: str
+    read: Callable[[Any, Spot], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """A key of a table: its kind, its default as TOML has it ("": there is none), and its help."""
+
+    kind: ValueKind
+    default: str
+    help: str
+
+
+def table(
+    value: object,
+    spot: Spot,
+    keys: Mapping[str, TableKey],
+    elsewhere: Callable[[str], str] = lambda name: "",
+) -> dict[str, Any]:
+    """Return the valid values in the table at `spot`, and add its mistakes to those of the spot.
+
+    elsewhere: returns where a key that does not belong here does belong, as a sentence, or "".
+    """
+    if not isinstance(value, dict):
+        spot.wrong(f"{spot.name} must be a table, not {shown(value)}.")
+        return {}
+    found = {}
+    for name, each in value.items():
+        here = spot.at(name)
+        if name not in keys:
+            hint = elsewhere(name) or names.did_you_mean(name, keys) or f"The keys are {', '.join(keys)}."
+            here.wrong(f"there is no key {name!a} here. {hint}".rstrip())
+            continue
+        try:
+            found[name] = keys[name].kind.read(each, here)
+        except Invalid as error:
+            here.wrong(str(error))
+        except RelayError as error:
+            here.wrong(f"{here.name}: {error}")
+    return found
+
+
+def shown(value: object) -> str:
+    """Return `value` as a message shows it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    return one_line(repr(value), 60)
+
+
+def plain(
+    kind: type | tuple[type, ...], form: str, valid: Callable[[Any], bool] = lambda value: True
+) -> ValueKind:
+    """Return the kind of values of this type for which `valid` is true; true and false are no numbers."""
+
+    def read(value: Any, spot: Spot) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool) or not valid(value):
+            raise Invalid(f"{spot.name} must be {form}, not {shown(value)}.")
+        return value
+
+    return ValueKind(form, read)
+
+
+def are_words(items: list[Any]) -> bool:
+    """Return True if all items are strings that can be given to a program."""
+    return all(isinstance(each, str) and "\0" not in each for each in items)
+
+
+TEXT = plain(str, "a string", lambda text: "\0" not in text)
+FLAG = plain(bool, "true or false")
+WORDS = plain(list, "a list of strings", are_words)
+
+
+def whole(least: int = 0, most: int = 1_000_000_000) -> ValueKind:
+    """Return the kind of whole numbers from `least` to `most`."""
+    return _bounded(plain(int, f"a whole number, {least} or more", lambda value: value >= least), most)
+
+
+def number(unit: str, least: float = 0, most: float = _YEAR) -> ValueKind:
+    """Return the kind of numbers of `unit` from `least` to `most`; they are read as floats."""
+    form = f"a number of {unit}, {least:g} or more"
+    inner = _bounded(plain((int, float), form, lambda value: value >= least), most)
+    return ValueKind(form, lambda value, spot: float(inner.read(value, spot)))
+
+
+def _bounded(kind: ValueKind, most: float) -> ValueKind:
+    def read(value: Any, spot: Spot) -> Any:
+        if kind.read(value, spot) > most:
+            raise Invalid(f"{spot.name} must be at most {most:,}, not {shown(value)}.")
+        return value
+
+    return ValueKind(kind.form, read)
+
+
+def choice(options: Sequence[str]) -> ValueKind:
+    """Return the kind of strings that are one of `options`."""
+    quoted = [f'"{each}"' for each in options]
+    form = " or ".join([*filter(None, [", ".join(quoted[:-1])]), quoted[-1]])
+
+    def read(value: Any, spot: Spot) -> str:
+        if isinstance(value, str) and value in options:
+            return value
+        hint = names.did_you_mean(value, options) if isinstance(value, str) else ""
+        raise Invalid(f"{spot.name} must be {form}, not {shown(value)}. {hint}".rstrip())
+
+    return ValueKind(form, read)
+
+
+def checked(check: Callable[[str], object], form: str) -> ValueKind:
+    """Return the kind of strings for which `check` raises no ValueError; its text becomes the message."""
+
+    def read(value: Any, spot: Spot) -> str:
+        text: str = TEXT.read(value, spot)
+        try:
+            check(text)
+        except ValueError as error:
+            raise Invalid(f"{spot.name}: {error}") from None
+        return text
+
+    return ValueKind(form, read)
+
+
+def several(kind: ValueKind, form: str, *, alone: bool = False) -> ValueKind:
+    """Return the kind of lists of what `kind` reads, as tuples. alone: one without a list does, too."""
+
+    def read(value: Any, spot: Spot) -> tuple[Any, ...]:
+        if alone and not isinstance(value, list):
+            return (kind.read(value, spot),)
+        if not isinstance(value, list):
+            raise Invalid(f"{spot.name} must be {form}, not {shown(value)}.")
+        found = []
+        for number, each in enumerate(value):
+            try:
+                found.append(kind.read(each, spot.at(number)))
+            except Invalid as error:
+                spot.at(number).wrong(str(error))
+        return tuple(found)
+
+    return ValueKind(form, read)

@@ -1,0 +1,72 @@
+"""docs/FLEET.md: every key is there as the schema has it, and the examples are true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from relay.errors import ConfigMistakes
+from relay.supervision import agent_tables, fleet_file, schema
+from relay.supervision.policy import ActionName
+from relay.supervision.values import TableKey
+
+PAGE = (Path(__file__).parents[2] / "docs" / "FLEET.md").read_text()
+TABLES = {
+    "### [fleet]": schema.FLEET_KEYS,
+    "### [agents.NAME]": schema.AGENT_KEYS,
+    "### worktree": agent_tables.WORKTREE_KEYS,
+    "### schedule": agent_tables.SCHEDULE_KEYS,
+    "### Actions": agent_tables.ACTION_KEYS,
+}
+
+
+def row(name: str, key: TableKey) -> str:
+    return f"| `{name}` | {key.kind.form} | {f'`{key.default}`' if key.default else ''} | {key.help} |"
+
+
+def table_below(title: str) -> list[str]:
+    """Return the rows of the first table below `title`, without its head."""
+    section = PAGE[PAGE.index(title) :]
+    found = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert found
+    return found[0].splitlines()[2:]
+
+
+@pytest.mark.parametrize("title", TABLES)
+def test_each_table_has_every_key_in_the_schemas_words(title: str) -> None:
+    wanted = [row(name, key) for name, key in TABLES[title].items()]
+    assert table_below(title) == wanted, "it should be:\n" + "\n".join(wanted)
+
+
+def test_each_event_has_its_actions_and_each_action_its_meaning() -> None:
+    for event, actions in agent_tables.ACTIONS.items():
+        assert f"| `{event}` | {', '.join(f'`{action}`' for action in actions)} |" in PAGE
+    meanings = {
+        name
+        for line in PAGE[PAGE.index("| action | |") :].splitlines()
+        for name in re.findall(r"`(\w+)`", line.split("|")[1] if line.startswith("|") else "")
+    }
+    assert set(ActionName.__args__) <= meanings
+
+
+def example(folder: Path) -> str:
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "lead.md").write_text("Lead them.\n")
+    return re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
+
+
+def test_the_example_is_a_fleet(tmp_path: Path) -> None:
+    fleet = fleet_file.parse(tmp_path / "relay.toml", example(tmp_path).encode())
+    assert list(fleet.agents) == ["db", "Lead", "Ann"]
+    assert fleet.agents["Lead"].task == "Lead them."
+    assert fleet.agents["Ann"].supervision.max_cost == 20
+
+
+def test_the_mistakes_are_reported_as_the_page_has_them(tmp_path: Path) -> None:
+    text = example(tmp_path).replace("max_cost", "max_costs").replace('["db"]', '["dbs"]')
+    with pytest.raises(ConfigMistakes) as raised:
+        fleet_file.parse(tmp_path / "relay.toml", text.encode())
+    (shown,) = re.findall(r"```\n(relay: .*?)```", PAGE, re.DOTALL)
+    assert f"relay: {raised.value}\n".replace(str(tmp_path), "/src/web") == shown
