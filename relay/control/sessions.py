@@ -79,6 +79,7 @@ class SessionInfo:
     restarts:       how often the agent was started again under its name; None: not known.
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
+    session_id:     the agent's own id of its conversation; None: not known.
     """
 
     name: str
@@ -98,6 +99,7 @@ class SessionInfo:
     terminal_pid: int | None = None
     restarts: int | None = None
     viewers: int | None = None
+    session_id: str | None = None
 
     @property
     def shim(self) -> Path:

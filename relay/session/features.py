@@ -6,11 +6,13 @@ rules before handlers, and what comes first in a reply before what follows.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 from relay.agents.transcript_reader import TranscriptReader
+from relay.control.caller import Lineage
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords
@@ -19,6 +21,7 @@ from relay.features.agent_version import AgentVersion
 from relay.features.attention import Attention
 from relay.features.bus_connection import BusConnection
 from relay.features.config_watch import ConfigWatch
+from relay.features.conversation import ConversationTracker
 from relay.features.derived_rules import DerivedRules
 from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
@@ -159,6 +162,20 @@ def _own_record(core: Core) -> OwnRecord | None:
     return OwnRecord(core.bus, core.journal, core.agent.terminal, core.started.record, core.progress)
 
 
+def _conversation(core: Core) -> ConversationTracker:
+    started = core.started
+    return ConversationTracker(
+        core.bus,
+        core.journal,
+        core.setup.profile,
+        started.options.command,
+        core.session.directory,
+        Lineage(started.pty.pid, started.pty.leader, os.getpid()),
+        core.progress,
+        started.record,
+    )
+
+
 def _onboarding(core: Core) -> Onboarding | None:
     if not core.setup.teaches or core.started.resumed:
         return None  # an earlier session has taught it
@@ -260,6 +277,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "escalation": _escalation,
     "native hooks": _native,
     "own record": _own_record,
+    "conversation": _conversation,
     "turns": lambda core: TurnTracker(
         core.bus,
         core.tasks,
