@@ -131,6 +131,12 @@ def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home)
         ("[submit]\ndelay = 11\n", 2, "from 0 to 10"),
         ('[submit]\nwhile_working = "waits"\n', 2, "one of queues, interrupts, unknown"),
         ('[native]\nhooks = "vi"\n', 2, 'one of "", claude'),
+        ('[resume]\nwords = ["--resume"]\n', 2, "must have one {id}"),
+        ('[resume]\nwords = ["{id}", "{id}"]\n', 2, "must have one {id}"),
+        ('[resume]\npositional = "task"\n', 2, "one of prompt, other, once"),
+        ('[resume]\nkeep = [\n  "-m X",\n  "--model=X",\n]\n', 4, "is no option"),
+        ('[resume]\ndrop = ["-r [X"]\n', 2, "write --name, --name X, --name [X] or --name X..."),
+        ('[resume]\nforget = ["-r"]\n', 2, "known are words, positional, keep, drop, refuse"),
         ("[states]\n", 1, "[[states]]"),
         (f"{RULE}[[states]]\nname = 'b'\n", 5, "needs a name and a state"),
         (f"{RULE}[[states]]\nname = 'b'\nstate = 'ready'\n", 5, "needs regexes"),
@@ -167,6 +173,31 @@ def test_every_agent_has_a_profile_with_rules(user: Home, agent: str) -> None:
 def test_which_agents_have_hooks_of_their_own(user: Home) -> None:
     hooks = {profile.name: profile.native.hooks for profile in profiles(user) if profile.native.hooks}
     assert hooks == {name: name for name in ("claude", "codex", "qwen", "gemini", "pi", "opencode")}
+
+
+def test_which_agents_can_resume_a_conversation(user: Home) -> None:
+    resuming = {profile.name for profile in profiles(user) if profile.resume.words}
+    assert resuming == {*AGENTS} - {"aider"}
+
+
+def test_how_a_conversation_is_resumed(user: Home) -> None:
+    """Options as the --help of most programs writes them; a key of the user's replaces the shipped one."""
+    _write(
+        user, "mine", "[resume]\nkeep = ['-v', '--model X', '--debug [X]', '--add-dir DIRS...', 'a-b Y']\n"
+    )
+    options = {option.name: option.takes for option in load("mine", user).resume.keep}
+    assert options == {
+        "-v": "none",
+        "--model": "one",
+        "--debug": "optional",
+        "--add-dir": "several",
+        "a-b": "one",
+    }
+    shipped = load("claude", user).resume
+    _write(user, "claude", "[resume]\nwords = ['--resume={id}']\npositional = 'other'\n")
+    resume = load("claude", user).resume
+    assert (resume.words, resume.positional) == (("--resume={id}",), "other")
+    assert (resume.keep, resume.drop, resume.refuse) == (shipped.keep, shipped.drop, shipped.refuse)
 
 
 def test_rules_come_by_priority_and_the_users_replace_those_of_their_name(user: Home) -> None:

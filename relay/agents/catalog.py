@@ -10,7 +10,7 @@ from typing import Any
 from relay.agents import updates
 from relay.agents.launchers import without_launchers
 from relay.agents.pattern_file import PatternFile
-from relay.agents.profile import InputStyle, Native, Profile, RowStyle, StateRule, Submit
+from relay.agents.profile import InputStyle, Native, Profile, Resume, RowStyle, StateRule, Submit
 from relay.errors import ConfigError
 from relay.home import Home
 
@@ -18,7 +18,13 @@ GENERIC = "generic"
 """The profile of a program that no other profile recognises."""
 
 # Programs that run the command in their arguments; what they run is what counts.
-_TABLES: dict[str, type] = {"echo": RowStyle, "code": RowStyle, "submit": Submit, "native": Native}
+_TABLES: dict[str, type] = {
+    "echo": RowStyle,
+    "code": RowStyle,
+    "submit": Submit,
+    "native": Native,
+    "resume": Resume,
+}
 
 
 def for_command(argv: Sequence[str], home: Home) -> Profile:

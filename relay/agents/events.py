@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from relay.agents.conversation import Conversation
 from relay.agents.hook_event import NativeEvent
 from relay.agents.hook_reply import Answered
 from relay.agents.transcript_formats import Said
@@ -14,10 +15,14 @@ from relay.eventbus import Event, Question
 
 @dataclass(frozen=True, slots=True)
 class HookReported(Event):
-    """A hook of the agent's own has reported `event`; if it `decides`, it waits for an answer."""
+    """A hook of the agent's own has reported `event`; if it `decides`, it waits for an answer.
+
+    pid: the process of the hook, which runs until it is answered; 0 if it is not known.
+    """
 
     event: NativeEvent
     decides: bool
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +80,15 @@ class HookAsked(Question[Answered]):
 
     event: NativeEvent
     nested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationChanged(Event):
+    """The agent's conversation is another one; None: it is no longer known."""
+
+    conversation: Conversation | None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentConversation(Question[Conversation]):
+    """Name the agent's conversation, so that it can be resumed; no answer if it is not known."""

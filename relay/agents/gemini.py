@@ -58,7 +58,8 @@ def _with_session(run: Run) -> Prepared:
         return Prepared(command, run.env, note=NOTE)
     home = run.env.get("GEMINI_CLI_HOME") or run.env.get("HOME", "")
     pattern = f"{glob.escape(home)}/.gemini/tmp/*/chats/session-*-{glob.escape(id[:8])}.jsonl"
-    return Prepared(command, run.env, note=NOTE, record=Named("gemini", pattern, iso(time.time()), f'"{id}"'))
+    record = Named("gemini", pattern, iso(time.time()), f'"{id}"', session=id)
+    return Prepared(command, run.env, note=NOTE, record=record)
 
 
 def _session(arguments: tuple[str, ...]) -> str | None:

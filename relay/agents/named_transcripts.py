@@ -21,6 +21,7 @@ class Named:
     since:   the beginning of the run, as agents write times: older texts are not this run's.
     mark:    what is in the first line of each of them; "" for nothing.
     ours:    relay has it written, and may shorten it.
+    session: the agent's id of the session that they record; "" if it has none.
     """
 
     kind: str
@@ -28,6 +29,7 @@ class Named:
     since: str
     mark: str = ""
     ours: bool = False
+    session: str = ""
 
     def fields(self) -> dict[str, str | bool]:
         """Return it as JSON."""

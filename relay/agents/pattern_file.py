@@ -45,6 +45,14 @@ Every key of a file, all but `name` optional:
                                   relay
     transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | gemini | aider | relay
 
+    [resume]                      how its command line continues a conversation (docs/PATTERNS.md)
+    words       = ["--resume", "{id}"]   what does that, right behind the program
+    positional  = "prompt"        prompt | other | once: what words are that belong to no option
+    keep        = ["--model X"]   options that stay, written as in its --help: --verbose, --model X,
+                                  --debug [X], --add-dir X...
+    drop        = ["-c"]          options that name a conversation or the first prompt
+    refuse      = ["-p", "mcp"]   options and commands with which there is nothing to continue
+
     [[states]]                    what the screen or the title shows in a state; the highest priority wins
     name        = "permission"    unique in the file; the user's rule replaces a shipped one of its name
     state       = "prompting"     working | ready | prompting | failed | draft (a text stands in its input)
@@ -81,10 +89,12 @@ import tomli
 
 from relay.agents.profile import (
     ANY_COLOUR,
+    AgentOption,
     BlockEnd,
     HooksDialect,
     InjectPolicy,
     Interactive,
+    Positional,
     PromptKind,
     ReaderKind,
     StateName,
@@ -98,6 +108,9 @@ from relay.settings import is_prefix
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})\Z")
 _REGION = re.compile(r"(screen|title|bottom) ?([1-9]\d?)?\Z")
+_OPTION = re.compile(
+    r"(?P<name>[^\s=]+)(?P<value> (?P<optional>\[)?[A-Za-z]+(?(optional)\])(?P<more>\.\.\.)?)?\Z"
+)
 _CHOICES: dict[str, tuple[str, ...]] = {
     "reader": get_args(ReaderKind),
     "block_end": get_args(BlockEnd),
@@ -107,6 +120,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "transcript": get_args(TranscriptFormat),
     "state": get_args(StateName),
     "kind": tuple(PromptKind),
+    "positional": get_args(Positional),
 }
 MAX_BYTES = 1 << 20
 """Bytes that a pattern file may have; the longest that ships with relay has 6,000."""
@@ -165,6 +179,7 @@ class PatternFile:
                 "states": self._states,
                 "input": lambda key: self._table(key)._input(),
                 "native": lambda key: self._table(key)._native(),
+                "resume": lambda key: self._table(key)._resume(),
             }
         )
 
@@ -195,6 +210,10 @@ class PatternFile:
 
     def _native(self) -> dict[str, Any]:
         return self._read({"hooks": self._choice, "transcript": self._choice})
+
+    def _resume(self) -> dict[str, Any]:
+        options = dict.fromkeys(("keep", "drop", "refuse"), self._options)
+        return self._read({"words": self._resuming, "positional": self._choice, **options})
 
     def _states(self, key: str) -> tuple[StateRule, ...]:
         rules: dict[str, StateRule] = {}
@@ -308,6 +327,26 @@ class PatternFile:
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
             raise self._error(key, f"{key} must be a list of strings.")
         return tuple(value)
+
+    def _resuming(self, key: str) -> tuple[str, ...]:
+        words = self._words(key)
+        if words and sum(word.count("{id}") for word in words) != 1:
+            raise self._error(key, f"{key} must have one {{id}}, the place of the conversation's id.")
+        return words
+
+    def _options(self, key: str) -> tuple[AgentOption, ...]:
+        return tuple(self._option(key, text) for text in self._words(key))
+
+    def _option(self, key: str, text: str) -> AgentOption:
+        match = _OPTION.match(text)
+        if match is None:
+            message = f"{text!r} in {key} is no option; write --name, --name X, --name [X] or --name X..."
+            raise self._error(key, message, near=text)
+        if match["value"] is None:
+            return AgentOption(match["name"])
+        return AgentOption(
+            match["name"], "several" if match["more"] else "optional" if match["optional"] else "one"
+        )
 
     def _colours(self, key: str) -> frozenset[int]:
         found = set()

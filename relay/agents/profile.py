@@ -18,6 +18,8 @@ WhileWorking = Literal["queues", "interrupts", "unknown"]
 HooksDialect = Literal["", "claude", "codex", "qwen", "gemini", "pi", "opencode", "relay"]
 BlockEnd = Literal["drawn", "blank", "none"]
 TranscriptFormat = Literal["", "claude", "codex", "qwen", "gemini", "aider", "relay"]
+Positional = Literal["prompt", "other", "once"]
+Takes = Literal["none", "one", "optional", "several"]
 
 
 class PromptKind(StrEnum):
@@ -106,6 +108,33 @@ class Native:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentOption:
+    """An option of an agent's command line, such as `-m` or `--model`, and the number of words it takes."""
+
+    name: str
+    takes: Takes = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The command line that continues a conversation, for relay.agents.resume.
+
+    words:      the words that do it, with `{id}` in place of the conversation's id; () if none do.
+    positional: the meaning of words that belong to no option: the first prompt, which is left out; something
+                else, which stays; or a prompt that the agent answers once before it exits.
+    keep:       the options that stay.
+    drop:       the options that name a conversation or the first prompt; they are left out.
+    refuse:     the options and commands with which the agent has no conversation that can be continued.
+    """
+
+    words: tuple[str, ...] = ()
+    positional: Positional = "prompt"
+    keep: tuple[AgentOption, ...] = ()
+    drop: tuple[AgentOption, ...] = ()
+    refuse: tuple[AgentOption, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Interactive:
     """Programs that are interactive only with certain arguments: `bash` is, `bash x.sh` is not.
 
@@ -176,6 +205,7 @@ class Profile:
     states: tuple[StateRule, ...] = ()
     input: InputStyle | None = None
     native: Native = Native()
+    resume: Resume = Resume()
 
     @property
     def says_ready(self) -> bool:

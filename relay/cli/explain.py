@@ -86,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"Its own hooks: {visible(answer['bridge'])}.")
     if answer.get("record"):
         print(f"Its own record: {visible(answer['record'])}.")
+    if answer.get("conversation"):
+        print(f"Its conversation: {visible(answer['conversation'])}.")
     if answer.get("rules"):
         print(f"Rules of hooks.json files: {answer['rules']}.")
     if answer.get("waiting"):

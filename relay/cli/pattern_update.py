@@ -57,6 +57,8 @@ def of_dialogs(old: Profile | None, new: Profile) -> list[str]:
         found.append("it is for other programs")
     if old.input != new.input:
         found.append("its input is known by something else")
+    if old.resume.words != new.resume.words:
+        found.append("its conversations are resumed with other words")
     rules = {rule.name: rule for rule in new.states}
     for rule in old.states:
         if rule.state == "prompting" and rules.get(rule.name) != rule:

@@ -80,6 +80,7 @@ class SessionInfo:
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
     exit_code, reason, next_try, wanted: as in relay.supervision.records.AgentRecord.
+    session_id:     the agent's own id of its conversation; None: not known.
     """
 
     name: str
@@ -103,6 +104,7 @@ class SessionInfo:
     reason: str = ""
     next_try: float | None = None
     wanted: str = ""
+    session_id: str | None = None
 
     @property
     def shim(self) -> Path:

@@ -106,7 +106,7 @@ class NativeHooks:
         name, decide, why = str(fields.get("event", "")), fields.get("decide") is True, UNREAD
         try:
             event = parse(kind, name, str(fields.get("payload", "")))
-            answered = await self._take(event, decide=decide) if event else None
+            answered = await self._take(event, decide=decide, pid=request.pid) if event else None
         except RecursionError:  # input that can be read may still be nested too deeply to be written
             answered = None
         except Exception:  # noqa: BLE001 (logged; the agent goes on, but calls no guarded tool)
@@ -133,7 +133,7 @@ class NativeHooks:
             return ""
         return render(NativeEvent(name, kind, event=own), Reply(deny=why))
 
-    async def _take(self, event: NativeEvent, *, decide: bool) -> Answered:
+    async def _take(self, event: NativeEvent, *, decide: bool, pid: int) -> Answered:
         if self._is_of_another(event):
             self._journal.write("hook", hook=event.name, nested=True)
             return await self._ask(HookAsked(event, nested=True)) if decide else Answered("")
@@ -146,7 +146,7 @@ class NativeHooks:
             self._bus.publish(HooksAlive(True))
         tool, subagent = event.tool_name or None, event.agent_id or None
         self._journal.write("hook", hook=event.name, tool=tool, decide=decide, subagent=subagent)
-        self._bus.publish(HookReported(event, decide))
+        self._bus.publish(HookReported(event, decide, pid))
         if not decide:
             self._bus.publish(EvidenceChanged())
             return Answered("")

@@ -6,12 +6,14 @@ rules before handlers, and what comes first in a reply before what follows.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from relay.agents.transcript_reader import TranscriptReader
+from relay.control.caller import Lineage
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords
@@ -21,6 +23,7 @@ from relay.features.agent_version import AgentVersion
 from relay.features.attention import Attention
 from relay.features.bus_connection import BusConnection
 from relay.features.config_watch import ConfigWatch
+from relay.features.conversation import ConversationTracker
 from relay.features.derived_rules import DerivedRules
 from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
@@ -163,6 +166,20 @@ def _own_record(core: Core) -> OwnRecord | None:
     if core.started.record is None:
         return None
     return OwnRecord(core.bus, core.journal, core.agent.terminal, core.started.record, core.progress)
+
+
+def _conversation(core: Core) -> ConversationTracker:
+    started = core.started
+    return ConversationTracker(
+        core.bus,
+        core.journal,
+        core.setup.profile,
+        started.options.command,
+        core.session.directory,
+        Lineage(started.pty.pid, started.pty.leader, os.getpid()),
+        core.progress,
+        started.record,
+    )
 
 
 def _onboarding(core: Core) -> Onboarding | None:
@@ -311,6 +328,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "escalation": _escalation,
     "native hooks": _native,
     "own record": _own_record,
+    "conversation": _conversation,
     "turns": lambda core: TurnTracker(
         core.bus,
         core.tasks,

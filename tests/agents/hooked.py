@@ -61,13 +61,16 @@ class Claude:
         arguments = json.loads((self.folder / "arguments").read_text())
         return Path(arguments[arguments.index("--settings") + 1])
 
-    def fire(self, event: str, raw: str = "", **payload: Any) -> list[Json]:
-        """Have it call the hooks of `event` with `payload`, or with the text `raw`; how each call ended."""
+    def fire(self, event: str, raw: str = "", *, below: bool = False, **payload: Any) -> list[Json]:
+        """Have it call the hooks of `event` with `payload`, or with the text `raw`; how each call ended.
+
+        below: a child of its own calls them.
+        """
         before = len(self.calls())
         expected = len(json.loads(self.settings.read_text())["hooks"][event])
         if event == "PreToolUse" and payload.get("tool_name") not in {"ExitPlanMode", "AskUserQuestion"}:
             expected -= 1
-        self._pull({"fire": event, "payload": raw or payload})
+        self._pull({"fire": event, "payload": raw or payload, "below": below})
         wait_until(lambda: len(self.calls()) == before + expected, 120, message=lambda: str(self.calls()))
         return self.calls()[before:]
 

@@ -142,6 +142,7 @@ def test_screens_of_its_own_are_tried_too(relay: Relay, newer: Path) -> None:
         ("claude", 'glyphs = "❯>"', 'glyphs = "❯>$"', "its input is known by something else"),
         ("shell", 'inject = "never"', 'inject = "auto"', 'inject was "never" and is "auto"'),
         ("claude", '["claude"]', '["claude", "bash"]', "it is for other programs"),
+        ("claude", '"--resume", "{id}"', '"--yolo", "{id}"', "conversations are resumed with other words"),
     ],
 )
 def test_how_dialogs_are_known_changes_only_with_the_users_word(

@@ -6,7 +6,8 @@ AGENT_VERSION      the version that it prints; FOLDER/asked has a line for each 
 
 FOLDER/arguments   its own arguments, as JSON
 FOLDER/pulled      what to do; it is removed once it was read:
-                       {"fire": EVENT, "payload": {...}} calls the hooks; a text is what they read as it is
+                       {"fire": EVENT, "payload": {...}} calls the hooks; a text is what they read as it is;
+                       "below": true has a child of its own call them, as another agent in its shell would
                        {"print": TEXT}, {"exit": CODE}
 FOLDER/strings     a datagram socket: each datagram has it do that
 FOLDER/called      one JSON line for each call: {"event", "command", "stdout", "stderr", "code"}
@@ -37,7 +38,10 @@ def matches(matcher: str, tool: str) -> bool:
     return matcher in {"", "*"} or bool(re.fullmatch(matcher, tool))
 
 
-def fire(event: str, payload: dict[str, object] | str) -> None:
+CHILD = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+
+
+def fire(event: str, payload: dict[str, object] | str, *, below: bool = False) -> None:
     if isinstance(payload, str):
         data, payload = payload.encode(), {}
     else:
@@ -47,7 +51,9 @@ def fire(event: str, payload: dict[str, object] | str) -> None:
             continue
         for handler in group["hooks"]:
             command = [handler["command"], *handler["args"]] if "args" in handler else handler["command"]
-            run = subprocess.run(command, shell=isinstance(command, str), input=data, capture_output=True)
+            argv = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+            between = [sys.executable, "-c", CHILD] if below else []
+            run = subprocess.run([*between, *argv], input=data, capture_output=True)
             with open(folder / "called", "a") as log:
                 row = {"event": event, "command": command, "stdout": run.stdout.decode()}
                 print(json.dumps({**row, "stderr": run.stderr.decode(), "code": run.returncode}), file=log)
@@ -62,7 +68,7 @@ while True:
     (folder / "pulled").unlink()
     match pulled:
         case {"fire": event, "payload": payload}:
-            fire(event, payload)
+            fire(event, payload, below=pulled.get("below", False))
         case {"print": text}:
             print(text, end="", flush=True)
         case {"exit": code}:

@@ -29,12 +29,15 @@ PATIENCE = 120.0
 class Wrapped:
     """One agent under `relay wrap`, in a terminal of its own, with a model of its own."""
 
-    def __init__(self, house: House, agent: Agent, name: str, model: Model, terminal: Emulator) -> None:
+    def __init__(
+        self, house: House, agent: Agent, name: str, model: Model, terminal: Emulator, command: Sequence[str]
+    ) -> None:
         self.house = house
         self.agent = agent
         self.name = name
         self.model = model
         self.terminal = terminal
+        self.command = list(command)
         self.work = house.relay.home / name / "work"
 
     # What the person does.
@@ -178,12 +181,13 @@ class House:
         rows: int = 40,
         ready: bool = True,
         beside: str = "",
+        command: Sequence[str] = (),
     ) -> Wrapped:
         """Run `relay wrap -n NAME AGENT` in a terminal; `config` is a relay.config.py, which is trusted.
 
         arguments: more of the agent's own. rules: hooks.json files that are named. ready: wait until it has
         drawn its prompt. A second agent of the same name has the home and the folder of the first; so has one
-        `beside` it.
+        `beside` it. command: run that instead.
         """
         model = self._open.enter_context(Model(*script))
         folder = self.relay.home / (beside or name)
@@ -195,7 +199,8 @@ class House:
             self.relay("trust", cwd=place.work)
         named = [word for path in rules for word in ("--rules", str(path))]
         argv = [*self.relay.command, "wrap", "-n", name, *named, "--"]
-        argv += [str(agent.package.command), *start.arguments, *arguments]
+        command = command or [str(agent.package.command), *start.arguments, *arguments]
+        argv += command
         env = {
             **common,
             **start.environment,
@@ -204,7 +209,7 @@ class House:
         }
         terminal = Emulator(argv, env, cwd=place.work, columns=columns, rows=rows)
         self._open.callback(terminal.close)
-        wrapped = Wrapped(self, agent, name, model, terminal)
+        wrapped = Wrapped(self, agent, name, model, terminal, command)
         self.agents.append(wrapped)
         if ready:
             self.wait(lambda: wrapped.shows(agent.ready) or terminal.ended(), f"{name} draws {agent.ready!r}")

@@ -54,9 +54,9 @@ class Agent:
     ready, permission, question, plan: a regular expression of a row that it draws when it has started and
     waits, or that a dialog has; "" where it has none. question_call, plan_call: the tools that ask.
     clear: begins a new conversation. planning, free, resume: arguments with which it plans first, runs
-    commands unasked, goes on with the last conversation. native: it has hooks that relay
-    uses here (not gemini: it takes them from a folder of root's only). pause: seconds in which it takes an
-    Enter behind other keys for a newline.
+    commands unasked, goes on with the last conversation. prompts: what stands before a first prompt on its
+    command line. native: it has hooks that relay uses here (not gemini: it takes them from a folder of root's
+    only). pause: seconds in which it takes an Enter behind other keys for a newline.
     """
 
     package: Package
@@ -71,6 +71,7 @@ class Agent:
     clear: str = ""
     free: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
     native: bool = False
     pause: float = 0.0
 
@@ -300,6 +301,7 @@ AGENTS = {
             clear="/clear",
             free=("--approval-mode=yolo",),
             resume=("--continue",),
+            prompts=("--prompt-interactive",),
             native=True,
         ),
         Agent(PACKAGES["pi"], _pi, ready="mock-model", clear="/new", resume=("--continue",), native=True),
@@ -320,6 +322,7 @@ AGENTS = {
             clear="/new",
             free=("--auto",),
             resume=("--continue",),
+            prompts=("--prompt",),
             native=True,
         ),
         Agent(PACKAGES["aider"], _aider, ready="diff>", permission=r"Run shell command\?", clear="/clear"),

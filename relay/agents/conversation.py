@@ -1,0 +1,78 @@
+"""A conversation of an agent: the id by which the agent itself continues it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relay.storage.files import open_regular
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+"""Any agent's: a UUID, `ses_...` of opencode. It comes from outside and ends up in a command line."""
+
+_PROMPT = re.compile(rb'"(?:type|role)": ?"user"')
+"""A user's message in the record of any agent that relay knows."""
+
+_CHUNK = 1 << 16
+_CHUNKS = 256  # what a conversation without a prompt never has
+_OVERLAP = 32  # bytes, more than _PROMPT can match
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation.
+
+    agent:     the name of the agent's profile.
+    id:        the agent's own id of it (`is_id`).
+    directory: the folder in which the agent was started: it finds the id from there only.
+    path:      the file in which the agent keeps it; None if there is no such file, or it is not known.
+    """
+
+    agent: str
+    id: str
+    directory: Path
+    path: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that `from_json` reads."""
+        path = None if self.path is None else str(self.path)
+        return {"agent": self.agent, "id": self.id, "directory": str(self.directory), "path": path}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Conversation | None:
+        """Return what `to_json` has written; None for anything else."""
+        agent, id, directory, path = (values.get(key) for key in ("agent", "id", "directory", "path"))
+        if not (isinstance(agent, str) and isinstance(id, str) and is_id(id) and isinstance(directory, str)):
+            return None
+        return cls(agent, id, Path(directory), Path(path) if isinstance(path, str) else None)
+
+
+def is_id(text: str) -> bool:
+    """Return True if `text` can be a conversation's id: no option, no path, nothing that has to be quoted."""
+    return _ID.match(text) is not None
+
+
+def resumable(conversation: Conversation) -> bool:
+    """Return False if the agent is known to have nothing to continue.
+
+    That is so while the file of the conversation is missing, or holds no prompt yet: agents then refuse the
+    id ("No conversation found").  Without a file nothing is known against it.
+    """
+    if conversation.path is None:
+        return True
+    before = b""
+    try:
+        with open(conversation.path, "rb", buffering=0, opener=open_regular) as file:
+            for _ in range(_CHUNKS):
+                data = file.read(_CHUNK)
+                if _PROMPT.search(before + data):
+                    return True
+                if not data:
+                    return False
+                before = data[-_OVERLAP:]
+    except (OSError, ValueError):  # ValueError: a null byte in its name
+        return False
+    return True

@@ -1,0 +1,182 @@
+"""Knows the agent's conversation by the id with which the agent itself resumes it.
+
+    HookReported ───────────────────┐
+    the record that relay has named ┼→ Conversation ─→ CurrentConversation?, `relay ps`, `relay explain`
+    the command that resumes one ───┘
+
+An agent may start another one of its kind in the same folder, such as `claude -p` in its shell, whose hooks
+report here, too.  Their processes are further below the wrapped one than the agent's own hooks are, so that
+an id from further below never counts.  Nothing is taken from what is newest on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from relay.agents.conversation import Conversation, is_id, resumable
+from relay.agents.events import ConversationChanged, CurrentConversation, HookReported, RecordLost, TextRead
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.named_transcripts import Named
+from relay.agents.profile import Profile
+from relay.agents.resume import named_in
+from relay.control.caller import Lineage, ancestors
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import Describe, SessionBegan
+from relay.storage.journal import Journal
+from relay.storage.progress import Progress
+
+_NOTE = "conversation"
+
+_BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
+"""Events with which a conversation begins; a late event of an earlier one is none of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """A hook's place among the agent's processes.
+
+    root:     the one from which the others descend: the wrapped process, or one that the shim has adopted.
+    distance: the number of processes from the hook up to that one.
+    """
+
+    root: int
+    distance: int
+
+
+class ConversationTracker:
+    """Follows the conversation of one agent, and goes on with what an earlier session knew.
+
+    command:   the one that started the agent; it may name a conversation.
+    directory: the one that the agent was started in.
+    lineage:   by which the agent's processes are known.
+    record:    what the agent writes in this run, if relay has named it.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        journal: Journal,
+        profile: Profile,
+        command: Sequence[str],
+        directory: Path,
+        lineage: Lineage,
+        progress: Progress,
+        record: Named | None,
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._profile = profile
+        self._command = command
+        self._directory = directory
+        self._lineage = lineage
+        self._progress = progress
+        self._record = record if record is not None and is_id(record.session) else None
+        self._current: Conversation | None = None
+        self._origin: _Origin | None = None  # of the agent's own hooks; the furthest
+
+    @handles(SessionBegan)
+    def begin(self, event: SessionBegan) -> None:
+        """Take up what an earlier session knew; else what the command says."""
+        notes = self._progress.notes if event.resumed else []
+        noted = next((note for note in reversed(notes) if note["note"] == _NOTE), None)
+        if noted is not None:
+            self._current = Conversation.from_json(noted["conversation"] or {})
+            self._origin = _Origin(**noted["origin"]) if noted["origin"] else None
+            self._record = self._record if self._current is not None else None
+        elif self._record is None and (id := named_in(self._profile, self._command)):
+            self._change(self._named(id))
+
+    @handles(HookReported)
+    def reported(self, reported: HookReported) -> None:
+        """Take the conversation of an event of the agent's own, which no subagent has reported."""
+        event, current = reported.event, self._current
+        if event.name not in _BEGINS or event.agent_id or not is_id(event.session_id):
+            return
+        origin = self._origin_of(reported.pid)
+        found = self._named(event.session_id, _path(event))
+        if current is not None and current.id == found.id:
+            further = origin is not None and (
+                self._origin is None
+                or (origin.root == self._origin.root and origin.distance > self._origin.distance)
+            )
+            self._origin = origin if further else self._origin
+            if further or (found.path is not None and found.path != current.path):
+                self._change(replace(found, path=found.path or current.path))
+        elif self._origin is None or _is_near(origin, self._origin):
+            self._origin = self._origin or origin
+            self._change(found)
+
+    @handles(TextRead)
+    def read(self, _: TextRead) -> None:
+        self._look()
+
+    @handles(RecordLost)
+    def lost(self, event: RecordLost) -> None:
+        """Forget a conversation that was known by its record: the agent may have begun another one."""
+        if self._record is not None and event.resumes is None:
+            self._record = None
+            self._change(None)
+
+    @answers(CurrentConversation)
+    async def current(self, _: CurrentConversation, __: object) -> Conversation | None:
+        self._look()
+        return self._current
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any]:
+        self._look()
+        facts = {"session_id": None if self._current is None else self._current.id}
+        return facts if question.brief else {**facts, "conversation": self._description()}
+
+    def _description(self) -> str:
+        """Return what is known of the conversation, for the user; "" for a program that has none."""
+        native = self._profile.native
+        if not self._profile.resume.words:
+            return "it cannot be resumed by an id" if native.hooks or native.transcript else ""
+        if self._current is None:
+            return "its id is not known, so that it cannot be resumed"
+        if not resumable(self._current):
+            return f"{self._current.id}, in which there is nothing to resume yet"
+        return f"{self._current.id}, which can be resumed"
+
+    def _look(self) -> None:
+        """Take the conversation of a record that relay has named, once the agent writes it."""
+        if self._current is None and self._record is not None and (found := self._record.find()):
+            self._change(self._named(self._record.session, Path(found[0])))
+
+    def _change(self, conversation: Conversation | None) -> None:
+        if conversation != self._current:
+            self._current = conversation
+            self._journal.write("conversation", conversation=conversation.id if conversation else None)
+            self._bus.publish(ConversationChanged(conversation))
+        self._progress.note(
+            _NOTE,
+            conversation=conversation.to_json() if conversation else None,
+            origin=asdict(self._origin) if self._origin else None,
+        )
+
+    def _named(self, id: str, path: Path | None = None) -> Conversation:
+        return Conversation(self._profile.name, id, self._directory, path)
+
+    def _origin_of(self, pid: int) -> _Origin | None:
+        pids = ancestors(pid)
+        root = self._lineage.through(pids)
+        return _Origin(root, pids.index(root)) if root else None
+
+
+def _is_near(origin: _Origin | None, own: _Origin) -> bool:
+    """Return True if a hook is no further below the agent than its own hooks are."""
+    return origin is not None and origin.root == own.root and origin.distance <= own.distance
+
+
+def _path(event: NativeEvent) -> Path | None:
+    """Return the file of the event's conversation; the transcript that relay has written is none."""
+    written = event.raw.get("session_file") if event.agent in _WRITTEN_BY_RELAY else event.transcript_path
+    return Path(written) if isinstance(written, str) and written.startswith("/") else None
+
+
+_WRITTEN_BY_RELAY = frozenset({"pi", "opencode", "relay"})
+"""Kinds of agents whose transcript is a file of the run, for relay."""

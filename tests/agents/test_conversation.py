@@ -1,0 +1,74 @@
+"""A conversation's id, and whether the file of the agent has something to resume."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.agents.conversation import Conversation, is_id, resumable
+
+TRANSCRIPTS = Path(__file__).parent / "transcripts"
+HERE = Path("/work")
+
+
+def kept(path: Path | None) -> Conversation:
+    return Conversation("claude", "0f5bd5cd", HERE, path)
+
+
+@pytest.mark.parametrize("id", ["0f5bd5cd-1c9d-4f02-9a0e-0123456789ab", "ses_df6cafd23ffeIS5Hwo", "1", "a.b"])
+def test_ids_of_agents_are_ids(id: str) -> None:
+    assert is_id(id)
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["", "-c", "--dangerously-skip-permissions", "a b", "a/b", "../b", "a\n", "a\0", "é", "a" * 129, "a;b"],
+)
+def test_nothing_else_is_ever_put_into_a_command_line(id: str) -> None:
+    """A hook's event says what it likes: no id is an option, a path or several words."""
+    assert not is_id(id)
+    assert Conversation.from_json({**kept(None).to_json(), "id": id}) is None
+
+
+@pytest.mark.parametrize("path", sorted(TRANSCRIPTS.glob("[cgq]*.jsonl")), ids=lambda path: path.stem)
+def test_a_conversation_with_a_prompt_can_be_resumed(path: Path) -> None:
+    """The records of real agents."""
+    assert resumable(kept(path))
+
+
+def test_one_without_a_prompt_cannot(tmp_path: Path) -> None:
+    path = tmp_path / "conversation.jsonl"
+    assert not resumable(kept(path))
+    path.write_bytes(b"")
+    assert not resumable(kept(path))
+    path.write_text('{"type":"mode","mode":"normal"}\n{"type":"summary","summary":"user"}\n')
+    assert not resumable(kept(path))
+    assert not resumable(kept(tmp_path))
+    assert not resumable(kept(Path("/a\0b")))
+    os.mkfifo(tmp_path / "pipe")
+    assert not resumable(kept(tmp_path / "pipe")), "and nothing waits for a writer"
+
+
+def test_without_a_file_nothing_is_known_against_it() -> None:
+    assert resumable(kept(None))
+
+
+@given(st.integers(0, 40))
+def test_a_prompt_is_found_across_two_reads(before: int) -> None:
+    path = Path(os.environ["HOME"]) / "conversation.jsonl"
+    path.write_bytes(b"x" * ((1 << 16) - before) + b'{"type": "user"}\n')
+    assert resumable(kept(path))
+
+
+@pytest.mark.parametrize("path", [None, Path("/folder/conversation.jsonl")])
+def test_it_is_read_back_as_it_was_written(path: Path | None) -> None:
+    assert Conversation.from_json(kept(path).to_json()) == kept(path)
+
+
+@pytest.mark.parametrize("values", [{}, {"agent": "claude"}, {"agent": 1, "id": "a", "directory": "/"}])
+def test_what_is_none_is_read_as_none(values: dict[str, object]) -> None:
+    assert Conversation.from_json(values) is None

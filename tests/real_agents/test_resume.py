@@ -1,0 +1,127 @@
+"""A killed agent's own conversation goes on in the next one, by the id that its hooks or its record told."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
+from relay.agents import catalog
+from relay.agents.conversation import Conversation
+from relay.agents.resume import resume_command
+from relay.home import Home
+
+pytestmark = pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "pi")
+
+SCRIPT = (Rule("^first thing", "The bird is a heron."), Rule("^second thing", "It still is."))
+
+
+def conversation(alice: Wrapped) -> str:
+    """What relay knows its conversation by; "" while it knows none."""
+    return alice.info().get("session_id") or ""
+
+
+def kill(alice: Wrapped) -> None:
+    os.kill(alice.info()["agent_pid"], signal.SIGKILL)
+    alice.house.wait(alice.terminal.ended, "the session ends with its agent")
+
+
+def resumed(alice: Wrapped, id: str, *, ready: bool = True) -> Wrapped:
+    """Wrap the command that resumes the conversation `id` of Alice, who has ended."""
+    home = Home.from_env(alice.house.relay.environment)
+    profile = catalog.for_command(alice.command, home)
+    command = resume_command(profile, alice.command, Conversation(profile.name, id, alice.work))
+    assert command is not None
+    return alice.house.wrap(alice.agent, alice.name, *SCRIPT, command=command, ready=ready)
+
+
+def test_a_killed_agent_resumes_its_conversation(house: House, agent: Agent) -> None:
+    """The model is told the old conversation, and the first prompt of the command line once."""
+    alice = house.wrap(agent, "Alice", *SCRIPT, arguments=(*agent.prompts, "first thing"), ready=False)
+    alice.sees("a heron")
+    alice.becomes("ready")
+    id = house.wait(lambda: conversation(alice), "the id is known")
+    assert alice.explain()["conversation"] == f"{id}, which can be resumed"
+    kill(alice)
+    again = resumed(alice, id)
+    again.becomes("ready")
+    again.say("second thing")
+    again.sees("It still is")
+    again.becomes("ready")
+    said = [each.text for each in again.model.requests[-1].turn.said]
+    assert len([text for text in said if "first thing" in text]) == 1, said
+    assert len([text for text in said if "a heron" in text]) == 1, said
+    assert "second thing" in said[-1]
+    assert conversation(again) == id
+
+
+@pytest.mark.agents("claude", "qwen", "pi")
+def test_without_a_prompt_there_is_nothing_to_resume(house: House, agent: Agent) -> None:
+    """These tell the id at once, but keep no conversation before the first prompt, and refuse its id."""
+    alice = house.wrap(agent, "Alice")
+    id = house.wait(lambda: conversation(alice), "the id is known")
+    assert alice.explain()["conversation"] == f"{id}, in which there is nothing to resume yet"
+    kill(alice)
+    again = resumed(alice, id, ready=False)
+    house.wait(again.terminal.ended, "it does not start")
+    assert again.terminal.code not in {0, None}
+
+
+@pytest.mark.agents("claude", "codex", "qwen")
+def test_a_child_of_the_agent_does_not_take_its_place(house: House, agent: Agent) -> None:
+    """It is started in the agent's shell and folder, with the agent's hooks, and begins one of its own."""
+    alice = house.wrap(agent, "Alice", arguments=agent.free)
+    arguments = Path(f"/proc/{alice.info()['agent_pid']}/cmdline").read_text().split("\0")
+    hooks = arguments[arguments.index("--settings") :][:2] if agent.name == "claude" else []
+    once = {"codex": ["exec", *agent.free]}.get(agent.name, [*agent.free, "-p"])
+    child = shlex.join([str(agent.package.command), *hooks, *once, "a child asks"])
+    alice.model.script = [
+        Rule("^first thing", Step(calls=(Shell(f"{child} < /dev/null"),)), "It is done."),
+        *SCRIPT,
+    ]
+    alice.say("first thing")
+    alice.hears("a child asks")
+    alice.sees("It is done")
+    alice.becomes("ready")
+    if hooks:
+        starts = [each for each in alice.events("hook") if each["hook"] == "session_start"]
+        assert len(starts) == 2, "the child has told of its own, too"
+    (id,) = {each["conversation"] for each in alice.events("conversation")}
+    assert conversation(alice) == id
+    kill(alice)
+    again = resumed(alice, id)
+    again.say("second thing")
+    again.hears("second thing")
+    assert again.model.count("first thing")
+    assert "a child asks" not in again.model.heard("user")
+
+
+def test_a_new_conversation_is_the_one_that_is_resumed(house: House, agent: Agent) -> None:
+    """/clear begins one of another id; Gemini without hooks does not tell which."""
+    alice = house.wrap(agent, "Alice", *SCRIPT)
+    alice.say("first thing")
+    alice.sees("a heron")
+    alice.becomes("ready")
+    first = house.wait(lambda: conversation(alice), "the id is known")
+    alice.say(agent.clear)
+    house.wait(lambda: not alice.shows("a heron"), "the conversation is gone from the screen")
+    alice.becomes("ready")
+    alice.say("second thing")
+    alice.sees("It still is")
+    if agent.name == "gemini":
+        house.wait(lambda: not conversation(alice), "the id is not known any more")
+        return
+    second = house.wait(lambda: {conversation(alice)} - {first}, "another id is known").pop()
+    alice.becomes("ready")
+    kill(alice)
+    again = resumed(alice, second)
+    again.say("second thing, again")
+    again.hears("second thing, again")
+    assert not again.model.count("first thing")
+    assert again.model.count("second thing") == 2
