@@ -20,7 +20,7 @@ GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "answer", "stop", "restart", "reload"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
-    "Look inside": ("explain", "events", "audit", "replay", "inspect", "agents"),
+    "Look inside": ("peek", "logs", "explain", "events", "audit", "replay", "inspect", "agents"),
     "Set up": ("trust", "hook", "hooks", "broker", "doctor", "demo"),
 }
 

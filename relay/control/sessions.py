@@ -79,6 +79,7 @@ class SessionInfo:
     restarts:       how often the agent was started again under its name; None: not known.
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
+    last_line:      what its agent said last, without secrets; "": nothing, or not known.
     """
 
     name: str
@@ -98,6 +99,7 @@ class SessionInfo:
     terminal_pid: int | None = None
     restarts: int | None = None
     viewers: int | None = None
+    last_line: str = ""
 
     @property
     def shim(self) -> Path:

@@ -56,6 +56,8 @@ REFUSED = {
     "attach Bob": MAY_NOT,
     "attach --takeover Bob": MAY_NOT,
     "attach --view Bob": MAY_NOT,
+    "peek Bob": MAY_NOT,
+    "logs Bob": MAY_NOT,
     "answer Bob": MAY_NOT,
     "answer Bob yes": MAY_NOT,
     "stop Bob": MAY_NOT,
