@@ -17,7 +17,7 @@ from relay.errors import UsageError
 from relay.names import did_you_mean
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "answer", "stop", "restart", "reload"),
+    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "reload"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("peek", "logs", "explain", "events", "audit", "replay", "inspect", "agents"),

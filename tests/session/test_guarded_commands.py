@@ -56,6 +56,7 @@ REFUSED = {
     "attach Bob": MAY_NOT,
     "attach --takeover Bob": MAY_NOT,
     "attach --view Bob": MAY_NOT,
+    "next": MAY_NOT,
     "peek Bob": MAY_NOT,
     "logs Bob": MAY_NOT,
     "answer Bob": MAY_NOT,
