@@ -5,8 +5,8 @@ the dialog shows for it, such as y; one that fits several options is refused. Wh
 and the choice is made only if that very question is still drawn; then you are told what was pressed. An agent
 may not answer: neither its own questions nor another's.
 
-With --json: {"id", "kind", "lines", "options", "selected"}; if it was answered, {"result", "option", "typed"},
-too.
+With --json: {"id", "kind", "lines", "options", "selected"}, and {"result", "option", "typed"} if it was
+answered.
 """
 
 from __future__ import annotations
