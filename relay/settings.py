@@ -128,6 +128,12 @@ class Settings:
     record_total_megabytes: int = _setting(
         1000, "megabytes of all recordings together; the oldest go first", most=1_000_000
     )
+    look: str = _setting(
+        "itself",
+        "which agents may `relay peek` at an agent and read its `relay logs`: 'itself' only, or its 'team'; "
+        "you always may",
+        choices=("itself", "team"),
+    )
     allow: tuple[str, ...] = _setting(
         (),
         "tool calls that need not be asked for, such as 'Bash(git status)'; your own file only",

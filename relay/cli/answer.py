@@ -1,8 +1,12 @@
 """Show what an agent asks, and answer it.
 
-Without CHOICE, only shows. CHOICE is an option's number, or how its text begins, or yes or no where it has
-such an option. What is asked is shown first, and the choice is typed only if that very question is still
-drawn. An agent may not answer: neither its own questions nor another's.
+Without CHOICE, only shows. CHOICE is an option's number, its text or the beginning of it, or the key that
+the dialog shows for it, such as y; one that fits several options is refused. What is asked is shown first,
+and the choice is made only if that very question is still drawn; then you are told what was pressed. An agent
+may not answer: neither its own questions nor another's.
+
+With --json: {"id", "kind", "lines", "options", "selected"}, and {"result", "option", "typed"} if it was
+answered.
 """
 
 from __future__ import annotations
@@ -19,10 +23,7 @@ from relay.home import Home
 from relay.text import visible
 
 _PATIENCE = 30.0  # seconds that a session may take: it walks through a long menu key by key
-_RESULTS = {
-    "answered": "Answered.",
-    "unconfirmed": "The answer was typed, but the question is still drawn. Look at its terminal.",
-}
+_UNCONFIRMED = "The question is still drawn: look at its terminal."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,12 +54,23 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{session.name} asks something else by now. Nothing was typed.")
     if answering:
         request = {"op": "answer", "id": asked["id"], "choice": args.choice or "", "text": args.text}
-        asked["result"] = session.ask(request, _PATIENCE)["result"]
+        answer = session.ask(request, _PATIENCE)
+        asked |= {key: answer[key] for key in ("result", "option", "typed")}
     if args.json:
         print_json(asked)
     elif answering:
-        print(f"\n{_RESULTS[asked['result']]}")
+        told = [_pressed(asked), *([] if asked["result"] == "answered" else [_UNCONFIRMED])]
+        print(f"\n{' '.join(told)}")
     return 0 if asked.get("result", "answered") == "answered" else 1
+
+
+def _pressed(asked: dict[str, Any]) -> str:
+    """Return a sentence that says which keys were pressed, and for which option."""
+    option, typed = asked["option"], visible(asked["typed"])
+    if option is None:
+        return f"Typed {typed!r} and Enter."
+    meant = f"{option['number']}: {visible(option['text']).rstrip('.')}"
+    return f"Typed {typed!r} and Enter for {meant}." if typed else f"Pressed Enter on {meant}."
 
 
 def _shown(name: str, asked: dict[str, Any]) -> str:

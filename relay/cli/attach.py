@@ -37,6 +37,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    mode = _terminal()
+    session = find_claim(Home.from_env(), args.name, args.team)
+    return _view(session) if args.view else _attach(session, mode, takeover=args.takeover)
+
+
+def to(session: SessionInfo, *, takeover: bool) -> int:
+    """Attach this terminal to the agent until it ends or the user leaves; return the exit code.
+
+    Raise NotAllowed inside a session, UsageError where there is no terminal, and what the shim answers.
+    """
+    return _attach(session, _terminal(), takeover=takeover)
+
+
+def _terminal() -> TerminalMode:
+    """Return the modes of this terminal. Raise NotAllowed or UsageError if it cannot be attached."""
     if inside := os.environ.get("RELAY_SESSION"):
         raise NotAllowed(
             f"this terminal is inside a relay session ({os.environ.get('RELAY_NAME', inside)}); "
@@ -45,12 +60,14 @@ def run(args: argparse.Namespace) -> int:
     mode = TerminalMode(0, 1)
     if not mode.interactive or mode.saved is None:
         raise UsageError("attach needs a terminal as its input and output.")
-    session = find_claim(Home.from_env(), args.name, args.team)
-    if args.view:
-        return _view(session)
+    return mode
+
+
+def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
+    assert mode.saved is not None
     *flags, control = mode.saved
     saved = [*flags, [c[0] if isinstance(c, bytes) else c for c in control]]
-    request = {"op": "attach", "interactive": True, "saved": saved, "takeover": args.takeover}
+    request = {"op": "attach", "interactive": True, "saved": saved, "takeover": takeover}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.settimeout(_PATIENCE)
         # Until the client handles them: a signal would leave a raw terminal behind.

@@ -8,10 +8,7 @@ wrapped agent it is what happened in that agent's session.
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from relay.cli.arguments import add_json
@@ -20,8 +17,6 @@ from relay.home import Home
 from relay.names import same
 from relay.storage import journal
 from relay.text import one_line, printable_json
-
-_LOOK = 0.1  # seconds between two looks at the journal's end with -f
 
 _OWN = ("time", "event", "session", "name")
 
@@ -39,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     advice = "an agent sees its own events only. Leave out --name."
     session = guard.own_session(home, "events", name=args.name, advice=advice)
-    for entry in _follow(home.journal) if args.follow else journal.read(home.journal):
+    for entry in journal.follow(home.journal) if args.follow else journal.read(home.journal):
+        if entry is None:  # no more for now
+            continue
         if session is not None and entry.get("session") != session:
             continue
         if args.name and not same(str(entry.get("name", "")), args.name):
@@ -48,28 +45,6 @@ def run(args: argparse.Namespace) -> int:
             continue
         print(printable_json(entry) if args.json else _line(entry), flush=args.follow)
     return 0
-
-
-def _follow(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of `journal.read`, and later ones as they are written, across rotations."""
-    yield from journal.read_file(journal.rotated(path))
-    while True:
-        while not path.exists():
-            time.sleep(_LOOK)
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            rest, last = "", False
-            while not last:
-                try:  # before its end is read: nothing comes after a rotation
-                    last = path.stat().st_ino != os.fstat(stream.fileno()).st_ino
-                except FileNotFoundError:
-                    last = True
-                while line := stream.readline():
-                    rest += line
-                    if rest.endswith("\n"):
-                        if (entry := journal.parse(rest)) is not None:
-                            yield entry
-                        rest = ""
-                time.sleep(_LOOK)
 
 
 def _line(entry: dict[str, Any]) -> str:

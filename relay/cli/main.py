@@ -9,18 +9,20 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import shlex
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 from relay.errors import UsageError
-from relay.names import did_you_mean
+from relay.names import suggest
+from relay.text import visible
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "answer", "stop", "restart", "reload"),
+    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "reload"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
-    "Look inside": ("explain", "events", "audit", "replay", "inspect", "agents"),
+    "Look inside": ("peek", "logs", "explain", "events", "audit", "replay", "inspect", "agents"),
     "Set up": ("init", "trust", "hook", "hooks", "broker", "doctor", "demo"),
 }
 
@@ -32,10 +34,31 @@ Then, in two terminals: `relay wrap -n Alice claude` and `relay wrap -n Bob code
 
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
+_MEANT = {
+    "top": "ps --watch",
+    "htop": "ps --watch",
+    "watch": "ps --watch",
+    "list": "ps",
+    "ls": "ps",
+    "status": "ps",
+    "kill": "stop",
+    "run": "wrap",
+    "start": "wrap",
+    "screen": "peek",
+    "tail": "logs -f",
+    "inbox": "messages",
+}
+"""What is meant by words that other programs have for it."""
+
+_ALIKE = 0.7
+"""The least similarity of a command that is suggested: a wrong suggestion is worse than none."""
+
 
 def dispatch(argv: list[str]) -> int:
     """Run one command line and return its exit code. Raise RelayError for a mistake of the user."""
     name = argv[0] if argv else "help"
+    if name == "help" and len(argv) > 1:
+        return dispatch([*argv[1:], "--help"])
     if name in {"-h", "--help", "help"}:
         print(overview())
         return 0
@@ -43,8 +66,7 @@ def dispatch(argv: list[str]) -> int:
         print(f"relay {version('agent-relay')}")
         return 0
     if name not in COMMANDS:
-        hint = did_you_mean(name, COMMANDS, "`relay {}`")
-        raise UsageError(f"there is no command {name!a}. {hint}`relay --help` lists them.")
+        raise UsageError(f"{_mistake(name, argv)} `relay --help` lists the commands.")
     module = importlib.import_module(f"relay.cli.{name}")
     summary, _, description = (module.__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(
@@ -58,10 +80,23 @@ def dispatch(argv: list[str]) -> int:
     return code
 
 
+def _mistake(name: str, argv: list[str]) -> str:
+    """Return what is wrong with a command line that begins with no command, and what may be meant."""
+    if name.startswith("-") and name != "-":
+        at = next((at for at, word in enumerate(argv) if word in COMMANDS), None)
+        if at is None:
+            return f"there is no option {name!a} here. Options follow their command."
+        line = shlex.join(["relay", argv[at], *argv[:at], *argv[at + 1 :]])
+        return f"options follow their command: `{visible(line)}`."
+    meant = _MEANT.get(name.casefold()) or suggest(name, COMMANDS, _ALIKE)
+    hint = f" Did you mean `relay {meant}`?" if meant else ""
+    return f"there is no command {name!a}.{hint}"
+
+
 def overview() -> str:
     """Return what `relay --help` prints."""
     lines = ["relay wraps any agent CLI in a pseudo-terminal and lets agents talk to each other.", ""]
-    lines += ["usage: relay COMMAND [ARG...]     `relay COMMAND --help` tells more", ""]
+    lines += ["usage: relay COMMAND [ARG...]     `relay help COMMAND` tells more", ""]
     for title, names in GROUPS.items():
         lines += [f"{title}:", *(f"  {name:<10} {summary(name)}" for name in names), ""]
     return "\n".join(lines) + "\n" + _EPILOG

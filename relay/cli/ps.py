@@ -9,18 +9,24 @@ when its messages do not travel, and how many of them are held; `relay explain N
 An agent that is supervised may also be in backoff or waiting (it has ended, and starts again by itself) or
 held (it starts again when you say so). With -a, those that have ended are listed, too: done, failed, off, or
 gone (its processes were killed).
+
+--watch keeps the list on the screen, those that need you first, with what each said last: agents that ask
+something, that have failed, that do not answer, whose messages are held, and that wait for a prompt. q or
+Ctrl-C leaves. NO_COLOR turns its colours off.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_team
 from relay.cli.output import print_list
 from relay.control.ended import ended
 from relay.control.sessions import CONNECTING, SessionInfo, live
+from relay.errors import UsageError
 from relay.home import Home
 from relay.supervision.restart import span
 from relay.text import one_line
@@ -29,10 +35,26 @@ from relay.text import one_line
 def configure(parser: argparse.ArgumentParser) -> None:
     add_team(parser, "this team only")
     parser.add_argument("-a", "--all", action="store_true", help="list agents that have ended, too")
-    add_json(parser)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("-w", "--watch", action="store_true", help="keep the list on the screen")
+    how.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.add_argument(
+        "--interval",
+        type=interval,
+        default=1.0,
+        metavar="SECONDS",
+        help="with --watch: between two looks (1)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.watch:
+        if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
+            raise UsageError("--watch needs a terminal. `relay ps` prints the list once.")
+        from relay.cli.watch import watch
+
+        coloured = not os.environ.get("NO_COLOR")
+        return watch(Home.from_env(), args.team, args.interval, coloured=coloured)
     home = Home.from_env()
     found = live(home, args.team)
     if args.all:
@@ -53,6 +75,19 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
         directory = f"~/{Path(session.cwd).relative_to(Path.home())}"
     except ValueError:
         directory = session.cwd
+    return (
+        session.name,
+        session.team,
+        session.agent,
+        str(session.pid or ""),
+        state(session),
+        duration(session, time.time()),
+        one_line(directory, 50),
+    )
+
+
+def state(session: SessionInfo) -> str:
+    """Return the agent's state, and in brackets what it asks and what is wrong with its messages."""
     marks = [session.prompt] if session.prompt else []
     if session.bus not in {"", "connected", CONNECTING}:
         marks.append("off the bus")
@@ -62,16 +97,20 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
         marks.append(one_line(session.reason, 60))
     if session.next_try is not None:
         marks.append(f"next try in {span(session.next_try - time.time())}")
-    state = f"{session.state} ({', '.join(marks)})" if marks else session.state
-    return (
-        session.name,
-        session.team,
-        session.agent,
-        str(session.pid or ""),
-        state,
-        "" if session.since is None else _ago(time.time() - session.since),
-        one_line(directory, 50),
-    )
+    return f"{session.state} ({', '.join(marks)})" if marks else session.state
+
+
+def duration(session: SessionInfo, now: float) -> str:
+    """Return for how long the agent has been in its state, "" if that is not known. now: as its `since`."""
+    return "" if session.since is None else _ago(now - session.since)
+
+
+def interval(text: str) -> float:
+    """Return seconds between two looks, 0.1 to 3600. Raise ValueError, which argparse reports."""
+    value = float(text)
+    if not 0.1 <= value <= 3600:
+        raise ValueError(text)
+    return value
 
 
 def _ago(seconds: float) -> str:

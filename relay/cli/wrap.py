@@ -12,11 +12,13 @@ Ctrl-] and then d detaches: the agent runs on, and `relay attach NAME` brings it
 
 from __future__ import annotations
 
+import itertools
 import os
 
-from relay.errors import UsageError
+from relay.errors import CommandNotFound, RelayError, UsageError
 from relay.session import launch
 from relay.session.options import Options
+from relay.shim.pty import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +60,48 @@ LONG = {"--name": "-n", "--team": "-t", "--detach": "-d"}
 
 def quick(argv: list[str]) -> int:
     """Parse `argv`, the words after `wrap`, without loading argparse, and run. Return the exit code."""
-    return launch.wrap(parse(argv))
+    options = parse(argv)
+    if hint := misplaced(options):
+        _hint(hint)
+    try:
+        return launch.wrap(options)
+    except CommandNotFound as error:
+        raise CommandNotFound(f"{error}{_unquoted(options.command)}") from None
+
+
+def misplaced(options: Options) -> str:
+    """Return a hint if a name for relay is among the options of an agent that relay knows; else ""."""
+    program, *words = options.command
+    kind = os.path.basename(program)
+    if options.name or not any(known in kind for known in launch.BRIDGED):
+        return ""
+    for at, (word, name) in enumerate(itertools.pairwise(words)):
+        if word == "--":
+            break
+        if word in {"-n", "--name"}:
+            line = " ".join([program, *words[:at], *words[at + 2 :]])
+            return f"{word} {name} goes to {kind}. To name it in relay: `relay wrap -n {name} {line}`."
+    return ""
+
+
+def _hint(text: str) -> None:
+    """Say something before the agent starts, where the user may see it."""
+    if os.isatty(2):
+        from relay.text import visible  # 10 ms
+
+        os.write(2, f"relay: {visible(text)}\n".encode())
+
+
+def _unquoted(command: list[str]) -> str:
+    """Return a sentence for a command whose words are one argument, quotes and all; "" for others."""
+    words = command[0].split() if len(command) == 1 else []
+    if len(words) < 2:
+        return ""
+    try:
+        resolve(words[0], os.environ)
+    except RelayError:
+        return ""
+    return f" Leave out the quotes around it: `relay wrap {' '.join(words)}`."
 
 
 def parse(argv: list[str]) -> Options:

@@ -1,7 +1,8 @@
 """The guard rail: it limits the requests and commands of a wrapped agent's own processes.
 
-They may send as themselves, join and leave channels, list sessions, and read their own messages, memory and
-events.  They may not attach, view, stop, answer, trust or act as another: an agent must not approve itself.
+They may send as themselves, join and leave channels, list sessions, look at their own screen and words, and
+read their own messages, memory and events.  They may not attach, view, stop, answer, trust or act as another:
+an agent must not approve itself.
 It is a guard rail, not a boundary: agents under one account can read each other's files.
 """
 
@@ -31,20 +32,32 @@ _PERSONS = "an agent may not ask for {!a}. The person can, from a terminal outsi
 OWN = frozenset({"hook"})
 """Operations that nobody but a descendant of the session's own agent may ask for."""
 
+LOOKS = frozenset({"peek", "logs"})
+"""Operations that a descendant of the session's own agent may ask for, and others of its team if it allows
+that (the setting `look`)."""
 
-def check(request: Request, own: Lineage, home: Home) -> None:
+
+def check(request: Request, own: Lineage, home: Home, shown_to: str | None = None) -> None:
     """Raise NotAllowed if a process descended from an agent asks for an operation that it may not use.
 
-    own: of the session's agent.
+    own: of the session's agent. shown_to: the team whose agents may ask for LOOKS.
     """
     operation = str(request.fields.get("op"))
-    if operation in ALLOWED:
+    if operation in ALLOWED or (operation in LOOKS and _may_look(request.pid, own, home, shown_to)):
         return
     if operation in OWN:
         if not own.through(ancestors(request.pid)):
             raise NotAllowed(f"only the agent of this session, and what it runs, may ask for {operation!a}.")
     elif (why := refusal(home, own, request.pid, operation)) is not None:
         raise NotAllowed(why)
+
+
+def _may_look(pid: int, own: Lineage, home: Home, team: str | None) -> bool:
+    pids = ancestors(pid)
+    if own.through(pids):
+        return True
+    found = None if team is None else agent_of(home, pids)
+    return found is not None and team is not None and names.same(found.team, team)
 
 
 def refusal(home: Home, own: Lineage, pid: int, operation: str) -> str | None:

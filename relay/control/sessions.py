@@ -81,6 +81,7 @@ class SessionInfo:
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
     exit_code, reason, next_try, wanted: as in relay.supervision.records.AgentRecord.
     session_id:     the agent's own id of its conversation; None: not known.
+    last_line:      what its agent said last, without secrets; "": nothing, or not known.
     """
 
     name: str
@@ -105,6 +106,7 @@ class SessionInfo:
     next_try: float | None = None
     wanted: str = ""
     session_id: str | None = None
+    last_line: str = ""
 
     @property
     def shim(self) -> Path:

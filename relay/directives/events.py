@@ -28,12 +28,13 @@ class SourceChosen(Event):
 class AgentSaid(Event):
     """The agent has said these lines, escapes of directives undone. place: of the last one.
 
-    again: an earlier session may have read them.
+    again: an earlier session may have read them. places: of all of them.
     """
 
     lines: tuple[str, ...]
     place: Place
     again: bool = False
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,5 +75,5 @@ def said(
     found: list[Event] = []
     if lines:
         texts = tuple(unescape(line.text, prefix) for line in lines)
-        found.append(AgentSaid(texts, lines[-1].place, again))
+        found.append(AgentSaid(texts, lines[-1].place, again, tuple(line.place for line in lines)))
     return found + [DirectiveRead(directive) for directive in directives]

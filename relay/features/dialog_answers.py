@@ -67,8 +67,9 @@ class DialogAnswers:
     async def answer(self, request: Request) -> Answer:
         """Answer the question with this id by an option or a text.
 
-        result: "answered", or "unconfirmed" if the question is still drawn afterwards. Raise RelayError, with
-        nothing chosen, if the agent asks something else by now.
+        result: "answered", or "unconfirmed" if the question is still drawn afterwards. option: the one that
+        was chosen, None for a line that takes any text. typed: before Enter; "" in a menu. Raise RelayError,
+        with nothing chosen, if the agent asks something else by now.
         """
         id, choice, text = (request.fields.get(name) for name in ("id", "choice", "text"))
         if not isinstance(id, str) or not isinstance(choice, str) or not isinstance(text, str | None):
@@ -77,12 +78,14 @@ class DialogAnswers:
             asked = await self._settled()
             note = {"by": f"pid {request.pid}", "asked": list(asked.lines), "choice": choice, "text": text}
             try:
-                result = await self._give(asked, id, choice, text)
+                result, option = await self._give(asked, id, choice, text)
             except RelayError as error:
                 self._journal.write("answer", **note, result="refused", detail=str(error))
                 raise
-            self._journal.write("answer", **note, result=result)
-            return {"result": result}
+            chosen = None if option is None else {"number": option.number, "text": option.text}
+            self._journal.write("answer", **note, option=chosen, result=result)
+            typed = text if text is not None else "" if option is None else option.key
+            return {"result": result, "option": chosen, "typed": typed}
 
     async def _settled(self) -> ScreenQuestion:
         """Return the question once it stands still. Raise RelayError if there is none, or a secret's."""
@@ -103,15 +106,18 @@ class DialogAnswers:
             raise RelayError("it asks for a secret, which belongs into its own terminal: `relay attach`.")
         return question.on(self._terminal)
 
-    async def _give(self, asked: ScreenQuestion, token: str, choice: str, text: str | None) -> str:
+    async def _give(
+        self, asked: ScreenQuestion, token: str, choice: str, text: str | None
+    ) -> tuple[str, Option | None]:
+        """Return the result, and the option that was chosen."""
         if asked.token != token:
             raise NotAllowed("it asks something else by now. Look at that first.")
         if not asked.options and not self._terminal.tty().canonical:
             raise RelayError("its options cannot be told from its screen. Answer it there: `relay attach`.")
+        option = asked.free if text is not None else asked.choose(choice)
         if text is not None:
             await self._give_text(asked, text)
-        else:
-            option = asked.choose(choice)
+        elif option is not None:
             if asked.selected:
                 await self._select(asked, option)
             else:
@@ -124,7 +130,7 @@ class DialogAnswers:
                 self._state.look() != Readiness.PROMPTING or question.on(self._terminal).token != asked.token
             )
 
-        return "answered" if await self._seen(gone, TAKEN) else "unconfirmed"
+        return "answered" if await self._seen(gone, TAKEN) else "unconfirmed", option
 
     async def _give_text(self, asked: ScreenQuestion, text: str) -> None:
         if visible(text) != text or "\n" in text or "\t" in text or not 0 < len(text) <= MAX_TEXT:

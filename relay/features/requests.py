@@ -24,6 +24,7 @@ class Requests:
     agent:             the name of the agent's profile.
     pid, terminal_pid: the agent's process, and its shim's.
     restarts:          the number of agents that this shim has started before.
+    shown_to:          the team whose agents may look at this one (the setting `look`); None: no team.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Requests:
         pid: int,
         terminal_pid: int,
         restarts: int,
+        shown_to: str | None,
     ) -> None:
         self._bus = bus
         self._journal = journal
@@ -49,6 +51,7 @@ class Requests:
         )
         self._agent = agent
         self._restarts = restarts
+        self._shown_to = shown_to
         self._operations: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
 
     def offer(self, operations: dict[str, Callable[[Request], Awaitable[Answer]]]) -> None:
@@ -66,7 +69,7 @@ class Requests:
         if method is None:
             raise UsageError(f"a session knows no operation {operation!a}.")
         try:
-            guard.check(request, self._lineage, self._home)
+            guard.check(request, self._lineage, self._home, self._shown_to)
         except NotAllowed:
             self._journal.write("refused", operation=operation, pid=request.pid)
             raise

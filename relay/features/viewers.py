@@ -1,7 +1,7 @@
-"""Serves those who view the agent's terminal: what they get is what it shows, and nothing that they type.
+"""Serves those who view the agent's terminal, or peek at it: what they get is what it shows.
 
-Each has its own place in the output, at which it waits for nobody.  One that is too slow for the output loses
-what it could not take, and is sent the screen as it is by then.
+Nothing that a viewer types is taken.  Each has its own place in the output, at which it waits for nobody.
+One that is too slow for the output loses what it could not take, and is sent the screen as it is by then.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, Identity, SessionClosed
 from relay.state.agent_terminal import AgentTerminal
 from relay.terminal.events import AgentExited, OutputEnded, OutputRead, OutputSkipped, TerminalResized
+from relay.terminal.libghostty import ScreenUnavailable
+from relay.terminal.render import render
 from relay.terminal.shim_link import ShimLink
 from relay.terminal.view_stream import OUTPUT, SCREEN, pack
 
@@ -60,6 +62,20 @@ class Viewers:
             self._bus.loop.remove_reader(request.channel)
             del self._viewers[viewer]
         return {"exit": self._code, "again": self._shim.kept}
+
+    @operation("peek")
+    async def peek(self, _: Request) -> Answer:
+        """Return the screen as it is now: its rows as text, and with SGR sequences alone."""
+        screen = self._terminal.screen
+        if screen is None:
+            raise ScreenUnavailable("there is no virtual screen here: `relay doctor` says why.")
+        columns, rows = self._terminal.size
+        return {
+            "columns": columns,
+            "rows": rows,
+            "lines": self._terminal.screen_text(),
+            "ansi": render(screen, columns, rows)[0],
+        }
 
     @handles(OutputRead)
     def output(self, event: OutputRead) -> None:

@@ -4,6 +4,7 @@
         NAME-YYYYmmddTHHMMSS-SESSION.cast            the first part of a session's recording
         NAME-YYYYmmddTHHMMSS-SESSION.2.cast          the next one, begun where that became too large
         NAME-YYYYmmddTHHMMSS-SESSION[.N].events.jsonl   beside each: the journal's entries
+        NAME-YYYYmmddTHHMMSS-SESSION.log.jsonl       what the agent said (relay.recording.agent_log)
 
 The time is when the session began, in UTC; SESSION is the first eight characters of its id.
 """
@@ -19,18 +20,19 @@ from pathlib import Path
 
 from relay.errors import RecordingError
 from relay.names import same, suggest
+from relay.storage.journal import rotated
 from relay.storage.locks import is_held
 
-CAST, EVENTS = ".cast", ".events.jsonl"
+CAST, EVENTS, LOG = ".cast", ".events.jsonl", ".log.jsonl"
 
 SESSION = 8
 """Characters of a session's id in the names of its files."""
 
 _DAY = 86_400
 _TIME = "%Y%m%dT%H%M%S"
-_NAME = re.compile(
-    r"(?P<name>.+)-(?P<time>\d{8}T\d{6})-(?P<session>[^-.]{1,8})(?:\.(?P<part>\d{1,6}))?\.cast"
-)
+_STEM = r"(?P<name>.+)-(?P<time>\d{8}T\d{6})-(?P<session>[^-.]{1,8})"
+_NAME = re.compile(_STEM + r"(?:\.(?P<part>\d{1,6}))?\.cast")
+_LOG_NAME = re.compile(_STEM + r"\.log\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,44 @@ class StoredPart:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredLog:
+    """The log of what an agent said in one session, by its name alone; the fields are those of StoredPart."""
+
+    path: Path
+    team: str
+    name: str
+    session: str
+    began: float
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """The file, and the one before it, which was full; either may not exist."""
+        return self.path, rotated(self.path)
+
+    @property
+    def size(self) -> int:
+        """Bytes of both files."""
+        size = 0
+        for path in self.files:
+            with suppress(OSError):
+                size += path.stat().st_size
+        return size
+
+    @property
+    def changed(self) -> float:
+        """When it last changed, in seconds since the epoch; 0 if it does not exist."""
+        with suppress(OSError):
+            return self.path.stat().st_mtime
+        return 0.0
+
+    def remove(self) -> None:
+        """Delete both files, as far as they exist."""
+        for path in self.files:
+            with suppress(OSError):
+                path.unlink()
+
+
+@dataclass(frozen=True, slots=True)
 class SessionRecording:
     """The recording of one session: its parts, at least one; the first ones may have been deleted."""
 
@@ -109,9 +149,18 @@ class SessionRecording:
 
 def path_of(folder: Path, team: str, name: str, session: str, began: float, part: int = 1) -> Path:
     """Return the path of a part; `folder` is Home.recordings, `began` seconds since the epoch."""
-    when = datetime.fromtimestamp(began, UTC).strftime(_TIME)
     number = "" if part == 1 else f".{part}"
-    return folder / team / f"{name}-{when}-{session[:SESSION]}{number}{CAST}"
+    return folder / team / f"{_stem(name, session, began)}{number}{CAST}"
+
+
+def log_path_of(folder: Path, team: str, name: str, session: str, began: float) -> Path:
+    """Return the path of a session's log; the arguments are those of `path_of`."""
+    return folder / team / f"{_stem(name, session, began)}{LOG}"
+
+
+def _stem(name: str, session: str, began: float) -> str:
+    when = datetime.fromtimestamp(began, UTC).strftime(_TIME)
+    return f"{name}-{when}-{session[:SESSION]}"
 
 
 def events_of(cast: Path) -> Path:
@@ -122,13 +171,16 @@ def events_of(cast: Path) -> Path:
 def parse(path: Path) -> StoredPart | None:
     """Return the part that `path` names, None if relay gives no such name."""
     match = _NAME.fullmatch(path.name)
-    if match is None:
-        return None
-    try:
-        began = datetime.strptime(match["time"], _TIME).replace(tzinfo=UTC).timestamp()
-    except ValueError:
+    if match is None or (began := _began(match["time"])) is None:
         return None
     return StoredPart(path, path.parent.name, match["name"], match["session"], began, int(match["part"] or 1))
+
+
+def _began(time: str) -> float | None:
+    try:
+        return datetime.strptime(time, _TIME).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def recordings(folder: Path, name: str | None = None, team: str | None = None) -> list[SessionRecording]:
@@ -139,6 +191,25 @@ def recordings(folder: Path, name: str | None = None, team: str | None = None) -
         if (name is None or same(part.name, name)) and (team is None or same(part.team, team)):
             sessions.setdefault((part.team, part.name, part.session, part.began), []).append(part)
     return [SessionRecording(tuple(parts)) for parts in sessions.values()]
+
+
+def parse_log(path: Path) -> StoredLog | None:
+    """Return the log that `path` names, None if relay gives no such name."""
+    match = _LOG_NAME.fullmatch(path.name)
+    if match is None or (began := _began(match["time"])) is None:
+        return None
+    return StoredLog(path, path.parent.name, match["name"], match["session"], began)
+
+
+def logs(folder: Path, name: str | None = None, team: str | None = None) -> list[StoredLog]:
+    """Return the logs in `folder` (Home.recordings), newest last; of one agent or team where given."""
+    found = (parsed for path in folder.glob(f"*/*{LOG}") if (parsed := parse_log(path)) is not None)
+    own = [
+        each
+        for each in found
+        if (name is None or same(each.name, name)) and (team is None or same(each.team, team))
+    ]
+    return sorted(own, key=lambda each: (each.began, each.changed, each.path))
 
 
 def of_session(folder: Path, team: str, name: str, session: str) -> list[StoredPart]:
@@ -174,11 +245,13 @@ def find(folder: Path, name: str, team: str | None = None, session: str | None =
 def sweep(folder: Path, *, days: float, total: int, now: float | None = None) -> int:
     """Delete parts older than `days`, then the oldest until all take at most `total` bytes; return how many.
 
-    The age of a part is that of its last change.  Recordings that are in use stay whole.
+    The age of a part is that of its last change.  Recordings that are in use stay whole.  Logs, which are
+    small, go last.
     """
     oldest = (time.time() if now is None else now) - days * _DAY
-    found = recordings(folder)
-    size = sum(each.size for each in found)
+    found, said = recordings(folder), logs(folder)
+    used = {(each.first.team, each.first.name, each.first.session) for each in found if each.in_use}
+    size = sum(each.size for each in found) + sum(each.size for each in said)
     removed = 0
     for recording in found:
         for part in recording.parts:
@@ -188,4 +261,9 @@ def sweep(folder: Path, *, days: float, total: int, now: float | None = None) ->
                 size -= part.size
                 part.remove()
                 removed += 1
+    for log in said:
+        if (log.team, log.name, log.session) not in used and (log.changed < oldest or size > total):
+            size -= log.size
+            log.remove()
+            removed += 1
     return removed

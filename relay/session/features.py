@@ -18,6 +18,7 @@ from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
+from relay.features.agent_log import AgentLog
 from relay.features.agent_record import AgentRecordWriter
 from relay.features.agent_version import AgentVersion
 from relay.features.attention import Attention
@@ -392,6 +393,12 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
     "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),
     "recorder": _recorder,
+    "agent log": lambda core: AgentLog(
+        core.bus,
+        core.session,
+        None if core.setup.settings.record == "never" else core.started.home.recordings,
+        core.redactor,
+    ),
     "orphans": lambda core: Orphans(),
 }
 """The factories of the features by name. A factory returns None if the session does not need the feature."""

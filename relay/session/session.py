@@ -96,6 +96,7 @@ class Session:
             pid=started.pty.pid,
             terminal_pid=started.pty.leader,
             restarts=started.restarts,
+            shown_to=core.session.team if settings.look == "team" else None,
         )
         made = {name: make(core) for name, make in FEATURES.items()}
         self._features: list[Feature] = [self, self._shutdown, *filter(None, made.values()), self._requests]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,6 +36,7 @@ _FREE = re.compile(r"^(type something|enter a custom value|tell claude what to c
 _INPUT = ">"  # qwen draws this there once the mark is at it
 _CHECKBOX = re.compile(r"^(\[.?\]|[☐☒☑])")
 _KEYED = re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again
+_SHOWN_KEY = re.compile(r"\((?P<key>[A-Za-z]|esc)\)$")  # behind an option of a menu
 _SLASHED = re.compile(r"[\[(](?P<keys>[A-Za-z]+(?:/[A-Za-z]+)+)[\])]")  # [Y/n], (yes/no)
 _WORDS = {"y": "yes", "n": "no", "a": "all", "q": "quit"}
 
@@ -75,27 +76,48 @@ class ScreenQuestion:
         return next((each for each in self.options if _is_input(each.text)), None)
 
     def choose(self, choice: str) -> Option:
-        """Return the option that `choice` names by its number or by the beginning of its text.
+        """Return the option that `choice` names, without regard to case.
 
-        `yes` means a plain yes, not "Yes, and don't ask again". Raise UsageError if none or several match, or
-        if the options are check boxes.
+        By its number, its whole text, the key that is shown for it ("y" for "Yes, proceed (y)"), or else by
+        the beginning of its text. Raise UsageError if none or several match, or for a check box.
         """
         wanted = choice.strip().casefold()
-        texts = {each: each.text.casefold() for each in self.options}
         if wanted.isdigit():
-            found = [each for each in texts if each.number == int(wanted)]
+            found = [each for each in self.options if each.number == int(wanted)]
         else:
-            found = [each for each, text in texts.items() if wanted and text == wanted]
-            found = found or [each for each, text in texts.items() if wanted and text.startswith(wanted)]
-            if wanted == "yes":
-                found = [each for each in found if not texts[each].startswith("yes, and")]
-        if len(found) != 1:
-            how = "names several of" if found else "is none of"
-            listed = ", ".join(f"{each.number} {each.text!a}" for each in self.options) or "none is known"
-            raise UsageError(f"{choice!a} {how} its options ({listed}). Say the number.")
+            found = next(filter(None, (self._named(wanted, by) for by in _NAMES)), []) if wanted else []
+        if not found:
+            listed = _listed(self.options) or "none is known"
+            raise UsageError(f"{choice!a} is not one of its options ({listed}). Say the number.")
+        if len(found) > 1:
+            raise UsageError(
+                f"{choice!a} may mean {_listed(found, ' or ')}. Say the number, or more of the text."
+            )
         if _CHECKBOX.match(found[0].text):
             raise UsageError("several options may be ticked there: answer it in its own terminal.")
         return found[0]
+
+    def _named(self, wanted: str, by: Callable[[Option, str], bool]) -> list[Option]:
+        return [each for each in self.options if by(each, wanted)]
+
+
+def _shown_key(option: Option) -> str:
+    """Return the key that the dialog shows for `option`, in lower case; "" if it shows none."""
+    shown = _SHOWN_KEY.search(option.text)
+    return (option.key or (shown["key"] if shown else "")).casefold()
+
+
+_NAMES: tuple[Callable[[Option, str], bool], ...] = (
+    lambda option, wanted: option.text.casefold() == wanted,
+    lambda option, wanted: _shown_key(option) == wanted,
+    lambda option, wanted: option.text.casefold().startswith(wanted),
+)
+"""The ways to name an option, the most exact first: a less exact one counts only if none is named before."""
+
+
+def _listed(options: Sequence[Option], last: str = ", ") -> str:
+    *first, end = (f"{each.number} {each.text!a}" for each in options) if options else ("",)
+    return last.join(filter(None, [", ".join(first), end]))
 
 
 def _is_input(text: str) -> bool:

@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -28,6 +28,9 @@ PREVIEW = 500
 
 MAX_TEXT = 256 * 1024
 """Characters of one string of an entry; the middle of a longer one is left out."""
+
+FOLLOW_LOOK = 0.1
+"""Seconds between two looks at the end of a journal that is followed."""
 
 MARGIN = 4096
 """Characters beyond the shown ones in which a secret may begin or end."""
@@ -175,6 +178,39 @@ def read_file(path: Path) -> Iterator[dict[str, Any]]:
             yield from (entry for line in lines if (entry := parse(line)) is not None)
     except FileNotFoundError:
         return
+
+
+def follow(path: Path, over: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any] | None]:
+    """Yield the entries of `read`, and later ones as they are written, across rotations, until `over`.
+
+    None is yielded whenever there are no more for now, and FOLLOW_LOOK seconds are waited then.
+    """
+    yield from read_file(rotated(path))
+    while True:
+        while not path.exists():
+            yield None
+            if over():
+                return
+            time.sleep(FOLLOW_LOOK)
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            rest, last = "", False
+            while not last:
+                ended = over()  # before the rest is read
+                try:  # before its end is read: nothing comes after a rotation
+                    last = path.stat().st_ino != os.fstat(stream.fileno()).st_ino
+                except FileNotFoundError:
+                    last = True
+                while line := stream.readline():
+                    rest += line
+                    if rest.endswith("\n"):
+                        if (entry := parse(rest)) is not None:
+                            yield entry
+                        rest = ""
+                if not last:
+                    yield None
+                    if ended:
+                        return
+                    time.sleep(FOLLOW_LOOK)
 
 
 def rotated(path: Path, number: int = 1) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -88,20 +89,32 @@ def test_what_is_asked_is_shown_and_nothing_is_typed(asking: Asking) -> None:
 
 def test_the_choice_is_made_and_noted(relay: Relay) -> None:
     alice = Asking(relay, "again")
-    choices = [("1", 1), ("3", 3), ("yes", 1), ("NO", 3), ("yes, and", 2), ("Type", 4)]
-    for choice, number in choices:
+    choices = [
+        ("1", 1, "Yes"),
+        ("3", 3, "No"),
+        ("yes", 1, "Yes"),
+        ("NO", 3, "No"),
+        ("yes, and", 2, "Yes, and don't ask again"),
+        ("Type", 4, "Type something."),
+    ]
+    for choice, number, text in choices:
         done = alice.answer(choice)
         assert done.returncode == 0, done
         assert "Do you want to proceed?" in done.stdout
-        assert done.stdout.endswith("\nAnswered.\n")
+        assert done.stdout.endswith(f"\nPressed Enter on {number}: {text.rstrip('.')}.\n")
         assert alice.took[-1] == {"chose": number, "text": ""}
         entry = entries(relay)[-1]
         assert entry["asked"] == ["touch made.txt", "Do you want to proceed?"]
         assert (entry["choice"], entry["result"]) == (choice, "answered")
+        assert entry["option"] == {"number": number, "text": text}
         assert entry["by"].startswith("pid ")
         alice.again()
     assert len(alice.took) == len(entries(relay)) == len(choices)
-    assert alice.answer("--text", "none of both").returncode == 0
+    done = alice.answer("--text", "none of both")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        0,
+        "Typed 'none of both' and Enter for 4: Type something.",
+    )
     assert alice.took[-1] == {"chose": 4, "text": "none of both"}
 
 
@@ -137,7 +150,15 @@ def test_a_menu_that_does_not_follow_is_not_answered(relay: Relay) -> None:
 def test_a_question_that_stays_is_not_called_answered(relay: Relay) -> None:
     alice = Asking(relay, "stuck")
     done = alice.answer("1", "--json")
-    assert (done.returncode, json.loads(done.stdout)["result"]) == (1, "unconfirmed")
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["result"], said["option"], said["typed"]) == (
+        1,
+        "unconfirmed",
+        {"number": 1, "text": "Yes"},
+        "",
+    )
+    again = alice.answer("1").stdout.splitlines()[-1]
+    assert again == "Pressed Enter on 1: Yes. The question is still drawn: look at its terminal."
 
 
 @pytest.mark.parametrize("choice", ["0", "9", "maybe", "", "y"])
@@ -177,6 +198,7 @@ def test_a_prompt_on_a_line_is_answered(relay: Relay) -> None:
     asks(relay)
     done = relay("answer", "Alice", "yes")
     assert "1. yes\n  2. no" in done.stdout
+    assert done.stdout.endswith("\nTyped 'Y' and Enter for 1: yes.\n")
     (entry,) = entries(relay)
     assert entry["result"] == "answered"
     assert entry["asked"] == ["Install? [Y/n]"]
@@ -274,13 +296,56 @@ def test_an_option_that_goes_on_in_the_next_row_is_shown_whole() -> None:
     assert [each.text for each in find(described, "").options] == ["Red", "Blue"]
 
 
-def test_yes_is_no_more_than_yes() -> None:
-    for name, number in [("codex/prompting-permission-command", 1), ("qwen/prompting-plan_approval-plan", 1)]:
-        rows = screen(name)
-        assert find(rows, "").choose("yes").number == number
-    asked = find(screen("codex/prompting-permission-command"), "")
-    with pytest.raises(UsageError, match="several"):
-        asked.choose("yes,")
+CODEX, QWEN, AIDER = (
+    "codex/prompting-permission-command",
+    "qwen/prompting-plan_approval-plan",
+    "aider/prompting-permission-command",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "choice", "number"),
+    [
+        (CODEX, "y", 1),
+        (CODEX, "P", 2),
+        (CODEX, "esc", 3),
+        (CODEX, "no", 3),
+        (CODEX, "yes, p", 1),
+        (QWEN, "no", 4),
+        (AIDER, "y", 1),
+        (AIDER, "D", 3),
+        (AIDER, "don't", 3),
+        (AIDER, " YES ", 1),
+        ("claude/prompting-permission-command", "yes", 1),
+        ("claude/prompting-permission-command", "n", 3),
+        ("gemini/prompting-permission-command", "2", 2),
+    ],
+)
+def test_an_option_is_named_as_the_dialog_shows_it(name: str, choice: str, number: int) -> None:
+    rows = screen(name)
+    assert find(rows, rows[-1]).choose(choice).number == number
+
+
+@pytest.mark.parametrize(
+    ("name", "choice", "meant"),
+    [
+        (CODEX, "yes", "1 'Yes, proceed (y)' or 2 \"Yes, and don"),
+        (QWEN, "yes", "1 'Yes, restore"),
+        (QWEN, "y", "1 'Yes, restore"),
+        ("claude/prompting-permission-command", "y", "1 'Yes' or 2 'Yes, and always"),
+    ],
+)
+def test_what_may_mean_several_is_refused_and_they_are_listed(name: str, choice: str, meant: str) -> None:
+    """U10: never the first one that happens to fit."""
+    with pytest.raises(UsageError, match=rf"^'{choice}' may mean {re.escape(meant)}.*Say the number"):
+        find(screen(name), "").choose(choice)
+
+
+def test_options_with_the_same_text_are_told_apart_by_number_only() -> None:
+    asked = find(["─" * 60, "Sure?", "❯ 1. Yes", "  2. Yes", "  3. No"], "")
+    with pytest.raises(UsageError, match="may mean 1 'Yes' or 2 'Yes'"):
+        asked.choose("yes")
+    assert asked.choose("2").number == 2
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +25,11 @@ def test_those_that_have_ended_are_listed(relay: Relay) -> None:
     wait_until(lambda: len(ps(relay)) == 1)
     found = rows(relay)
     assert found["Bob"]["state"] not in {"failed", "gone"}
-    assert (found["Alice"]["state"], found["Alice"]["exit_code"], found["Alice"]["pid"]) == ("failed", 4, None)
+    assert (found["Alice"]["state"], found["Alice"]["exit_code"], found["Alice"]["pid"]) == (
+        "failed",
+        4,
+        None,
+    )
     shown = relay("ps", "-a").stdout.splitlines()
     assert "failed (exited with 4)" in shown[1]
     assert "Alice" not in relay("ps").stdout
@@ -41,7 +44,7 @@ def test_what_was_not_supervised_is_forgotten_after_a_week(relay: Relay) -> None
     assert rows(relay).keys() == {"Alice"}
     records.change("default", "Alice", lambda record: replace(record, supervised=False))
     assert rows(relay) == {}
-    assert not os.path.exists(records.path("default", "Alice"))
+    assert not records.path("default", "Alice").exists()
 
 
 def test_a_started_agent_that_ends_at_once_says_so(relay: Relay) -> None:

@@ -1,0 +1,41 @@
+"""Attach this terminal to the agent that needs you most.
+
+First those that ask something, the one that has waited for longest before the others; then those that have
+failed. --ready also takes those that wait for their next prompt. If no agent needs you, it says so and exits
+with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from relay.cli import attach
+from relay.cli.arguments import add_team
+from relay.control.guard import person_only
+from relay.control.needs import ATTACH, Need, by_urgency, need
+from relay.control.sessions import live
+from relay.home import Home
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_team(parser)
+    parser.add_argument("--ready", action="store_true", help="also agents that wait for their next prompt")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--print", action="store_true", help="print the agent's name instead of attaching")
+    how.add_argument("--takeover", action="store_true", help="take it from the terminal that is attached")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env()
+    if not args.print:
+        person_only(home, "next", "an agent may not attach to agents. The user can, outside of the session.")
+    wanted = ATTACH | {Need.READY} if args.ready else ATTACH
+    chosen = next((each for each in by_urgency(live(home, args.team)) if need(each) in wanted), None)
+    if chosen is None:
+        print("No agent needs you.", file=sys.stderr)
+        return 1
+    if args.print:
+        print(chosen.name)
+        return 0
+    return attach.to(chosen, takeover=args.takeover)

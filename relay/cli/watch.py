@@ -1,0 +1,168 @@
+"""`relay ps --watch`: the list of agents, kept on the screen.
+
+Looks (a thread) ─ sessions ─→ frame(): rows of text ─→ Canvas.show: what has changed
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+
+from relay.cli import ps
+from relay.control.needs import ATTACH, Need, by_urgency, need
+from relay.control.sessions import SessionInfo, live
+from relay.home import Home
+from relay.terminal.canvas import Canvas
+from relay.terminal.render import clip
+from relay.text import count, one_line, width
+
+COLOURS = {
+    Need.PROMPTING: "\x1b[1;33m",
+    Need.FAILED: "\x1b[1;31m",
+    Need.UNRESPONSIVE: "\x1b[31m",
+    Need.HELD: "\x1b[35m",
+    Need.READY: "\x1b[32m",
+    Need.NONE: "\x1b[36m",
+}
+"""SGR sequences (ECMA-48) for the name and the state of an agent."""
+
+_RESET = "\x1b[0m"
+_TICK = 1.0  # seconds between two drawings, for the clock alone
+_MOST = {"NAME": 16, "TEAM": 10, "AGENT": 9, "STATE": 26, "FOR": 4}  # columns of each column
+_LAST_LINE = 300  # characters of the last line that are considered
+
+
+def watch(home: Home, team: str | None, interval: float, *, coloured: bool) -> int:
+    """Show the list until the user leaves; return the exit code: 0, or 128 plus the signal that ended it.
+
+    interval: seconds between two looks. Raise RelayError if the sessions cannot be listed.
+    """
+    looks = Looks(home, team, interval)
+    canvas = Canvas(0, 1)
+    looks.start()
+    try:
+        with canvas:
+            while not canvas.killed:
+                sessions = looks.take()
+                canvas.show(frame(sessions, time.time(), *canvas.size, coloured=coloured), None)
+                for key in canvas.keys(min(_TICK, interval), looks.news):
+                    if key in {"q", "ctrl-]"}:
+                        return 0
+                    if key == "interrupt":
+                        canvas.killed = signal.SIGINT
+                    elif key == "suspend":
+                        canvas.suspend()
+    finally:
+        looks.stop()
+    return 128 + canvas.killed
+
+
+class Looks(threading.Thread):
+    """Lists the sessions again and again, beside the terminal: one that hangs takes its time to answer.
+
+    news: a descriptor that becomes readable with each new list.
+    """
+
+    def __init__(self, home: Home, team: str | None, interval: float) -> None:
+        super().__init__(daemon=True)
+        self.news, self._write = os.pipe()
+        for fd in (self.news, self._write):
+            os.set_blocking(fd, False)
+        self._home = home
+        self._team = team
+        self._interval = interval
+        self._over = threading.Event()
+        self._found: list[SessionInfo] | Exception | None = None
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._found = live(self._home, self._team)
+            except Exception as error:  # noqa: BLE001 (raised again by `take`)
+                self._found = error
+            try:
+                os.write(self._write, b"!")
+            except BlockingIOError:
+                pass  # it is readable anyway
+            self._over.wait(self._interval)
+
+    def take(self) -> list[SessionInfo] | None:
+        """Return the latest list, None before the first. Raise what the last look raised."""
+        try:
+            os.read(self.news, 1 << 10)
+        except BlockingIOError:
+            pass  # it is drawn anew for the clock
+        found = self._found
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def stop(self) -> None:
+        self._over.set()
+
+
+def frame(
+    sessions: Sequence[SessionInfo] | None, now: float, columns: int, rows: int, *, coloured: bool
+) -> list[str]:
+    """Return what to show: at most `rows` rows of at most `columns` columns. now: seconds since the epoch.
+
+    sessions: None: not known yet.
+    """
+    found = by_urgency(sessions or ())
+    shown = found if len(found) <= rows - 2 else found[: max(rows - 3, 1)]
+    cells = [_cells(session, now) for session in shown]
+    header = ("NAME", "TEAM", "AGENT", "STATE", "FOR", "LAST LINE")
+    keep = _columns(found, columns)
+    widths = [
+        min(max(len(header[at]), *(len(cell[at]) for cell in cells), 0), _MOST[header[at]]) for at in keep
+    ]
+    lines = [clip(_summary(sessions, found), columns)]
+    if shown:
+        lines.append(clip(_row(header, keep, widths), columns))
+    for session, cell in zip(shown, cells, strict=True):
+        lines.append(clip(_row(cell, keep, widths, COLOURS[need(session)] if coloured else ""), columns))
+    if len(shown) < len(found):
+        lines.append(clip(f"… and {count(len(found) - len(shown), 'other')}", columns))
+    return lines[: max(rows, 1)]
+
+
+def _columns(found: Sequence[SessionInfo], columns: int) -> list[int]:
+    """Return the numbers of the columns to show before the last line: the less useful ones give way."""
+    several = len({session.team.casefold() for session in found}) > 1
+    return [0, *([1] if several and columns >= 60 else []), *([2] if columns >= 100 else []), 3, 4]
+
+
+def _summary(sessions: Sequence[SessionInfo] | None, found: Sequence[SessionInfo]) -> str:
+    if sessions is None:
+        return "looking ...   q quits"
+    if not found:
+        return "No agent is running. Start one with `relay wrap COMMAND`.   q quits"
+    if not (asking := sum(need(session) in ATTACH for session in found)):
+        return f"{count(len(found), 'agent')}, none needs you   q quits"
+    verb = "needs" if asking == 1 else "need"
+    return f"{count(len(found), 'agent')}, {asking} {verb} you: `relay next`   q quits"
+
+
+def _cells(session: SessionInfo, now: float) -> tuple[str, ...]:
+    short = (session.name, session.team, session.agent, ps.state(session), ps.duration(session, now))
+    return (*(one_line(cell, 80) for cell in short), one_line(session.last_line, _LAST_LINE))
+
+
+def _row(cells: Sequence[str], keep: Sequence[int], widths: Sequence[int], colour: str = "") -> str:
+    parts = []
+    for at, room in zip(keep, widths, strict=True):
+        cell = _fit(cells[at], room)
+        parts.append(f"{colour}{cell}{_RESET}" if colour and at in {0, 3} else cell)
+    return "  ".join([*parts, cells[-1]]).rstrip()
+
+
+def _fit(text: str, columns: int) -> str:
+    """Return `text` in exactly `columns` columns; an ellipsis ends a cut one."""
+    wide = sum(map(width, text))
+    if wide > columns:
+        text = clip(text, columns - 1) + "…"
+        wide = sum(map(width, text))
+    return text + " " * (columns - wide)

@@ -1,0 +1,54 @@
+"""Which agents need the user, and in which order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from enum import IntEnum
+
+from relay.control.sessions import UNRESPONSIVE, SessionInfo
+from relay.names import key
+
+
+class Need(IntEnum):
+    """A reason why an agent needs its user, the most urgent first."""
+
+    PROMPTING = 0
+    """It asks something, and does nothing until that is answered."""
+    FAILED = 1
+    """It has stopped with an error."""
+    UNRESPONSIVE = 2
+    """Its session does not answer; `relay reload` replaces it."""
+    HELD = 3
+    """Messages of its own are held until the user releases or drops them."""
+    READY = 4
+    """It waits for its next prompt."""
+    NONE = 5
+
+
+_NEEDS = {
+    "prompting": Need.PROMPTING,
+    "failed": Need.FAILED,
+    UNRESPONSIVE: Need.UNRESPONSIVE,
+    "ready": Need.READY,
+}
+
+ATTACH = frozenset({Need.PROMPTING, Need.FAILED})
+"""What the user settles in the agent's own terminal."""
+
+
+def need(session: SessionInfo) -> Need:
+    """Return the most urgent reason why the agent needs its user."""
+    found = _NEEDS.get(session.state, Need.NONE)
+    return min(found, Need.HELD) if session.held else found
+
+
+def urgency(session: SessionInfo) -> tuple[int, float, str, str]:
+    """Return the key by which agents are sorted: the need, then who has had it for longest, then the name."""
+    since = math.inf if session.since is None else session.since
+    return need(session), since, key(session.team), key(session.name)
+
+
+def by_urgency(sessions: Iterable[SessionInfo]) -> list[SessionInfo]:
+    """Return `sessions`, those that need the user most first."""
+    return sorted(sessions, key=urgency)

@@ -1,0 +1,168 @@
+"""`relay logs`: what an agent said, while it runs and afterwards, and who may read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from session.puppet import Puppet, events, ps, settings
+from session.test_session_guard import LISTENING, Agent
+from session.test_session_replaced import entry, replaced
+from support import Relay, wait_until
+
+TOKEN = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+KEY = """\
+-----BEGIN RSA PRIVATE KEY-----
+MIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Qu
+-----END RSA PRIVATE KEY-----"""
+
+
+def logged(relay: Relay, *arguments: str) -> list[str]:
+    return relay("logs", *arguments).stdout.splitlines()
+
+
+def says(agent: Puppet, text: str) -> None:
+    """Have it said, and wait until relay has heard it."""
+    agent.say(text)
+    last = text.splitlines()[-1]
+    wait_until(lambda: last in logged(agent.relay, agent.name, "--all"), message=agent.log)
+
+
+def test_what_it_said_is_shown_in_order_and_safe_to_show(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    says(alice, "one\ntwo \x1b[31mred\x1b[0m\n\nr\u202eeversed\nlast")
+    assert logged(relay, "alice") == ["one", "two red", "", "r<U+202E>eversed", "last"]
+    run = relay("logs", "-n", "2", "Alice")
+    assert (run.stdout.splitlines(), run.stderr) == (
+        ["r<U+202E>eversed", "last"],
+        "(3 earlier lines left out; --all shows all.)\n",
+    )
+    first, *_ = map(json.loads, relay("logs", "--json", "Alice").stdout.splitlines())
+    assert first["text"] == "one" and isinstance(first["time"], float)
+    assert relay("logs", "--times", "-n", "1", "Alice").stdout[2:9:3] == ":: "
+    (row,) = ps(relay)
+    assert row["last_line"] == "last"
+
+
+def test_secrets_are_taken_out_also_one_of_several_lines(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    says(alice, f"{KEY}\nthe token is {TOKEN}\nover")
+    text = relay("logs", "Alice").stdout
+    assert "the token is [secret" in text
+    assert "MIIBOg" not in text and TOKEN not in text
+    for path in (relay.home / "state" / "recordings").rglob("*.log.jsonl"):
+        assert TOKEN not in path.read_text() and "MIIBOg" not in path.read_text()
+    alice.say(f"it is {TOKEN}")
+    wait_until(lambda: ps(relay)[0]["last_line"] == "it is [secret: github-token]", message=alice.log)
+
+
+def test_it_is_there_after_the_agent_has_ended_and_is_its_last_run(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    says(alice, "of the first run")
+    alice.exit()
+    wait_until(lambda: not ps(relay))
+    assert logged(relay, "Alice") == ["of the first run"]
+    assert logged(relay, "-f", "Alice") == ["of the first run"], "nothing more comes"
+    again = Puppet(relay, "Alice").wrap()
+    assert logged(relay, "Alice") == [], "it has said nothing yet"
+    says(again, "of the second")
+    assert logged(relay, "Alice") == ["of the second"]
+
+
+def test_a_session_that_follows_another_logs_each_line_once(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    wanted = []
+    before = entry(relay)
+    for number in range(4):
+        wanted += [f"{number} before", f"{number} after"]
+        says(alice, f"{number} before")
+        alice.say(f"{number} after")
+        os.kill(before["pid"], signal.SIGKILL)
+        before = replaced(relay, before)
+    says(alice, "last")
+    assert logged(relay, "Alice") == [*wanted, "last"]
+    assert ps(relay)[0]["last_line"] == "last"
+
+
+def test_it_is_followed_across_a_restart_to_its_end(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    says(alice, "one")
+    with subprocess.Popen(
+        [*relay.command, "logs", "-f", "Alice"], env=relay.environment, stdout=subprocess.PIPE, text=True
+    ) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "one\n"
+        alice.say("two")
+        assert following.stdout.readline() == "two\n"
+        relay("restart", "Alice")
+        alice.say("three")
+        assert following.stdout.readline() == "three\n"
+        alice.say("four")
+        alice.exit()
+        assert following.stdout.read() == "four\n"
+        assert following.wait() == 0
+
+
+def test_a_session_that_hangs_keeps_nobody_from_its_log(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    says(alice, "before it hung")
+    pid = entry(relay)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert logged(relay, "Alice") == ["before it hung"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_without_recordings_there_is_none(relay: Relay) -> None:
+    settings(relay, 'record = "never"\n')
+    alice = Puppet(relay, "Alice").wrap()
+    alice.say("hello")
+    wait_until(lambda: ps(relay)[0]["last_line"] == "hello")
+    run = relay("logs", "Alice", check=False)
+    assert run.returncode == 1
+    assert "there is no log of Alice: the setting record is 'never'" in run.stderr
+    assert "`relay peek Alice`" in run.stderr
+    assert not list(relay.home.rglob("*.log.jsonl"))
+
+
+def test_an_unknown_name_is_told_with_a_suggestion(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap()
+    alice.exit()
+    wait_until(lambda: not ps(relay))
+    run = relay("logs", "Alise", check=False)
+    assert run.returncode == 1 and "there is no log of 'Alise'. Did you mean Alice?" in run.stderr
+
+
+LOOKS = "for name in Mallory Bob; do for what in peek logs; do relay $what $name || echo refused; done; done"
+
+
+@pytest.mark.parametrize("look", ["itself", "team"])
+def test_an_agent_looks_at_itself_and_at_its_team_where_that_is_allowed(
+    relay: Relay, tmp_path: Path, look: str
+) -> None:
+    settings(relay, f'look = "{look}"\n')
+    bob = Puppet(relay, "Bob").wrap()
+    says(bob, "Bob's words")
+    Puppet(relay, "Cy", team="other").wrap()
+    agent = Agent(relay, tmp_path, f"{LISTENING}{LOOKS}; relay peek -t other Cy || echo refused")
+    theirs = ["Bob's words"] * 2 if look == "team" else ["refused"] * 2
+    assert agent.out.split("\n") == [*theirs, "refused", ""]
+    refused = [e["operation"] for e in events(relay) if e["event"] == "refused"]
+    assert refused == ([] if look == "team" else ["peek", "logs"]) + ["peek"]
+
+
+def test_an_untrusted_project_does_not_show_its_agents(relay: Relay, tmp_path: Path) -> None:
+    project = relay.home / "project"
+    project.mkdir()
+    (project / "relay.toml").write_text('look = "team"\n')
+    bob = Puppet(relay, "Bob").wrap(cwd=project)
+    says(bob, "Bob's words")
+    agent = Agent(relay, tmp_path, "relay peek Bob")
+    assert (agent.code, agent.out) == (1, "")
+    assert "an agent may not ask for 'peek'" in agent.err

@@ -1,0 +1,129 @@
+"""Who needs the user most, and how `relay ps --watch` shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.cli.watch import COLOURS, frame
+from relay.control.needs import Need, by_urgency, need
+from relay.control.sessions import SessionInfo
+from relay.text import width
+
+NOW = 1_760_000_000.0
+
+
+def session(
+    name: str,
+    state: str,
+    age: float | None = 0.0,
+    *,
+    team: str = "default",
+    prompt: str | None = None,
+    held: int | None = None,
+    last_line: str = "",
+) -> SessionInfo:
+    since = None if age is None else NOW - age
+    return SessionInfo(
+        name, team, "claude", 1, 2, state, prompt, since, "/", "id", Path("/s"),
+        bus="connected", held=held, last_line=last_line,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "held", "expected"),
+    [
+        ("prompting", None, Need.PROMPTING),
+        ("prompting", 3, Need.PROMPTING),
+        ("failed", 1, Need.FAILED),
+        ("unresponsive", None, Need.UNRESPONSIVE),
+        ("working", 1, Need.HELD),
+        ("ready", 1, Need.HELD),
+        ("ready", 0, Need.READY),
+        ("working", None, Need.NONE),
+        ("starting", None, Need.NONE),
+        ("unsafe", 0, Need.NONE),
+        ("stopped", None, Need.NONE),
+        ("a state of a later version", None, Need.NONE),
+    ],
+)
+def test_what_an_agent_needs(state: str, held: int | None, expected: Need) -> None:
+    assert need(session("A", state, held=held)) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([("A", "ready", 9), ("B", "prompting", 1), ("C", "failed", 99)], "BCA"),
+        ([("A", "prompting", 1), ("B", "prompting", 60), ("C", "prompting", None)], "BAC"),
+        ([("B", "working", 5), ("A", "working", 5), ("c", "working", 5)], "ABc"),
+        ([("A", "unresponsive", None), ("B", "failed", 1), ("C", "ready", 100)], "BAC"),
+    ],
+    ids=["need first", "the oldest first", "then by name", "a hung session"],
+)
+def test_who_comes_first(given: list[tuple[str, str, float | None]], expected: str) -> None:
+    assert "".join(each.name for each in by_urgency(session(*each) for each in given)) == expected
+
+
+def texts(*sessions: SessionInfo, columns: int = 80, rows: int = 24, coloured: bool = False) -> list[str]:
+    return frame(sessions, NOW, columns, rows, coloured=coloured)
+
+
+def test_the_list_at_80_columns() -> None:
+    asks = session("Alice", "prompting", 65, prompt="permission", last_line="May I run make?")
+    works = session("Bob", "working", 3700, last_line="Reading " + "x" * 100)
+    assert texts(works, asks)[:3] == [
+        "2 agents, 1 needs you: `relay next`   q quits",
+        "NAME   STATE                   FOR  LAST LINE",
+        "Alice  prompting (permission)  1m   May I run make?",
+    ]
+    assert len(texts(works, asks)[3]) == 80 and texts(works, asks)[3].startswith("Bob    working ")
+    assert len(texts(works, asks)) == 4
+
+
+def test_team_and_agent_are_shown_where_they_tell_something_and_fit() -> None:
+    ours, theirs = session("A", "ready"), session("B", "ready", team="other")
+    assert texts(ours, theirs)[1].split() == ["NAME", "TEAM", "STATE", "FOR", "LAST", "LINE"]
+    assert texts(ours, theirs, columns=50)[1].split() == ["NAME", "STATE", "FOR", "LAST", "LINE"]
+    assert texts(ours, columns=120)[1].split() == ["NAME", "AGENT", "STATE", "FOR", "LAST", "LINE"]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    shown = texts(*(session(f"A{number}", "ready") for number in range(9)), rows=6)
+    assert len(shown) == 6
+    assert shown[-1] == "… and 6 others"
+    assert len(texts(*(session(f"A{number}", "ready") for number in range(4)), rows=6)) == 6
+
+
+def test_colours_are_by_need_and_may_be_left_out() -> None:
+    coloured = texts(session("Alice", "failed"), coloured=True)[2]
+    assert coloured.startswith(f"{COLOURS[Need.FAILED]}Alice\x1b[0m")
+    assert "\x1b" not in "".join(texts(session("Alice", "failed")))
+
+
+def test_without_agents_it_says_what_to_do() -> None:
+    assert texts() == ["No agent is running. Start one with `relay wrap COMMAND`.   q quits"]
+    assert frame(None, NOW, 80, 24, coloured=True) == ["looking ...   q quits"]
+
+
+SESSIONS = st.builds(
+    session,
+    st.text("abAB", min_size=1, max_size=70),
+    st.sampled_from(["ready", "prompting", "failed", "working"]),
+    st.none() | st.floats(0, 1e7),
+    team=st.text("ab", min_size=1, max_size=20),
+    held=st.none() | st.integers(0, 5),
+    last_line=st.text(max_size=300),
+)
+
+
+@given(st.lists(SESSIONS, max_size=12), st.integers(1, 130), st.integers(1, 15))
+def test_it_always_fits_and_nothing_in_it_acts(found: list[SessionInfo], columns: int, rows: int) -> None:
+    shown = texts(*found, columns=columns, rows=rows)
+    assert len(shown) <= rows
+    for line in shown:
+        assert sum(map(width, line)) <= columns
+        assert not [character for character in line if ord(character) < 32 or 127 <= ord(character) < 160]

@@ -1,0 +1,121 @@
+"""Mistakes on the command line: what is said, and that only what helps is suggested."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.cli.main import COMMANDS, dispatch
+from relay.cli.wrap import misplaced, parse
+from relay.errors import UsageError
+from support import Relay
+from terminal.emulator import RELAY, Emulator
+
+
+def said(*argv: str) -> str:
+    with pytest.raises(UsageError) as error:
+        dispatch([*argv])
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("top", "ps --watch"),
+        ("Watch", "ps --watch"),
+        ("ls", "ps"),
+        ("kill", "stop"),
+        ("mesages", "messages"),
+        ("attch", "attach"),
+    ],
+)
+def test_what_is_meant_is_suggested(word: str, meant: str) -> None:
+    assert said(word).startswith(f"there is no command {word!r}. Did you mean `relay {meant}`?")
+
+
+@pytest.mark.parametrize("word", ["frobnicate", "compose", "alice", "", "-", "claude"])
+def test_what_is_like_no_command_suggests_none(word: str) -> None:
+    assert said(word) == f"there is no command {word!r}. `relay --help` lists the commands."
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ("--json ps", "options follow their command: `relay ps --json`."),
+        ("-t web ps --watch", "options follow their command: `relay ps -t web --watch`."),
+        ("--name 'a b' events", "options follow their command: `relay events --name 'a b'`."),
+        ("--json", "there is no option '--json' here. Options follow their command."),
+    ],
+)
+def test_where_an_option_goes_is_told(argv: str, words: str) -> None:
+    assert said(*shlex.split(argv)).startswith(words)
+
+
+@pytest.mark.parametrize("command", ["wrap", "ps", "hook", "memory save"])
+def test_help_of_a_command(relay: Relay, command: str) -> None:
+    words = command.split()
+    assert relay("help", *words).stdout == relay(*words, "--help").stdout
+    assert relay("help", *words).stdout.startswith(f"usage: relay {command}")
+
+
+def test_help_of_no_command(relay: Relay) -> None:
+    assert relay("help").stdout == relay("--help").stdout
+    run = relay("help", "wrpa", check=False)
+    assert (run.returncode, run.stdout) == (2, "") and "Did you mean `relay wrap`?" in run.stderr
+    assert "help" not in COMMANDS
+
+
+def test_a_command_line_in_quotes_is_found_out(relay: Relay) -> None:
+    run = relay("wrap", "-d", "cat -u", check=False)
+    assert run.returncode == 127
+    assert run.stderr == (
+        "relay: command not found: 'cat -u'; it is in no directory of PATH. "
+        "Leave out the quotes around it: `relay wrap cat -u`.\n"
+    )
+    assert "quotes" not in relay("wrap", "-d", "no-such-program x", check=False).stderr
+    assert "quotes" not in relay("wrap", "-d", "no-such-program", check=False).stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        ("claude -n Zoe", "-n Zoe goes to claude. To name it in relay: `relay wrap -n Zoe claude`."),
+        (
+            "/opt/claude --continue --name Zoe x",
+            "--name Zoe goes to claude. To name it in relay: `relay wrap -n Zoe /opt/claude --continue x`.",
+        ),
+        ("-n Ann claude -n Zoe", ""),
+        ("claude -p -- -n Zoe", ""),
+        ("claude -n", ""),
+        ("grep -n Zoe file", ""),
+        ("head -n 3", ""),
+    ],
+)
+def test_a_name_behind_the_command_is_noticed(argv: str, hint: str) -> None:
+    """Of agents only: to other programs -n means something else."""
+    assert misplaced(parse(shlex.split(argv))) == hint
+
+
+@pytest.fixture
+def claude(relay: Relay) -> Iterator[Emulator]:
+    """A terminal in which `claude` is a program that prints its arguments."""
+    folder = relay.home / "bin"
+    folder.mkdir()
+    (folder / "claude").write_text('#!/bin/sh\necho "got $*"\n')
+    (folder / "claude").chmod(0o755)
+    environment = relay.environment | {"PATH": f"{folder}:{os.environ['PATH']}", "PS1": "shell> "}
+    shell = Emulator(["sh"], environment, cwd=Path(relay.home))
+    yield shell
+    shell.close()
+
+
+def test_the_hint_comes_before_the_agent_which_gets_its_option_all_the_same(claude: Emulator) -> None:
+    claude.type(f"{RELAY} wrap claude -n Zoe; echo over\r")
+    claude.see("over\r\n", after=claude.see("got"))
+    lines = claude.lines()
+    at = next(at for at, line in enumerate(lines) if "relay: -n Zoe goes to claude." in line)
+    assert any(line.startswith("got") and line.endswith("-n Zoe") for line in lines[at:])
