@@ -21,7 +21,9 @@
     ├── LedgerError                       the message ledger cannot be read or written
     │   └── LedgerAway                    ... now; it may be in a moment
     ├── MemoryStoreError                  the memory store cannot be read or written
-    └── RecordingError                    a file is not a recording, or is cut off
+    ├── RecordingError                    a file is not a recording, or is cut off
+    └── WorktreeError                     an agent's git worktree cannot be prepared, or is another agent's
+        └── SetupFailed                   ... as a command of its setup failed
 
 A message says what is wrong and then what to do next.  The command line prints ``relay: MESSAGE``, without a
 traceback, and exits with `exit_code`.
@@ -145,3 +147,24 @@ class MemoryStoreError(RelayError):
 
 class RecordingError(RelayError):
     pass
+
+
+class WorktreeError(RelayError):
+    pass
+
+
+class SetupFailed(WorktreeError):
+    """A command of a worktree's setup has failed.
+
+    command: as the fleet file has it. code: its exit code, 128+N for signal N; None if it took too long.
+    lines:   the last ones it printed. log: the file with all that the setup printed.
+    """
+
+    def __init__(
+        self, message: str, command: str, code: int | None, lines: tuple[str, ...], log: Path
+    ) -> None:
+        super().__init__(message)
+        self.command = command
+        self.code = code
+        self.lines = lines
+        self.log = log

@@ -53,6 +53,12 @@ OPTIONS = {
     ),
     "--config": ("config", "FILE", "read this relay.config.py (it must be trusted)"),
     "--rules": ("rules", "FILE", "take the rules of this hooks.json, too; may be given several times"),
+    "--worktree": (
+        "worktree",
+        "BRANCH",
+        "run it in a git worktree of its own, ../REPO-worktrees/BRANCH, on this branch (made from HEAD if "
+        "there is none)",
+    ),
 }
 RESTART = ("no", "on-failure", "always")
 LONG = {"--name": "-n", "--team": "-t", "--detach": "-d"}
@@ -141,6 +147,8 @@ def parse(argv: list[str]) -> Options:
             ):  # an agent must not run without the rules that are meant to guard it
                 raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
             rules.append(os.path.abspath(value))
+        elif attribute == "config":
+            given[attribute] = os.path.abspath(value)  # the agent may run elsewhere, in a worktree
         elif attribute == "broker" and "broker" in given:
             given["broker"] += f",{value}"
         else:

@@ -65,6 +65,8 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     team = options.team or env.get("RELAY_TEAM") or DEFAULT_TEAM
     command = options.command[0]
     claimed = claim(home, team, options.name) if options.name else claim_free(home, team, command)
+    if options.worktree:
+        path = _enter_worktree(options, env, home, claimed)
     mode = TerminalMode(0, 1)
     channel, theirs = socketpair()
     # Until handlers are installed, a signal would leave a raw terminal, or an agent without one.
@@ -84,6 +86,37 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     theirs.close()
     os.close(claimed.fd)
     return Client(channel, mode).run()
+
+
+def _enter_worktree(options: Options, env: dict[str, str], home: Home, claimed: Claim) -> str:
+    """Prepare the agent's worktree, and change into it; return the path of the agent's command.
+
+    env: gets another PWD, and loses what would lead git elsewhere. Raise WorktreeError if it cannot be done.
+    """
+    from pathlib import Path
+
+    from relay.supervision.git import LOCAL
+    from relay.supervision.worktree import WorktreeSpec, prepare
+
+    try:
+        worktree = prepare(
+            WorktreeSpec(path="../{repo}-worktrees/{branch}", branch=options.worktree),
+            claimed.name,
+            team=claimed.team,
+            home=home,
+            directory=Path.cwd(),
+            env=env,
+            lasting=False,
+            progress=lambda line: print(f"relay: {line}", file=sys.stderr, flush=True),
+        )
+        os.chdir(worktree.path)
+        env["PWD"] = str(worktree.path)
+        for name in LOCAL:
+            env.pop(name, None)
+        return resolve(options.command[0], env)
+    except BaseException:
+        claimed.release()
+        raise
 
 
 def _be_shim(

@@ -30,6 +30,7 @@ class Options:
         config: str = "",
         rules: tuple[str, ...] = (),
         supervision: dict[str, Any] | None = None,
+        worktree: str = "",
         registry: Registry | None = None,
         memory: MemoryConfig | None = None,
     ) -> None:
@@ -44,6 +45,7 @@ class Options:
         self.config = config
         self.rules = rules
         self.supervision = supervision
+        self.worktree = worktree
         self.registry = registry
         self.memory = memory
 

@@ -1,0 +1,184 @@
+"""A git repository, through the `git` command: what relay asks it, and its errors for the user."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.errors import WorktreeError
+
+LOCAL = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_WORK_TREE",
+)
+"""Variables that tie git to one repository (`git rev-parse --local-env-vars`), as in git's own hooks."""
+
+_QUIET = ("-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
+"""Options that keep git from leaving processes behind, which would inherit the lock of `Git.run`."""
+
+
+_ABOUT = ("--git-common-dir", "--is-inside-work-tree", "--is-bare-repository")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """An entry of `git worktree list`.
+
+    path:     as git has it. branch: "" if the HEAD is detached.
+    bare:     it is the repository itself, without files.
+    locked:   the reason; None if it is not locked.
+    prunable: git finds no files of it there.
+    """
+
+    path: Path
+    branch: str = ""
+    bare: bool = False
+    locked: str | None = None
+    prunable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """The `git` command in one directory. locks: descriptors that git keeps open as long as it runs."""
+
+    directory: Path
+    env: Mapping[str, str]
+    locks: tuple[int, ...] = ()
+
+    def run(self, *arguments: str) -> str:
+        """Return what `git ARGUMENTS` prints, without the last newline. Raise WorktreeError if it fails."""
+        done = self._run(arguments)
+        if done.returncode:
+            said = done.stderr.strip() or f"it exited with {done.returncode}"
+            raise WorktreeError(f"`git {' '.join(arguments)}` failed in {self.directory}: {said}")
+        return done.stdout.removesuffix("\n")
+
+    def succeeds(self, *arguments: str) -> bool:
+        """Return True if `git ARGUMENTS` exits with 0."""
+        return self._run(arguments).returncode == 0
+
+    def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        env = {name: value for name, value in self.env.items() if name not in LOCAL}
+        try:
+            return subprocess.run(
+                ["git", *_QUIET, *arguments],
+                cwd=self.directory,
+                env={**env, "LC_ALL": "C.UTF-8", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+                pass_fds=self.locks,
+                check=False,
+            )
+        except FileNotFoundError:
+            if not self.directory.is_dir():
+                raise WorktreeError(f"there is no directory {self.directory}.") from None
+            raise WorktreeError("a worktree needs git, which is not on PATH. Install it.") from None
+        except OSError as error:
+            raise WorktreeError(f"cannot run git in {self.directory}: {error.strerror}.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository, seen from a directory in it.
+
+    common: its directory of metadata, the same for all worktrees.
+    main:   its main worktree; of a bare repository itself.
+    top:    the top of the worktree that the directory is in; None outside of all.
+    """
+
+    git: Git
+    common: Path
+    main: Path
+    top: Path | None
+
+    @classmethod
+    def at(cls, directory: Path, env: Mapping[str, str]) -> Repository:
+        """Return the repository to which `directory` belongs. Raise WorktreeError if there is none."""
+        git = Git(directory, env)
+        try:
+            said = git.run("rev-parse", "--path-format=absolute", *_ABOUT)
+        except WorktreeError as error:
+            if "not a git repository" in str(error):
+                raise WorktreeError(
+                    f"{directory} is not in a git repository, which a worktree needs. "
+                    "Start there where one is, or make one with `git init`."
+                ) from None
+            raise
+        common, inside, bare = said.rsplit("\n", 2)
+        top = Path(git.run("rev-parse", "--show-toplevel")) if inside == "true" else None
+        folder = Path(common)
+        if folder.name == ".git" and bare == "false":
+            return cls(git, folder, folder.parent, top)
+        # A bare repository; or a submodule, or another one whose metadata is elsewhere.
+        main = folder
+        if top is not None and git.run("rev-parse", "--path-format=absolute", "--git-dir") == common:
+            main = top
+        return cls(git, folder, main, top)
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, without the `.git` of a bare repository."""
+        for folder in (self.main, *self.main.parents):
+            name = folder.name.removesuffix(".git")
+            if name and not name.startswith("."):
+                return name
+        return "repository"
+
+    def checkouts(self) -> list[Checkout]:
+        """Return the worktrees, the main one first."""
+        return checkouts(self.git.run("worktree", "list", "--porcelain"))
+
+    def checkout(self, path: Path) -> Checkout | None:
+        """Return the worktree at `path`, None if there is none."""
+        real = os.path.realpath(path)
+        return next((each for each in self.checkouts() if os.path.realpath(each.path) == real), None)
+
+    def drop_half_made(self, path: Path) -> None:
+        """Remove what a killed `git worktree add` has left at `path`, if git cannot read it.
+
+        `git worktree list` fails until then (2.39).  Nothing was checked out: metadata come first.
+        Call it with the lock held that keeps others from adding.
+        """
+        for folder in (self.common / "worktrees").glob("*"):
+            try:
+                named = (folder / "gitdir").read_text().strip()
+                half = not (folder / "commondir").exists() or not (folder / "commondir").stat().st_size
+                if not half or os.path.realpath(named) != os.path.realpath(path / ".git"):
+                    continue
+                (path / ".git").unlink(missing_ok=True)
+                for name in ("HEAD", "commondir", "locked", "gitdir"):
+                    (folder / name).unlink(missing_ok=True)
+                folder.rmdir()
+            except OSError:
+                continue  # git says what is wrong
+
+    def branches(self) -> list[str]:
+        """Return the names of the local branches."""
+        return self.git.run("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").splitlines()
+
+
+def checkouts(listed: str) -> list[Checkout]:
+    """Return the entries that `git worktree list --porcelain` has printed."""
+    return [_checkout(part.split("\n")) for part in listed.split("\n\n") if part.strip()]
+
+
+def _checkout(lines: Sequence[str]) -> Checkout:
+    fields = {key: value for key, _, value in (line.partition(" ") for line in lines)}
+    return Checkout(
+        Path(fields.get("worktree", "")),
+        fields.get("branch", "").removeprefix("refs/heads/"),
+        "bare" in fields,
+        fields.get("locked"),
+        "prunable" in fields,
+    )

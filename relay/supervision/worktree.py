@@ -1,0 +1,112 @@
+"""A git worktree for each agent, so that several of one repository do not write over one another's files.
+
+    prepare:   claim ─→ git worktree add ─→ copy, link ─→ setup ─→ Worktree
+    clean_up:  is there work in it? ─→ git worktree remove
+
+A worktree is prepared once, and kept: the next start of its agent finds it as the agent has left it.  What a
+kill has interrupted is done again.  No work is ever deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.errors import WorktreeError
+from relay.home import Home
+from relay.storage.locks import open_lock, wait_lock
+from relay.supervision import worktree_making as making
+from relay.supervision import worktree_removal as removal
+from relay.supervision.worktree_removal import CleanedUp
+from relay.supervision.worktree_site import Progress, Site
+from relay.supervision.worktree_spec import Cleanup, WorktreeSpec
+
+__all__ = ["CleanedUp", "Cleanup", "Worktree", "WorktreeSpec", "clean_up", "prepare"]
+
+PATIENCE = 600.0
+"""Seconds that git's work for other agents is waited for: a checkout may be large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A worktree that is ready for its agent.
+
+    branch: what is checked out; "" if the agent has detached its HEAD. created: by this call.
+    """
+
+    path: Path
+    branch: str
+    created: bool
+
+
+def prepare(
+    spec: WorktreeSpec,
+    agent: str,
+    *,
+    team: str,
+    home: Home,
+    directory: Path,
+    env: Mapping[str, str] | None = None,
+    lasting: bool = True,
+    progress: Progress = lambda line: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Worktree:
+    """Prepare the worktree of `agent`, in the repository to which `directory` belongs, and return it.
+
+    Blocks for as long as git and the setup need.  Call it before the agent starts, and while its name is
+    claimed if it is not `lasting`, so that no other agent takes the worktree meanwhile.
+
+    env:       for git and the setup (default: os.environ).
+    lasting:   the worktree remains the agent's when that has ended. False: as soon as the agent has ended,
+               another may take it; and it may itself take one whose agent does not run.
+    progress:  called with each step and each line of the setup's output, on the thread of the caller.
+    cancelled: looked at while the setup runs.
+
+    Raise SetupFailed if a command of the setup failed, and WorktreeError, with advice, for anything else.
+    """
+    site = Site.of(spec, agent, team, home, directory, env, progress)
+    with _locked(
+        site.claims.lock_of(site.path), 0, f"the worktree {site.path} is being prepared, or removed"
+    ):
+        with _locked(site.claims.lock, PATIENCE, "another worktree of the repository is being made") as lock:
+            claim, created = making.make(site.holding(lock), lasting)
+        making.fill(site, claim, cancelled)
+        found = site.repository.checkout(site.path)
+    return Worktree(site.path, "" if found is None else found.branch, created)
+
+
+def clean_up(
+    spec: WorktreeSpec,
+    agent: str,
+    *,
+    team: str,
+    home: Home,
+    directory: Path,
+    env: Mapping[str, str] | None = None,
+) -> CleanedUp:
+    """Remove the worktree of `agent`, which has ended, if `spec.cleanup` says so and no work is in it.
+
+    That is: nothing changed, added or unfinished, and every commit is in `spec.base`.  Ignored files are not
+    work, unless they were copied there and are changed.  Raise WorktreeError if git fails.
+    """
+    site = Site.of(spec, agent, team, home, directory, env, lambda line: None)
+    with (
+        _locked(site.claims.lock_of(site.path), 0, f"the worktree {site.path} is being prepared, or removed"),
+        _locked(site.claims.lock, PATIENCE, "another worktree of the repository is being made") as lock,
+    ):
+        return removal.clean_up(site.holding(lock))
+
+
+@contextlib.contextmanager
+def _locked(path: Path, seconds: float, what: str) -> Iterator[int]:
+    """Hold a lock for a block; give its descriptor. Raise WorktreeError if it is not free in `seconds`."""
+    descriptor = open_lock(path)
+    try:
+        if not wait_lock(descriptor, seconds):
+            raise WorktreeError(f"{what} by another process. Try again; `fuser {path}` shows which it is.")
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,128 @@
+"""What a new worktree lacks, as git does not keep it: copies of files of another one, or links to them."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePath
+
+from relay.errors import WorktreeError
+
+
+def fill(
+    source: Path, worktree: Path, copy: Sequence[str], link: Sequence[str], progress: Callable[[str], None]
+) -> None:
+    """Copy and link the files that `copy` and `link` name from `source`; what is there already is kept.
+
+    Raise WorktreeError for a path that leads out of one of the two, or to nothing.
+    """
+    for name in copy:
+        _place(source, worktree, name, "copy", _copied, progress)
+    for name in link:
+        _place(source, worktree, name, "link", _linked, progress)
+
+
+def is_ours(source: Path, worktree: Path, name: str) -> bool:
+    """Return True if `name` in the worktree is the link to `source` that `fill` makes."""
+    path = worktree / name
+    return path.is_symlink() and path.readlink() == source / name
+
+
+def changed(source: Path, worktree: Path, copy: Sequence[str]) -> list[str]:
+    """Return those of the copied paths that are not the same in both any more."""
+    return [name for name in copy if not _equal(source / name, worktree / name)]
+
+
+def refusal(name: str) -> str | None:
+    """Return why `name` cannot be copied or linked, None if its form allows it."""
+    path = PurePath(name)
+    if not path.parts:
+        return "it is empty"
+    if path.is_absolute() or name.startswith("~"):
+        return "it is not relative to the repository"
+    if ".." in path.parts:
+        return "it leads out of the repository with '..'"
+    if path.parts[0].casefold() == ".git":
+        return "it is git's own"
+    return None
+
+
+def _place(
+    source: Path,
+    worktree: Path,
+    name: str,
+    key: str,
+    make: Callable[[Path, Path], None],
+    progress: Callable[[str], None],
+) -> None:
+    if why := refusal(name):
+        raise WorktreeError(f"{name!a} in {key!r} of the worktree: {why}. Name a path inside the repository.")
+    old, new = source / name, worktree / name
+    if os.path.lexists(new):
+        progress(f"kept {name}, which is there")
+        return
+    if not _inside(old, source):
+        raise WorktreeError(
+            f"{name!a} in {key!r} of the worktree is a link that leads out of {source}. "
+            f"Name a path inside the repository, or make the link by `setup`."
+        )
+    if not old.exists():
+        raise WorktreeError(f"there is no {name} in {source} to {key}. Make it, or leave it out of {key!r}.")
+    if worktree.is_relative_to(old):
+        raise WorktreeError(f"{name!a} in {key!r} of the worktree holds the worktree itself. Leave it out.")
+    if not _inside(new.parent, worktree):
+        raise WorktreeError(
+            f"{name!a} in {key!r} of the worktree: a link in {worktree} leads out of it. Leave it out."
+        )
+    try:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        make(old, new)
+    except (OSError, shutil.Error) as error:
+        raise WorktreeError(f"cannot {key} {old} to {new}: {_reason(error)}") from None
+    progress(f"{'linked' if key == 'link' else 'copied'} {name}")
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    """Return True if `path`, with all links followed, is in `folder`."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _linked(old: Path, new: Path) -> None:
+    new.symlink_to(old)
+
+
+def _copied(old: Path, new: Path) -> None:
+    """Copy a file or a folder, whole or not at all. Links in a folder stay links."""
+    part = new.with_name(f".{new.name}.{secrets.token_hex(4)}.part")
+    try:
+        if old.is_dir():
+            shutil.copytree(old, part, symlinks=True)
+        else:
+            shutil.copy2(old, part)
+        part.rename(new)
+    except BaseException:
+        if part.is_dir():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            part.unlink(missing_ok=True)
+        raise
+
+
+def _equal(one: Path, other: Path) -> bool:
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and one.readlink() == other.readlink()
+    if one.is_dir() and other.is_dir():
+        names = {each.name for folder in (one, other) for each in folder.iterdir()}
+        return all(_equal(one / name, other / name) for name in names)
+    if one.is_file() and other.is_file():
+        return filecmp.cmp(one, other, shallow=False)
+    return not (other.exists() or other.is_symlink())  # what the agent has removed is no work of its
+
+
+def _reason(error: OSError | shutil.Error) -> str:
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        return f"{error.args[0][0][2]}."
+    return f"{error.strerror or error}."

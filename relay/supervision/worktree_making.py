@@ -1,0 +1,204 @@
+"""Making a worktree, and putting into it what the agent needs there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from relay import names
+from relay.errors import WorktreeError
+from relay.supervision import worktree_files, worktree_setup
+from relay.supervision.git import Checkout, Git
+from relay.supervision.worktree_claim import Stage, WorktreeClaim
+from relay.supervision.worktree_site import Site, same
+
+ENDING = 15.0
+"""Seconds that another agent's session is waited for, which still acts on the last words of its agent."""
+
+
+def make(site: Site, lasting: bool) -> tuple[WorktreeClaim, bool]:
+    """Have the worktree, with the agent's claim on it; return the claim, and True if it was made now."""
+    for each in site.claims.all():
+        if each.stage == "adding":  # it was interrupted, as the lock is ours
+            site.repository.drop_half_made(Path(each.path))
+    claim, found = _own(site, lasting), site.repository.checkout(site.path)
+    if found is not None and same(found.path, site.repository.main):
+        raise WorktreeError(f"{site.path} is the main worktree of the repository. Choose another path.")
+    if found is not None and claim is not None and claim.stage == "adding":
+        found = _recover(site, found, claim.branch)
+    if found is not None and found.prunable:
+        _forget(site, found, claim)
+        found = None
+    if found is None:
+        return _add(site, claim, lasting), True
+    own = claim is not None and claim.owner.same(site.owner) and claim.branch == site.branch
+    if found.branch != site.branch:
+        has = f"the branch {found.branch} checked out" if found.branch else "no branch checked out"
+        if not own:
+            raise WorktreeError(
+                f"the worktree {site.path} has {has}, not {site.branch}. "
+                "Choose another path, or check that branch out there."
+            )
+        site.progress(f"the worktree {site.path} has {has}, as the agent has left it")
+    site.progress(f"using the worktree {site.path}")
+    if claim is None or not own:
+        made = claim is not None and claim.made
+        claim = WorktreeClaim(str(site.path), site.branch, site.owner, lasting, "filling", made=made)
+    stage: Stage = "ready" if claim.stage == "ready" else "filling"
+    return site.claims.note(replace(claim, lasting=lasting, stage=stage)), False
+
+
+def _own(site: Site, lasting: bool) -> WorktreeClaim | None:
+    """Return the claim on the worktree, None if there is none. Raise WorktreeError if it is refused."""
+    claim = site.claims.read(site.path)
+    if claim is None or claim.owner.same(site.owner):
+        return claim
+    if not os.path.lexists(site.path):
+        return None  # the user has removed it
+    other = f"{claim.owner.agent} (team {claim.owner.team})"
+    if not claim.owner.has_ended(within=ENDING):
+        raise WorktreeError(
+            f"the worktree {site.path} is in use by {other}. Give each agent a branch and a path of "
+            f"its own, or stop that one: `relay stop {claim.owner.agent}`."
+        )
+    if claim.lasting and lasting:
+        raise WorktreeError(
+            f"the worktree {site.path} belongs to {other}. Give each agent a branch and a path of "
+            f"its own, or give that one up: `git worktree remove {site.path}`."
+        )
+    site.progress(f"taking over the worktree {site.path} from {other}, which does not run")
+    return claim
+
+
+def _add(site: Site, claim: WorktreeClaim | None, lasting: bool) -> WorktreeClaim:
+    """Make the worktree, and the branch if there is none."""
+    if os.path.lexists(site.path) and not (site.path.is_dir() and not any(site.path.iterdir())):
+        raise WorktreeError(
+            f"{site.path} exists, and is not a worktree of {site.repository.main}. "
+            "Move it away, or choose another path."
+        )
+    exists = _branch_exists(site)
+    if exists:
+        _check_free(site)
+        arguments = [str(site.path), site.branch]
+    else:
+        arguments = ["--no-track", "-b", site.branch, str(site.path), site.base()]
+    made = not exists or (claim is not None and claim.made and claim.branch == site.branch)
+    noted = site.claims.note(WorktreeClaim(str(site.path), site.branch, site.owner, lasting, made=made))
+    of = "" if exists else f", from {site.spec.base}"
+    site.progress(f"making the worktree {site.path} (branch {site.branch}{of})")
+    try:
+        site.git.run("worktree", "add", *arguments)
+    except WorktreeError:
+        if site.repository.checkout(site.path) is None:
+            site.claims.remove(site.path)
+        raise
+    if (site.path / ".gitmodules").exists():
+        site.progress(
+            "its submodules are empty: `git submodule update --init --recursive` in `setup` fills them"
+        )
+    return site.claims.note(replace(noted, stage="filling"))
+
+
+def _branch_exists(site: Site) -> bool:
+    """Return True if there is the branch. Raise WorktreeError for a name that no branch can have."""
+    if site.branch.startswith("-") or not site.git.succeeds("check-ref-format", f"refs/heads/{site.branch}"):
+        raise WorktreeError(
+            f"no branch can be called {site.branch!a} (`git help check-ref-format`). Choose another name."
+        )
+    branches = site.repository.branches()
+    if site.branch in branches:
+        return True
+    if alike := next((each for each in branches if names.same(each, site.branch)), ""):
+        raise WorktreeError(
+            f"there is a branch {alike}, which many file systems do not tell from {site.branch}. "
+            f"Write it like that, or choose another name."
+        )
+    return False
+
+
+def _check_free(site: Site) -> None:
+    """Raise WorktreeError if the branch is checked out in another worktree."""
+    for each in site.repository.checkouts():
+        if each.branch == site.branch:
+            claim = site.claims.read(each.path)
+            whose = "" if claim is None else f", the worktree of {claim.owner.agent}"
+            advice = f"or `git worktree remove {each.path}`"
+            if each.bare or same(each.path, site.repository.main):
+                advice = "or check another one out there"
+            raise WorktreeError(
+                f"the branch {site.branch} is checked out in {each.path}{whose}, and git allows it in "
+                f"one worktree only. Choose another branch, {advice}."
+            )
+
+
+def _recover(site: Site, found: Checkout, branch: str) -> Checkout | None:
+    """Finish what an interrupted `git worktree add` has begun; None: it is undone. No agent was there."""
+    site.progress(f"the making of {site.path} was interrupted, and goes on")
+    there = Git(site.path, site.git.env, site.git.locks)
+    if found.locked is not None:
+        site.git.run("worktree", "unlock", str(found.path))
+    if (site.path / ".git").is_file() and there.succeeds("rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
+        for lock in ("index.lock", "HEAD.lock"):  # of a git that does not run any more: ours is the lock
+            (Path(there.run("rev-parse", "--absolute-git-dir")) / lock).unlink(missing_ok=True)
+        there.run("checkout", "--force", branch)
+        return site.repository.checkout(site.path)
+    try:
+        (site.path / ".git").unlink(missing_ok=True)
+        if site.path.is_dir():
+            site.path.rmdir()
+    except OSError as error:
+        raise WorktreeError(
+            f"an interrupted `git worktree add` has left {site.path} ({error.strerror}). Move it away."
+        ) from None
+    site.git.run("worktree", "remove", str(found.path))
+    return None
+
+
+def _forget(site: Site, found: Checkout, claim: WorktreeClaim | None) -> None:
+    """Have git forget a worktree whose files somebody has removed."""
+    if claim is None:
+        raise WorktreeError(
+            f"the files of the worktree {found.path} are gone, and git still lists it. "
+            f"Bring them back, or have git forget it: `git worktree remove {found.path}`."
+        )
+    if os.path.lexists(site.path):
+        raise WorktreeError(
+            f"{site.path} has lost its .git file. This brings it back: "
+            f"`git -C {site.repository.main} worktree repair`."
+        )
+    site.progress(f"the worktree {found.path} was removed without git; it is made anew")
+    site.git.run("worktree", "remove", str(found.path))
+
+
+def fill(site: Site, claim: WorktreeClaim, cancelled: Callable[[], bool]) -> None:
+    """Copy, link and set up, unless that was done before."""
+    spec = site.spec
+    contents = hashlib.sha256(json.dumps([spec.copy, spec.link, spec.setup]).encode()).hexdigest()[:16]
+    if claim.stage == "ready" and claim.contents == contents:
+        return
+    if worktree_setup.end_interrupted(claim.setup_pid, claim.setup_start):
+        site.progress("ended a command of an interrupted setup")
+    claim = site.claims.note(replace(claim, contents="", stage="filling", setup_pid=0, setup_start=""))
+    if spec.copy or spec.link:
+        worktree_files.fill(site.source(), site.path, spec.copy, spec.link, site.progress)
+
+    def started(pid: int, start: str) -> None:
+        site.claims.note(replace(claim, setup_pid=pid, setup_start=start))
+
+    if spec.setup:
+        worktree_setup.run(
+            spec.setup,
+            site.path,
+            site.env,
+            site.log,
+            limit=spec.setup_timeout,
+            progress=site.progress,
+            started=started,
+            cancelled=cancelled,
+        )
+    site.claims.note(replace(claim, contents=contents, stage="ready"))

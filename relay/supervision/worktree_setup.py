@@ -1,0 +1,188 @@
+"""The setup of a worktree: commands for /bin/sh, whose output is kept in a file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from relay.errors import SetupFailed, WorktreeError
+from relay.home import private_directory
+from relay.text import visible
+
+TAIL = 20
+"""The last lines of the output that an error shows."""
+
+_TAIL_BYTES = 8192
+_LOOK = 0.05  # seconds between two looks at a running command
+_MERCY = 2.0  # seconds between SIGTERM and SIGKILL
+
+Started = Callable[[int, str], None]
+
+
+def run(
+    commands: Sequence[str],
+    directory: Path,
+    env: Mapping[str, str],
+    log: Path,
+    *,
+    limit: float,
+    progress: Callable[[str], None] = lambda line: None,
+    started: Started = lambda pid, start: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Run `commands` in `directory`, one after the other, until one fails, each for at most `limit` seconds.
+
+    All that they print goes to `log` (0600) and, line by line, to `progress`. A command is a process group of
+    its own, and is ended as a whole, if it takes too long, fails, or `cancelled` becomes true.
+    started: called with the process id of each, and when that started (`start_of`).
+    Raise SetupFailed; WorktreeError if it was cancelled, or there is no log.
+    """
+    try:
+        private_directory(log.parent)
+        with suppress(FileNotFoundError):
+            log.replace(log.with_name(log.name + ".1"))
+        file = os.open(log, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise WorktreeError(f"cannot write {log}: {error.strerror}. Make room or make it writable.") from None
+    try:
+        for command in commands:
+            progress(f"$ {command}")
+            os.write(file, f"$ {command}\n".encode("utf-8", "surrogateescape"))
+            begin = os.fstat(file).st_size
+            code = _Command(command, directory, env, file, progress).run(limit, started, cancelled, clock)
+            if code != 0:
+                raise _failed(command, code, _last_lines(file, begin), log, limit)
+    finally:
+        os.close(file)
+
+
+class _Command:
+    """One command, from its start to its end. log: an open file."""
+
+    def __init__(
+        self,
+        command: str,
+        directory: Path,
+        env: Mapping[str, str],
+        log: int,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._log = log
+        self._read = os.fstat(log).st_size
+        self._part = b""
+        self._progress = progress
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=directory,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+    def run(
+        self,
+        limit: float,
+        started: Started,
+        cancelled: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> int | None:
+        """Return the exit code, 128+N for signal N; None if it took too long."""
+        deadline = clock() + limit
+        pid = self._process.pid
+        try:
+            started(pid, start_of(pid))
+            while (code := self._wait(_LOOK)) is None and clock() < deadline:
+                self._tell()
+                if cancelled():
+                    raise WorktreeError("the setup of the worktree was cancelled.")
+            self._tell()
+        except BaseException:  # also the user's Ctrl-C
+            self._end()
+            raise
+        if code != 0:
+            self._end()
+        if self._part:
+            self._progress(visible(self._part.decode("utf-8", "replace")))
+        return code if code is None or code >= 0 else 128 - code
+
+    def _wait(self, seconds: float) -> int | None:
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _tell(self) -> None:
+        while data := os.pread(self._log, 65536, self._read):
+            self._read += len(data)
+            *lines, self._part = (self._part + data).split(b"\n")
+            self._part = self._part[-65536:]
+            for line in lines:
+                self._progress(visible(line.decode("utf-8", "replace")))
+
+    def _end(self) -> None:
+        end_group(self._process.pid, lambda: self._wait(_LOOK) is not None)
+
+
+def end_group(group: int, over: Callable[[], bool]) -> None:
+    """End a process group: SIGTERM, and SIGKILL after 2 s, or once its leader is `over`."""
+    deadline = time.monotonic() + _MERCY
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGTERM)
+        while not over() and time.monotonic() < deadline:
+            pass
+        os.killpg(group, signal.SIGKILL)
+    while not over():
+        pass
+
+
+def end_interrupted(pid: int, start: str) -> bool:
+    """End the group of a setup's process whose relay was killed; return True if it was still running.
+
+    Nothing is done unless the process `pid` started at `start`: another one may have its number by now.
+    """
+    if not pid or not start or start_of(pid) != start:
+        return False
+
+    def over() -> bool:
+        time.sleep(_LOOK)
+        return start_of(pid) != start
+
+    end_group(pid, over)
+    return True
+
+
+def start_of(pid: int) -> str:
+    """Return when the process `pid` started, in the system's own form; "" if there is none, or it is over."""
+    if Path("/proc/self/stat").exists():  # Linux
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return ""
+        return "" if fields[0] in "ZX" else fields[19]  # proc_pid_stat(5): state, and starttime in ticks
+    done = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, start = done.stdout.strip().partition(" ")
+    return "" if state.startswith("Z") else start.strip()
+
+
+def _last_lines(log: int, begin: int) -> tuple[str, ...]:
+    """Return the last lines in `log` after the offset `begin`."""
+    size = os.fstat(log).st_size
+    data = os.pread(log, _TAIL_BYTES, max(begin, size - _TAIL_BYTES)).decode("utf-8", "replace")
+    return tuple(visible(line) for line in data.split("\n") if line.strip())[-TAIL:]
+
+
+def _failed(command: str, code: int | None, lines: tuple[str, ...], log: Path, limit: float) -> SetupFailed:
+    why = f"took longer than {limit:g} s (setup_timeout)" if code is None else f"exited with {code}"
+    end = ", and ends with:" + "".join(f"\n    {line}" for line in lines) if lines else "."
+    message = f"the setup command `{visible(command)}` {why}. Its output is in {log}{end}"
+    return SetupFailed(message, command, code, lines, log)
