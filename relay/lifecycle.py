@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from relay.eventbus import Event, Question
 
@@ -43,14 +43,18 @@ class LastWords(Question[None]):
     """The agent has ended: process the rest of its output, and answer when that is done."""
 
 
+Order = Literal["", "restart", "resume"]
+"""How another agent is to follow: it begins anew, or goes on with the conversation; "": none is to."""
+
+
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """The agent is asked to end, or to stay ended. again: another one is to follow it.
+    """The agent is asked to end, or to stay ended. again: how another one is to follow it.
 
     by_user: the user has asked for that, not the system.
     """
 
-    again: bool = False
+    again: Order = ""
     by_user: bool = True
 
 
@@ -63,12 +67,13 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class WhatFollows(Question[Follower]):
-    """The agent has ended with `code`, without being asked to start again: does another one follow?
+    """The agent has ended with `code`: does another one follow?
 
-    The answer may take hours: the agent's session waits for it.
+    The answer may take hours: the agent's session waits for it. order: what the user has asked for.
     """
 
     code: int
+    order: Order = ""
 
 
 @dataclass(frozen=True, slots=True)

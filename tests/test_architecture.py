@@ -18,8 +18,6 @@ TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "relay").r
 MOST_ATTRIBUTES = 12
 VALUES = {"Options"}  # no dataclass, which would cost 5 ms before the agent starts
 
-VALUES = {"Options"}
-"""Values that are no dataclasses, as they are made before the agent's first byte (an import of 8 ms)."""
 
 QUESTION_WORDS = {"What", "Whether", "How", "Who", "Whom", "Whose", "Where", "Why", "Which", "That"}
 
@@ -103,11 +101,7 @@ def test_the_first_change_works(relay: Relay) -> None:
 def test_no_class_but_a_value_has_more_than_a_dozen_attributes() -> None:
     large = {}
     for _, node in classes():
-<<<<<<< HEAD
-        if any("dataclass" in mark for mark in words(node.decorator_list)) or node.name in VALUES:
-=======
         if node.name in VALUES or any("dataclass" in mark for mark in words(node.decorator_list)):
->>>>>>> 246b27b (Give each agent a git worktree of its own, by fleet file or by relay wrap --worktree)
             continue
         names = {
             target.attr

@@ -19,11 +19,12 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "reload"),
+    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload"),
+    "Run a fleet": ("init", "up", "down"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("peek", "logs", "explain", "events", "audit", "replay", "inspect", "agents"),
-    "Set up": ("init", "trust", "hook", "hooks", "broker", "doctor", "demo"),
+    "Set up": ("trust", "hook", "hooks", "broker", "doctor", "demo"),
 }
 
 _EPILOG = """\

@@ -24,13 +24,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    return restart(args, resume=False)
+
+
+def restart(args: argparse.Namespace, *, resume: bool) -> int:
+    """Restart the agents of `args`; with their conversations, if they are to `resume` them."""
     home = Home.from_env()
     sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
     failed = False
     asked: list[tuple[SessionInfo, float]] = []
     for session in sessions:
         try:
-            patience = float(session.ask({"op": "restart", "now": args.now}, PATIENCE)["patience"])
+            patience = float(
+                session.ask({"op": "restart", "now": args.now, "resume": resume}, PATIENCE)["patience"]
+            )
             asked.append((session, time.monotonic() + patience))
         except NotAllowed:
             raise

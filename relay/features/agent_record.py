@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from relay.agents.events import ConversationChanged
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.injection.events import InjectionEnded
@@ -54,7 +55,8 @@ class AgentRecordWriter:
             if event.resumed and before.session == first.session:
                 return before
             given = self._resumes and before.task_given
-            starting = replace(first, task_given=given)
+            conversation = before.conversation if self._resumes else None
+            starting = replace(first, task_given=given, conversation=conversation)
             if not first.restarts:
                 return starting
             return replace(starting, exit_code=before.exit_code, history=before.history)
@@ -76,6 +78,11 @@ class AgentRecordWriter:
     def given(self, event: InjectionEnded) -> None:
         if event.injection.kind == "task" and event.outcome.result in {Result.INJECTED, Result.UNCERTAIN}:
             self._change(lambda record: replace(record, task_given=True))
+
+    @handles(ConversationChanged)
+    def conversation(self, event: ConversationChanged) -> None:
+        known = None if event.conversation is None else event.conversation.to_json()
+        self._change(lambda record: replace(record, conversation=known))
 
     @handles(PhaseEntered)
     def entered(self, event: PhaseEntered) -> None:

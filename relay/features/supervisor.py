@@ -10,7 +10,9 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
+from relay.agents.events import CurrentConversation
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows
 from relay.state.events import StateChanged
@@ -22,6 +24,7 @@ from relay.supervision.policy import Supervision
 from relay.supervision.records import Records
 from relay.supervision.restart import AgentExit, RestartDecision, RestartHistory, decide, span
 from relay.supervision.states import PAUSED, Phase
+from relay.supervision.succession import Succession
 from relay.terminal.events import KeyChosen, KeysTyped
 from relay.terminal.shim_link import ShimLink
 
@@ -45,6 +48,7 @@ class Supervisor:
         progress: Progress,
         records: Records,
         policy: Supervision,
+        succession: Succession,
         *,
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
@@ -56,6 +60,7 @@ class Supervisor:
         self._life = _Life(progress, clock)
         self._records = records
         self._policy = policy
+        self._succession = succession
         self._clock = clock
         self._chance = chance
         self._order: asyncio.Future[str] = bus.loop.create_future()
@@ -75,14 +80,14 @@ class Supervisor:
 
     @handles(StopRequested)
     def stopping(self, event: StopRequested) -> None:
-        self._say("restart" if event.again else "stop")
+        self._say(event.again or "stop")
 
     @handles(KeyChosen)
     def chosen(self, event: KeyChosen) -> None:
         if event.key == "q":
             self._bus.publish(StopRequested())
         else:
-            self._say("restart")
+            self._say("due")
 
     def _say(self, order: str) -> None:
         if not self._order.done():
@@ -91,22 +96,39 @@ class Supervisor:
     @answers(WhatFollows)
     async def what_follows(self, question: WhatFollows, _: object) -> Follower | None:
         """Decide, and return when the next agent is due; None if none follows."""
-        code = question.code
-        decision = await self._decide(code)
-        if not decision.pauses:
-            return None
+        code, order = question.code, str(question.order)
+        conversation = next(iter(await self._bus.ask_all(CurrentConversation())), None)
+        command = None
+        if not order:
+            decision = await self._decide(code)
+            if not decision.pauses:
+                return None
+            command = await self._succession.resumed(conversation)
+            if self._succession.required and command is None:
+                decision = replace(
+                    decision, phase=Phase.HELD, at=None, note="no conversation to resume is known"
+                )
+                self._enter(PhaseEntered.decided(decision, code))
+            order = await self._pause(decision)
+            if order == "stop":
+                self._enter(PhaseEntered(Phase.OFF, "stopped", code, history=RestartHistory()))
+                return None
+        if order == "resume":
+            command = await self._succession.resumed(conversation, asked=True)
+        elif order == "restart":
+            command = None
+        self._enter(PhaseEntered(Phase.STARTING))
+        return Follower(command)
+
+    async def _pause(self, decision: RestartDecision) -> str:
+        """Wait until the next agent is due. Return what ended the wait: an order of the user's, or "due"."""
         self._shim.pause(f"{decision.reason}; {decision.note}.")
         wait = None if decision.at is None else max(decision.at - self._clock(), 0.0)
         try:
             async with asyncio.timeout(wait):
-                order = await asyncio.shield(self._order)
+                return await asyncio.shield(self._order)
         except TimeoutError:
-            order = "restart"
-        if order == "stop":
-            self._enter(PhaseEntered(Phase.OFF, "stopped", code, history=RestartHistory()))
-            return None
-        self._enter(PhaseEntered(Phase.STARTING))
-        return Follower()
+            return "due"
 
     async def _decide(self, code: int) -> RestartDecision:
         """Return the decision: that of an earlier session, if this one goes on in the pause after it."""

@@ -69,6 +69,7 @@ from relay.rules.engine import Engine
 from relay.session.core import Core
 from relay.supervision.policy import Supervision
 from relay.supervision.records import AgentRecord, Records
+from relay.supervision.succession import Succession
 
 Feature = object
 """Any object with methods that handle events, answer questions or are operations. Its `run`, if it has one,
@@ -266,6 +267,7 @@ def _supervision(core: Core) -> Supervision:
 
 
 def _supervisor(core: Core) -> Supervisor:
+    policy = _supervision(core)
     return Supervisor(
         core.bus,
         core.started.shim,
@@ -273,7 +275,8 @@ def _supervisor(core: Core) -> Supervisor:
         core.session,
         core.progress,
         Records(core.started.home),
-        _supervision(core),
+        policy,
+        Succession(core.setup.profile, core.started.options.command, policy.resume),
     )
 
 

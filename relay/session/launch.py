@@ -152,6 +152,7 @@ def _be_shim(
         claimed.note(os.getpid())  # an ancestor of the agent, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         piped = bool(pipes) or not (options.detached or mode.interactive)
+        supervised = not piped and (options.supervision or {}).get("restart", "no") != "no"
         ours = (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN)
         like: dict[str, Any] = {
             # The modes of a background job's terminal belong to another program, mostly a shell.
@@ -194,7 +195,7 @@ def _be_shim(
             detached=options.detached,
             started=lambda session: claimed.note(shim.agent_pid, session),
             spawn=lambda order, last: _spawn_again(like, claimed, order, last),
-            supervised=not piped and (options.supervision or {}).get("restart", "no") != "no",
+            supervised=supervised,
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         if not options.detached:
@@ -219,7 +220,8 @@ def _be_shim(
             **bridge,
             "bridge_dir": directory,
             "restarts": 0,
-            "kept": False,
+            "kept": "",
+            "supervised": supervised,
             "resumes": bool((options.supervision or {}).get("resumes")),
         }
 

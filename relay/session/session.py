@@ -135,17 +135,14 @@ class Session:
         self._bus.publish(SessionBegan(self._started.resumed))
         self._started.shim.ready()
         if self._started.kept:
-            self._shutdown.restart()  # an earlier session was to
+            self._shutdown.restart(self._started.kept)  # an earlier session was to
         if (code := await self._until_retired(self._exited)) is None:
             return await self._make_way()
         acted = await self._hear_out(code)
-        if self._shutdown.again:
-            follower: Follower | None = Follower()
-        else:
-            asked = asyncio.ensure_future(self._bus.ask_all(WhatFollows(code)))
-            if (answers := await self._until_retired(asked)) is None:
-                return await self._make_way()
-            follower = next(iter(answers), None)
+        asked = asyncio.ensure_future(self._bus.ask_all(WhatFollows(code, self._shutdown.again)))
+        if (answers := await self._until_retired(asked)) is None:
+            return await self._make_way()
+        follower = next(iter(answers), Follower() if self._shutdown.again else None)
         await self._part(code, follower, acted)
         await self._bus.ask_all(SessionSettling())
         await self._bus.ask_all(SessionClosed(ended=follower is None))

@@ -19,7 +19,7 @@ from relay.hooks import events
 from relay.hooks.apply import apply
 from relay.injection.events import Inject, InjectionEnded
 from relay.injection.injection import Injection
-from relay.lifecycle import StopRequested
+from relay.lifecycle import Order, StopRequested
 from relay.rules.events import Consult
 from relay.settings import Settings
 from relay.shim.shim import FAREWELL, LAST_STEPS, LEFTOVER
@@ -33,7 +33,7 @@ SETTLED = 0.5
 
 
 class Shutdown:
-    """Stops one agent. asked: stopping it was requested. again: and to start it again then."""
+    """Stops one agent. asked: stopping it was requested. again: and how to start it again then."""
 
     def __init__(
         self,
@@ -45,7 +45,8 @@ class Shutdown:
         *,
         piped: bool,
     ) -> None:
-        self.asked = self.again = False
+        self.asked = False
+        self.again: Order = ""
         self._bus = bus
         self._tasks = tasks
         self._pty = shim.pty
@@ -65,12 +66,15 @@ class Shutdown:
 
     @operation("restart")
     async def request_again(self, request: Request) -> Answer:
-        """Stop the agent, and start it again. now: kill it. patience: as in `request`, with the start."""
+        """Stop the agent, and start it again. now: kill it. resume: with its conversation.
+
+        patience: as in `request`, with the start.
+        """
         if self._piped:
             raise UsageError("its input is a pipe or a file, which cannot be read a second time.")
         if self.asked and not self.again:
             raise UsageError("it is ending. Start it anew with `relay wrap` then.")
-        self.restart()
+        self.restart("resume" if request.fields.get("resume") is True else "restart")
         if request.fields.get("now") is True:
             self._pty.hang_up(signal.SIGKILL)
         return {"ok": True, "patience": self._patience() + LAST_STEPS}
@@ -80,17 +84,17 @@ class Shutdown:
         most = 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds
         return most + FAREWELL + LEFTOVER
 
-    def restart(self) -> None:
+    def restart(self, again: Order) -> None:
         """Stop the agent, and have it started again under the same name, in the same terminal."""
         if not self.asked:
-            self.asked = self.again = True
-            self._shim.keep(True, ordered=True)
-            self._bus.publish(StopRequested(again=True))
+            self.asked, self.again = True, again
+            self._shim.keep(True, ordered=again)
+            self._bus.publish(StopRequested(again))
             self._tasks.spawn(self._stop(), "stopping")
 
     def stop(self, *, by_user: bool = False) -> None:
         """Stop the agent; kill it if this was requested before. by_user: the user has asked for it."""
-        self.again = False
+        self.again = ""
         self._shim.keep(False)
         self._bus.publish(StopRequested(by_user=by_user))
         if self.asked:

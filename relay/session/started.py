@@ -9,6 +9,7 @@ from typing import Any
 
 from relay.agents.named_transcripts import Named
 from relay.home import Home
+from relay.lifecycle import Order
 from relay.session.launch import bridged
 from relay.session.options import Options
 from relay.shim.pty import Pty
@@ -32,7 +33,7 @@ class Started:
     restarts:    the number of agents that were started here before this one.
     run:         the id of the first of them: what was written to an agent without a name of its own is for
                  these.
-    kept:        another agent is to be started after this one.
+    kept:        how another agent is to follow this one; "": none is to.
     resumes:     this one goes on with an earlier conversation.
     """
 
@@ -52,7 +53,7 @@ class Started:
     bridge_dir: str = ""
     unbridged: dict[str, str | None] = field(default_factory=dict)
     restarts: int = 0
-    kept: bool = False
+    kept: Order = ""
     run: str = ""
     resumes: bool = False
 
@@ -109,6 +110,6 @@ class Started:
         argv, env, bridge = bridged(options, plain, self.home, self.bridge_dir, self.socket)
         changed = {name: plain.get(name) for name in env if env[name] != plain.get(name)}
         hello = {"id": id, "env": env, "unbridged": changed, **bridge}
-        more = {"restarts": self.restarts + 1, "kept": False, "run": self.run}
-        more["resumes"] = command is not None
+        resumes = command is not None
+        more = {"restarts": self.restarts + 1, "kept": "", "run": self.run, "resumes": resumes}
         return {"argv": argv, "env": env, "cwd": str(directory), "hello": {**hello, **more}}

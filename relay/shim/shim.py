@@ -364,10 +364,10 @@ class Shim:
             self._first.finish(**event, reset="", notices=[text])
             self._first = None
 
-    def _keep(self, kept: bool, ordered: bool = False) -> None:
+    def _keep(self, kept: bool, ordered: str = "") -> None:
         """Wait, after the agent's end, for the session to say which agent follows; or do not.
 
-        ordered: another agent is certain to follow, as the next session has to know.
+        ordered: how another agent is to follow, as the next session has to know.
         """
         self._end.kept = kept
         if self._session is not None:

@@ -62,7 +62,7 @@ class ShimLink:
     wake:  a descriptor that becomes readable at the next record after `arm`.
     pty:   the agent's terminal.
     state: of the terminals.
-    kept:  the shim waits, at the agent's end, for another one to start.
+    kept:  another agent may follow this one.
     """
 
     def __init__(self, orders: int) -> None:
@@ -88,7 +88,7 @@ class ShimLink:
             leader=int(fields["shim"]),
         )
         self.state = TerminalState()
-        self.kept = bool(fields.get("kept"))
+        self.kept = bool(fields.get("kept") or fields.get("supervised"))
         self._offered = self.ring.words[ring.ACCEPTED]
         self._questions = 0
         self._renewing: asyncio.TimerHandle | None = None
@@ -225,10 +225,10 @@ class ShimLink:
         """Give the user's shell back, after `parting`: all that the agent said last has been acted on."""
         self._order("goodbye")
 
-    def keep(self, kept: bool, *, ordered: bool = False) -> None:
+    def keep(self, kept: bool, *, ordered: str = "") -> None:
         """Have the shim wait, at the agent's end, for `start`; or not any more.
 
-        ordered: another agent is certain to follow; the next session is told, if one takes over.
+        ordered: how another agent is to follow; the next session is told, if one takes over.
         """
         self.kept = kept
         self._order("keep", kept=kept, ordered=ordered)

@@ -1,0 +1,86 @@
+"""Start agents again, each with the conversation that it had.
+
+One that runs is ended first, as `relay restart` does it. One that has ended, also before a reboot, is started
+in the background; `relay attach NAME` brings it into this terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from relay.cli import restart
+from relay.cli.arguments import add_team
+from relay.control.guard import person_only
+from relay.control.resuming import continued
+from relay.control.sessions import find_claim
+from relay.errors import NoSuchSession, RelayError
+from relay.home import Home
+from relay.names import did_you_mean, same
+from relay.supervision.policy import Supervision
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.restart import describe
+from relay.supervision.start import StartOrder, start
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps -a` lists them")
+    add_team(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env()
+    person_only(home, "resume", "an agent may not start another one.")
+    failed, running = False, []
+    for name in dict.fromkeys(args.names):
+        try:
+            running.append(find_claim(home, name, args.team).name)
+        except NoSuchSession:
+            try:
+                print(_resume(home, _record(home, name, args.team)))
+            except RelayError as error:
+                failed = True
+                print(f"{name}: {error}")
+    if running:
+        words = argparse.Namespace(names=running, now=False, team=args.team)
+        failed |= bool(restart.restart(words, resume=True))
+    return 1 if failed else 0
+
+
+def _record(home: Home, name: str, team: str | None) -> AgentRecord:
+    """Return the record of an agent that has ended. Raise NoSuchSession."""
+    records = Records(home).all(team)
+    found = [record for record in records if same(record.name, name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        teams = ", ".join(record.team for record in found)
+        raise NoSuchSession(f"agents called {name!a} were in several teams ({teams}). Say which with --team.")
+    hint = did_you_mean(name, [record.name for record in records])
+    raise NoSuchSession(f"no agent is called {name!a}. {hint}`relay ps -a` lists those that have ended.")
+
+
+def _resume(home: Home, record: AgentRecord) -> str:
+    """Start an agent that has ended; return what there is to say. Raise RelayError if that fails."""
+    directory = Path(record.cwd)
+    command = continued(home, record, record.command, directory)
+    if command is None:
+        again = "`relay up` starts it anew." if record.fleet else "`relay wrap` starts it anew."
+        raise RelayError(f"it has no conversation that can be resumed in {directory}. {again}")
+    given: dict[str, Any] = dict(record.options or {})
+    options = [word for path in given.get("rules") or () for word in ("--rules", path)]
+    for name, flag in (
+        ("profile", "--agent"),
+        ("broker", "--broker"),
+        ("config", "--config"),
+        ("task", "--task"),
+    ):
+        if value := given.get(name):
+            options += [flag, str(value)]
+    supervision = replace(Supervision.from_json(given.get("supervision") or {}), resumes=True)
+    outcome = start(StartOrder(record.name, record.team, command, directory, supervision, {}, options))
+    if not outcome.ok:
+        raise RelayError(outcome.text or f"it {describe(outcome.code)}.")
+    return outcome.text

@@ -1,0 +1,252 @@
+"""Start the agents of the fleet file that do not run.
+
+The fleet file is the relay.toml of this folder or of the project around it, or the one that -f names
+(docs/FLEET.md). Agents are started in the order of their dependencies. One that runs is left as it is, and
+one that you have stopped stays stopped, unless you name it. An agent that was not done goes on with its
+conversation. NAME: only these, and what they depend on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from relay.cli import join
+from relay.cli.arguments import add_json
+from relay.cli.output import print_json
+from relay.control.guard import person_only
+from relay.control.resuming import continued
+from relay.control.sessions import UNRESPONSIVE, SessionInfo, live
+from relay.errors import WorktreeError
+from relay.home import Home
+from relay.names import key
+from relay.supervision import fleet_file, worktree
+from relay.supervision.fleet import Condition, Fleet, FleetAgent
+from relay.supervision.plan import PlanStep, Standing, plan
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.restart import describe
+from relay.supervision.start import StartOrder, start
+from relay.supervision.states import ENDED, PAUSED, Phase
+
+_LOOK = 0.2  # seconds between two looks at agents that others wait for
+
+_SAID = {
+    "start": "would be started",
+    "running": "runs already",
+    "changed": "runs as the file had it before; `relay down {}` and `relay up {}` apply the changes",
+    "stopped": "was stopped by you; `relay up {}` starts it",
+    "scheduled": "is left to its schedule",
+    "full": "is not started: max_running agents run; `relay up` starts it when fewer do",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
+    parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
+    parser.add_argument("--wait", action="store_true", help="wait until each has become ready, or has ended")
+    parser.add_argument(
+        "--fresh", action="store_true", help="begin new conversations, with the first prompts"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    add_json(parser, "print a JSON list: what was done about each agent")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env()
+    person_only(home, "up", "an agent may not start a fleet.")
+    fleet = fleet_file.load(home, Path.cwd(), args.file)
+    upstart = _Upstart(home, fleet, quiet=args.json, fresh=args.fresh)
+    if args.dry_run:
+        for step in plan(fleet, upstart.standings(), args.names):
+            upstart.tell(step)
+    else:
+        upstart.bring_up(args.names)
+        if args.wait:
+            upstart.await_ready()
+    if args.json:
+        print_json(upstart.results)
+    return 1 if upstart.failed else 0
+
+
+class _Upstart:
+    """Brings one fleet up. results: what was done about each agent, as JSON. failed: something failed."""
+
+    def __init__(self, home: Home, fleet: Fleet, *, quiet: bool, fresh: bool) -> None:
+        self._home = home.ensure()
+        self._fleet = fleet
+        self._quiet = quiet
+        self._fresh = fresh
+        self._records = Records(home)
+        self._started: dict[str, float] = {}  # the agents that were started, and until when to wait for each
+        self.results: list[dict[str, Any]] = []
+        self.failed = False
+
+    def bring_up(self, names: list[str]) -> None:
+        """Start what is to run, each agent once all that it depends on has come that far."""
+        told: set[str] = set()
+        first = True
+        while True:
+            steps = plan(self._fleet, self.standings(), names)
+            due = [step for step in steps if step.kind == "start" and step.agent not in told]
+            for step in steps:
+                if step.kind not in {"start", "wait"} and step.agent not in told | set(self._started):
+                    told.add(step.agent)
+                    self.tell(step)
+            for step in due:
+                if not first:
+                    time.sleep(self._fleet.start_interval)  # logins race
+                first = False
+                told.add(step.agent)
+                self._start(self._fleet.agents[step.agent])
+            waiting = [step for step in steps if step.kind == "wait" and step.agent not in told]
+            if due:
+                continue
+            if not waiting:
+                return
+            for step in waiting:
+                if (why := self._in_vain(step)) is not None:
+                    told.add(step.agent)
+                    self._fail(step.agent, why)
+            time.sleep(_LOOK)
+
+    def await_ready(self) -> None:
+        """Wait until each agent that was started has become ready, asks something, or has ended."""
+        left = dict(self._started)
+        while left:
+            sessions = self._sessions()
+            for name, deadline in list(left.items()):
+                session, record = sessions.get(key(name)), self._records.get(self._fleet.team, name)
+                if record is not None and record.phase is Phase.UP:
+                    del left[name]
+                elif session is None:
+                    del left[name]
+                    self._fail(name, f"has ended: it {_end(record)}")
+                elif session.state in {"prompting", "held", "waiting"} or time.monotonic() > deadline:
+                    del left[name]
+                    self._fail(name, f"is not ready: it is {session.state}")
+            time.sleep(_LOOK if left else 0)
+
+    def tell(self, step: PlanStep) -> None:
+        """Say what is, or would be, done about one agent."""
+        if step.kind == "wait":
+            needs = ", ".join(f"{name} is {condition}" for name, condition in (step.waits_for or {}).items())
+            text = f"would be started once {needs}"
+        else:
+            text = _SAID[step.kind].format(step.agent, step.agent)
+        self._say(step.agent, step.kind, text)
+
+    def standings(self) -> dict[str, Standing]:
+        """Return how each agent of the fleet stands now."""
+        sessions, found = self._sessions(), {}
+        for name, agent in self._fleet.agents.items():
+            record, session = self._records.get(self._fleet.team, name), sessions.get(key(name))
+            found[name] = Standing(
+                running=session is not None,
+                changed=session is not None
+                and record is not None
+                and record.digest != agent.supervision.digest,
+                stopped=record is not None and (record.wanted, record.by) == ("down", "stop"),
+                reached=_reached(session, record),
+            )
+        return found
+
+    def _sessions(self) -> dict[str, SessionInfo]:
+        return {key(session.name): session for session in live(self._home, self._fleet.team)}
+
+    def _start(self, agent: FleetAgent) -> None:
+        team = self._fleet.team
+        for channel in agent.channels:
+            join.change("join", argparse.Namespace(name=agent.name, team=team, channel=channel))
+        try:
+            directory = self._prepare(agent)
+        except WorktreeError as error:
+            why = f"its worktree could not be prepared: {error}"
+            self._records.change(
+                team, agent.name, lambda record: record.enter(Phase.HELD, time.time(), why, supervised=True)
+            )
+            self._fail(agent.name, why)
+            return
+        command = None if self._fresh else self._resumed(agent, directory)
+        supervision = replace(agent.supervision, prompt=agent.task, resumes=command is not None)
+        options = [word for path in agent.rules for word in ("--rules", str(path))]
+        if agent.task:
+            options += ["--task", agent.task]
+        outcome = start(
+            StartOrder(agent.name, team, command or agent.command, directory, supervision, agent.env, options)
+        )
+        if outcome.ok:
+            self._started[agent.name] = time.monotonic() + supervision.start_timeout
+            text = outcome.text or f"{agent.name} was started."
+            self._say(agent.name, "resumed" if command else "started", text.rstrip("."))
+        else:
+            self._fail(agent.name, outcome.text or describe(outcome.code), code=outcome.code)
+
+    def _prepare(self, agent: FleetAgent) -> Path:
+        """Return the directory in which the agent runs. Raise WorktreeError."""
+        if agent.worktree is None:
+            return agent.cwd
+        made = worktree.prepare(
+            agent.worktree,
+            agent.name,
+            team=self._fleet.team,
+            home=self._home,
+            directory=agent.cwd,
+            env={**os.environ, **agent.env},
+            progress=lambda line: None if self._quiet else print(f"{agent.name}: {line}", flush=True),
+        )
+        return made.path
+
+    def _resumed(self, agent: FleetAgent, directory: Path) -> list[str] | None:
+        """Return the command that goes on with the agent's conversation, if it was not done with it."""
+        record = self._records.get(self._fleet.team, agent.name)
+        if record is None or record.phase is Phase.DONE or agent.supervision.resume == "never":
+            return None
+        return continued(self._home, record, agent.command, directory)
+
+    def _in_vain(self, step: PlanStep) -> str | None:
+        """Return why what `step` waits for will not come; None if it may."""
+        sessions = self._sessions()
+        for name, condition in (step.waits_for or {}).items():
+            record, session = self._records.get(self._fleet.team, name), sessions.get(key(name))
+            if session is None and condition not in _reached(session, record):
+                return f"is not started: it waits until {name} is {condition}, and that {_end(record)}"
+            if session is not None and session.state in {"held", "failed"}:
+                return f"is not started: it waits until {name} is {condition}, and that is {session.state}"
+        return None
+
+    def _say(self, name: str, action: str, text: str, **more: Any) -> None:
+        self.results.append({"name": name, "action": action, "text": text, **more})
+        if not self._quiet:
+            print(text if text.startswith(name) else f"{name} {text}.")
+
+    def _fail(self, name: str, text: str, **more: Any) -> None:
+        self.failed = True
+        self._say(name, "failed", text, **more)
+
+
+def _reached(session: SessionInfo | None, record: AgentRecord | None) -> frozenset[Condition]:
+    """Return the conditions that an agent meets."""
+    reached: set[Condition] = set()
+    if session is not None:
+        if session.state not in {UNRESPONSIVE, *PAUSED}:
+            reached.add("started")
+        if session.state == "ready":
+            reached |= {"ready", "idle"}
+        elif record is not None and record.phase is Phase.UP:
+            reached.add("ready")
+    elif record is not None and record.phase in ENDED:
+        if record.phase is Phase.DONE:
+            reached.add("done")
+        if record.exit_code == 0:
+            reached.add("exited_ok")
+    return frozenset(reached)
+
+
+def _end(record: AgentRecord | None) -> str:
+    if record is None:
+        return "has not been started"
+    return record.reason or "has ended"

@@ -1,0 +1,28 @@
+"""The command line with which an agent that has ended goes on with its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from relay.agents import catalog
+from relay.agents.conversation import Conversation, resumable
+from relay.agents.resume import resume_command
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.supervision.records import AgentRecord
+
+
+def continued(home: Home, record: AgentRecord, command: Sequence[str], directory: Path) -> list[str] | None:
+    """Return `command` with what continues the conversation of `record`; None if none can be continued.
+
+    directory: the one that the agent is to run in; an agent finds its conversations from their own only.
+    """
+    conversation = Conversation.from_json(record.conversation or {})
+    if conversation is None or conversation.directory != directory or not resumable(conversation):
+        return None
+    try:
+        profile = catalog.load(conversation.agent, home)
+    except ConfigError:
+        return None
+    return resume_command(profile, command, conversation)

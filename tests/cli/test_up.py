@@ -1,0 +1,176 @@
+"""Fleets that are brought up and down: real sessions, of tiny programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session.puppet import ps
+from session.test_session_supervised import record
+from support import Relay, wait_until
+
+
+@pytest.fixture
+def project(relay: Relay) -> Path:
+    folder = relay.home / "project"
+    folder.mkdir()
+    return folder
+
+
+def write(relay: Relay, project: Path, text: str) -> None:
+    (project / "relay.toml").write_text('[fleet]\nteam = "web"\nstart_interval = 0\n' + text)
+    relay("trust", "relay.toml", cwd=project)
+
+
+def states(relay: Relay, *options: str) -> dict[str, Any]:
+    return {row["name"]: row for row in json.loads(relay("ps", "--json", "-t", "web", *options).stdout)}
+
+
+TWO = """
+[agents.db]
+run = ["sh", "-c", "echo up; cat"]
+[agents.Lead]
+run = ["sh", "-c", "pwd > where; echo $COLOUR >> where; cat"]
+depends_on = ["db"]
+env = { COLOUR = "blue" }
+cwd = "lead"
+"""
+
+
+def test_up_and_down(relay: Relay, project: Path) -> None:
+    (project / "lead").mkdir()
+    write(relay, project, TWO)
+    said = relay("up", "--wait", cwd=project).stdout
+    assert said.index("db runs detached") < said.index("Lead runs detached")
+    found = states(relay)
+    assert found.keys() == {"db", "Lead"}
+    assert {row["wanted"] for row in found.values()} == {"up"}
+    wait_until(
+        lambda: (project / "lead" / "where").read_text().splitlines() == [str(project / "lead"), "blue"]
+    )
+    assert relay("up", cwd=project).stdout == "db runs already.\nLead runs already.\n"
+    assert states(relay).keys() == {"db", "Lead"}
+    assert relay("down", cwd=project).stdout == "Lead has ended.\ndb has ended.\n"
+    assert states(relay) == {}
+    assert {row["state"] for row in states(relay, "-a").values()} == {"off"}
+    assert relay("down", cwd=project).stdout == "Lead does not run.\ndb does not run.\n"
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"db", "Lead"}
+
+
+def test_a_stop_is_sticky(relay: Relay, project: Path) -> None:
+    write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
+    relay("up", cwd=project)
+    relay("stop", "A")
+    assert (
+        relay("up", cwd=project).stdout == "A was stopped by you; `relay up A` starts it.\nB runs already.\n"
+    )
+    assert states(relay).keys() == {"B"}
+    relay("up", "A", cwd=project)
+    assert states(relay).keys() == {"A", "B"}
+
+
+def test_what_is_changed_is_told_and_left(relay: Relay, project: Path) -> None:
+    write(relay, project, '[agents.A]\nrun = "cat"\n')
+    relay("up", cwd=project)
+    before = states(relay)["A"]
+    write(relay, project, '[agents.A]\nrun = "cat -u"\n')
+    said = relay("up", cwd=project).stdout
+    assert said == "A runs as the file had it before; `relay down A` and `relay up A` apply the changes.\n"
+    assert states(relay)["A"]["agent_pid"] == before["agent_pid"]
+
+
+def test_a_dry_run_does_nothing(relay: Relay, project: Path) -> None:
+    (project / "lead").mkdir()
+    write(relay, project, TWO)
+    said = relay("up", "--dry-run", cwd=project).stdout
+    assert said == "db would be started.\nLead would be started once db is ready.\n"
+    assert json.loads(relay("up", "--dry-run", "--json", cwd=project).stdout)[1]["action"] == "wait"
+    assert states(relay, "-a") == {}
+
+
+def test_an_agent_that_ends_at_once(relay: Relay, project: Path) -> None:
+    """What depends on it is not started, and each is told."""
+    write(
+        relay,
+        project,
+        '[agents.A]\nrestart = "no"\nrun = "sh -c \'exit 3\'"\n[agents.B]\nrun = "cat"\ndepends_on = ["A"]\n',
+    )
+    done = relay("up", "--json", cwd=project, check=False)
+    assert done.returncode == 1
+    first, second = json.loads(done.stdout)
+    assert (first["name"], first["action"], first["code"]) == ("A", "failed", 3)
+    assert (second["name"], second["action"]) == ("B", "failed")
+    assert "it waits until A is ready, and that exited with 3" in second["text"]
+    assert states(relay) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "condition", "starts"), [(0, "done", True), (0, "exited_ok", True), (3, "done", False)]
+)
+def test_a_dependency_that_has_to_be_done(
+    relay: Relay, project: Path, code: int, condition: str, starts: bool
+) -> None:
+    script = f"while [ ! -e finish ]; do sleep 0.05; done; exit {code}"
+    write(
+        relay,
+        project,
+        f'[defaults]\nrestart = "no"\n[agents.build]\nrun = ["sh", "-c", "{script}"]\n'
+        f'[agents.run]\nrun = "cat"\ndepends_on = {{ build = "{condition}" }}\n',
+    )
+    up = subprocess.Popen(
+        [*relay.command, "up"], cwd=project, env=relay.environment, stdout=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: "build" in states(relay))
+    assert "run" not in states(relay)
+    (project / "finish").touch()
+    said, _ = up.communicate()
+    assert up.returncode == (0 if starts else 1)
+    assert ("run" in states(relay)) is starts
+    if not starts:
+        assert "run is not started: it waits until build is done, and that exited with 3." in said
+
+
+def test_all_processes_are_killed_and_up_brings_the_fleet_back(relay: Relay, project: Path) -> None:
+    """As after a reboot: `relay ps -a` says that they are gone."""
+    write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
+    relay("up", cwd=project)
+    relay("stop", "B")
+    row = states(relay)["A"]
+    for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: states(relay) == {})
+    rows = states(relay, "-a")
+    assert (rows["A"]["state"], rows["A"]["wanted"]) == ("gone", "up")
+    assert (rows["B"]["state"], rows["B"]["wanted"]) == ("off", "down")
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"A"}
+
+
+def test_a_crashed_agent_of_a_fleet_comes_back(relay: Relay, project: Path) -> None:
+    write(relay, project, '[defaults]\nbackoff = 0.1\n[agents.A]\nrun = "cat"\n')
+    relay("up", cwd=project)
+    before = states(relay)["A"]
+    os.kill(before["agent_pid"], signal.SIGKILL)
+    wait_until(lambda: states(relay).get("A", {}).get("restarts") == 1)
+    assert record(relay, "A", "web")["fleet"] == str(project / "relay.toml")
+
+
+def test_an_untrusted_fleet_starts_nothing(relay: Relay, project: Path) -> None:
+    (project / "relay.toml").write_text('[agents.A]\nrun = "cat"\n')
+    done = relay("up", cwd=project, check=False)
+    assert done.returncode == 1
+    assert "relay trust" in done.stderr
+    assert ps(relay) == []
+
+
+def test_the_first_prompt(relay: Relay, project: Path) -> None:
+    write(relay, project, '[agents.A]\nrun = ["sh", "-c", "cat > heard"]\ntask = "Mend the tests."\n')
+    relay("up", cwd=project)
+    wait_until(lambda: "task] Mend the tests. [/relay" in (project / "heard").read_text())
