@@ -171,7 +171,7 @@ class _Upstart:
             self._fail(agent.name, why)
             return
         command = None if self._fresh else self._resumed(agent, directory)
-        supervision = replace(agent.supervision, prompt=agent.task, resumes=command is not None)
+        supervision = replace(agent.supervision, resumes=command is not None)
         options = [word for path in agent.rules for word in ("--rules", str(path))]
         if agent.task:
             options += ["--task", agent.task]

@@ -304,6 +304,8 @@ class Forwarder:
             self._close()
 
     def _close(self) -> None:
+        if self.over:
+            return
         self._draining.lingering = True
         self._loop.remove(self.pty.master)
         self.input.queued.clear()

@@ -396,7 +396,7 @@ class Shim:
         **_: object,
     ) -> None:
         """Start this agent once the last one, its session and what they left behind have ended."""
-        if self._end.kept:
+        if self._end.kept and not self._end.goodbye:
             self._end.next = AgentOrder(argv, env, cwd, hello, pipes)
 
     def _finish(self) -> None:
