@@ -17,6 +17,9 @@ from relay.text import one_line
 LARGEST = 1 << 20
 """Bytes of a file that is read: a fleet file, a task, an environment."""
 
+LONGEST_TASK = 32 << 10
+"""Bytes of a task: as JSON it is given on as one argument of a program, of at most 128 KB on Linux."""
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -55,7 +58,17 @@ def _path(value: Any, spot: Spot, what: str, right: Callable[[Path], bool]) -> P
 
 FOLDER = ValueKind("a folder", lambda value, spot: _path(value, spot, "folder", Path.is_dir))
 FILE = ValueKind("a file", lambda value, spot: _path(value, spot, "file", Path.is_file))
-CONTENT = ValueKind("a text file", lambda value, spot: _text(FILE.read(value, spot)))
+
+
+def _task(text: str, spot: Spot) -> str:
+    if len(text.encode()) > LONGEST_TASK:
+        most = f"{LONGEST_TASK >> 10} KB"
+        raise Invalid(f"{spot.name} must be at most {most}. Have the agent read a file instead.")
+    return text.strip()
+
+
+TASK = ValueKind("a string", lambda value, spot: _task(TEXT.read(value, spot), spot))
+TASK_FILE = ValueKind("a text file", lambda value, spot: _task(_text(FILE.read(value, spot)), spot))
 
 
 def _text(path: Path) -> str:

@@ -170,7 +170,7 @@ def _given(value: object, spot: Spot, agents: Mapping[str, Spot]) -> dict[str, A
     if "task_file" in given:
         if "task" in given:
             spot.at("task_file").wrong("there is a task and a task_file. Take out one of them.")
-        given["task"] = given.pop("task_file").strip()
+        given["task"] = given.pop("task_file")
     env: dict[str, str] = {}
     for variables in (*given.pop("env_file", ()), given.get("env", {})):
         env |= variables
@@ -217,7 +217,7 @@ def _agent(name: str, given: Mapping[str, Any], path: Path) -> FleetAgent:
         name,
         command=given["run"],
         cwd=given.get("cwd", path.parent),
-        supervision=Supervision(**{"restart": schema.RESTART, **policy}),
+        supervision=Supervision(**{"restart": schema.RESTART, "prompt": given.get("task", ""), **policy}),
         worktree=None if worktree is None else WorktreeSpec(**worktree),
         **direct,
     )

@@ -14,12 +14,13 @@ from relay.supervision.agent_tables import DEPENDS_ON, SCHEDULE, WORKTREE, actio
 from relay.supervision.agent_values import (
     CHANNEL,
     COMMAND,
-    CONTENT,
     ENV_FILE,
     ENVIRONMENT,
     EXIT_CODES,
     FILE,
     FOLDER,
+    TASK,
+    TASK_FILE,
 )
 from relay.supervision.policy import Restart, Resume, Supervision
 from relay.supervision.values import FLAG, TEXT, TableKey, ValueKind, choice, number, several, whole
@@ -37,9 +38,9 @@ FLEET_KEYS = {
 _BEFORE = {
     "run": TableKey(COMMAND, "", "the command; required"),
     "task": TableKey(
-        TEXT, '""', "the first prompt; given once, and not again when a conversation is resumed"
+        TASK, '""', "the first prompt; given once, and not again when a conversation is resumed"
     ),
-    "task_file": TableKey(CONTENT, "", "a file with the task, instead of `task`"),
+    "task_file": TableKey(TASK_FILE, "", "a file with the task, instead of `task`"),
     "cwd": TableKey(FOLDER, '"."', "the folder in which it runs"),
     "env": TableKey(ENVIRONMENT, "{}", "environment variables"),
     "env_file": TableKey(

@@ -203,6 +203,7 @@ def test_an_agent_takes_from_defaults_what_it_does_not_have(tmp_path: Path) -> N
     db, lead, ann = fleet.agents.values()
     assert [agent.command for agent in (db, lead, ann)] == [("codex",), ("claude",), ("codex",)]
     assert [agent.task for agent in (db, lead, ann)] == ["Go.", "From the file.", "Go."]
+    assert all(agent.supervision.prompt == agent.task for agent in (db, lead, ann))
     assert [agent.supervision.restart for agent in (db, lead, ann)] == ["always", "no", "always"]
     assert [agent.supervision.on_idle for agent in (db, lead, ann)] == [Action("done"), Action("done"), None]
     assert [dict(agent.env) for agent in (db, lead, ann)] == [
@@ -310,6 +311,8 @@ def test_the_environment_is_not_shown(tmp_path: Path) -> None:
         (LEAD + "cwd = '~nobody-here/x'", "3: cwd: '~nobody-here/x' names no home folder."),
         (LEAD + "task = 1", "3: task must be a string, not 1."),
         (LEAD + "task = ''\ntask_file = 'file'", "4: there is a task and a task_file. Take out one of them."),
+        (LEAD + f"task = '{'x' * 32769}'", "3: task must be at most 32 KB. Have the agent read"),
+        (LEAD + "task_file = 'long'", "3: task_file must be at most 32 KB."),
         (LEAD + "task_file = 'nothing'", "3: task_file: {folder}/nothing does not exist."),
         (LEAD + "task_file = 'latin1'", "3: task_file: {folder}/latin1: is not UTF-8 (byte 1)."),
         (LEAD + "task_file = 'pipe'", "3: task_file: {folder}/pipe is not a file."),
@@ -416,6 +419,7 @@ def test_the_environment_is_not_shown(tmp_path: Path) -> None:
 def test_a_mistake_has_its_line_and_advice(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "latin1").write_bytes(b"\xff")
+    (tmp_path / "long").write_text("x" * 32769)
     os.mkfifo(tmp_path / "pipe")
     expected = expected.replace("{folder}", str(tmp_path))
     found = mistakes(tmp_path, text)
@@ -532,7 +536,8 @@ def toml(value: Any) -> str:
 
 
 def test_every_field_of_the_dataclasses_has_a_key() -> None:
-    assert {each.name for each in fields(Supervision)} - {"fleet", "digest"} == schema.SUPERVISION_KEYS.keys()
+    others = {"prompt", "resumes", "fleet", "digest"}
+    assert {each.name for each in fields(Supervision)} - others == schema.SUPERVISION_KEYS.keys()
     assert {each.name for each in fields(WorktreeSpec)} == agent_tables.WORKTREE_KEYS.keys()
     assert {each.name for each in fields(Schedule)} == agent_tables.SCHEDULE_KEYS.keys()
     assert {each.name for each in fields(Action)} == agent_tables.ACTION_KEYS.keys()
