@@ -25,7 +25,7 @@ from relay.supervision.records import Records
 from relay.supervision.restart import AgentExit, RestartDecision, RestartHistory, decide, span
 from relay.supervision.states import PAUSED, Phase
 from relay.supervision.succession import Succession
-from relay.terminal.events import KeyChosen, KeysTyped
+from relay.terminal.events import KeyChosen, KeysTyped, Notify
 from relay.terminal.shim_link import ShimLink
 
 EXPECTED = 10.0
@@ -102,6 +102,9 @@ class Supervisor:
         if not order:
             decision = await self._decide(code)
             if not decision.pauses:
+                if decision.history.restarts:
+                    text = f"{self._session.name} {decision.reason}. It is not restarted again."
+                    self._bus.publish(Notify(text, "error"))
                 return None
             command = await self._succession.resumed(conversation)
             if self._succession.required and command is None:

@@ -138,7 +138,8 @@ def _back_off(
     counted = () if stable else tuple(at for at in history.restarts if at > now - policy.restart_window)
     if len(counted) >= policy.max_restarts:
         most = policy.max_restarts
-        why = f"{reason}; restarted {most} times within {span(policy.restart_window)}" if most else reason
+        times = "once" if most == 1 else f"{most} times"
+        why = f"{reason}; restarted {times} within {span(policy.restart_window)}" if most else reason
         return RestartDecision(Phase.FAILED, why, history=RestartHistory(counted))
     pause = min(policy.backoff * 2 ** len(counted), policy.backoff_max) * (1 + JITTER * chance())
     note = f"restarting in {span(pause)} ({len(counted) + 1} of {policy.max_restarts})"

@@ -1,0 +1,107 @@
+"""The pause between two lives of a supervised agent, as the user of its terminal sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import pytest
+from emulator import Emulator
+
+from session.puppet import ps
+from session.test_session_supervised import record
+from support import Relay, wait_until
+
+Open = Callable[..., Emulator]
+
+LIFE = "echo x >> lives; echo life $(wc -l < lives); read line; echo got $line; exit 3"
+SLOW = json.dumps({"restart": "on-failure", "backoff": 3600, "backoff_max": 3600})
+KEYS = "relay: press r to restart it now, q to quit, d to detach.\r\n"
+
+
+def wrapped(wrap: Open, policy: str = SLOW) -> Emulator:
+    outer = wrap("-n", "Alice", "--supervision", policy, "sh", "-c", LIFE)
+    outer.see("life 1\r\n")
+    outer.type("one\r")
+    return outer
+
+
+def paused(outer: Emulator) -> None:
+    """Wait for the pause; its end is drawn at random, up to a fifth later."""
+    outer.see("relay: Alice exited with 3; restarting in ")
+    outer.see(KEYS)
+
+
+def test_r_restarts_it_now(wrap: Open) -> None:
+    outer = wrapped(wrap)
+    paused(outer)
+    outer.type("xyz\rr")
+    at = outer.see("relay: restarting Alice.\r\n")
+    outer.see("life 2\r\n", after=at)
+    outer.type("two\r")
+    outer.see("got two\r\n", after=at)
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"])
+def test_q_quits(wrap: Open, relay: Relay, key: str) -> None:
+    outer = wrapped(wrap)
+    paused(outer)
+    outer.type(key)
+    assert outer.end() == 3
+    assert outer.restored()
+    assert ps(relay) == []
+    ended = wait_until(lambda: (found := record(relay)).get("phase") == "off" and found)
+    assert (ended["wanted"], ended["exit_code"]) == ("down", 3)
+
+
+def test_d_detaches_and_attach_comes_back_to_the_pause(wrap: Open, terminal: Open, relay: Relay) -> None:
+    outer = wrapped(wrap)
+    paused(outer)
+    outer.type("d")
+    assert outer.end() == 0
+    assert ps(relay)[0]["state"] == "backoff"
+    again = terminal(sys.executable, "-m", "relay", "attach", "Alice")
+    paused(again)
+    again.type("r")
+    again.see("life 2\r\n")
+
+
+def test_it_restarts_by_itself(wrap: Open) -> None:
+    outer = wrapped(wrap, json.dumps({"restart": "on-failure", "backoff": 0.05}))
+    outer.see("life 2\r\n", after=outer.see("relay: restarting Alice.\r\n"))
+
+
+def test_its_end_says_why(wrap: Open) -> None:
+    outer = wrapped(wrap, json.dumps({"restart": "on-failure", "max_restarts": 1, "backoff": 0.05}))
+    outer.see("life 2\r\n")
+    outer.type("two\r")
+    assert outer.end() == 3
+    outer.see(
+        "relay: error: Alice exited with 3; restarted once within 15 min. It is not restarted again.\r\n"
+    )
+
+
+@pytest.mark.parametrize("how", ["hang up", "SIGTERM"])
+def test_the_owners_terminal_is_lost_in_the_pause(wrap: Open, relay: Relay, how: str) -> None:
+    """That ends the supervision, as it would end the agent."""
+    outer = wrapped(wrap)
+    paused(outer)
+    if how == "hang up":
+        outer.hang_up()
+    else:
+        os.kill(ps(relay)[0]["terminal_pid"], signal.SIGTERM)
+    wait_until(lambda: ps(relay) == [])
+    ended = wait_until(lambda: (found := record(relay)).get("phase") == "off" and found)
+    assert ended["wanted"] == "up"
+
+
+def test_what_the_user_ends_is_not_restarted(wrap: Open, relay: Relay) -> None:
+    outer = wrap("-n", "Alice", "--restart", "always", "sh", "-c", "echo up; read line; exit 1")
+    outer.see("up\r\n")
+    outer.type("\x03")
+    assert outer.end() == 130
+    ended = wait_until(lambda: (found := record(relay)).get("phase") == "done" and found)
+    assert ended["reason"] == "was ended by SIGINT, as you asked it to"
