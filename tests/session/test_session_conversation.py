@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,19 @@ def test_a_command_that_resumes_one_names_it(relay: Relay) -> None:
     assert conversation(claude) == FIRST
     begin(claude, SECOND, "resume")
     assert conversation(claude) == SECOND, "older versions go on under another id"
+
+
+def test_an_agent_that_resumes_after_a_crash_has_its_conversation_from_the_start(relay: Relay) -> None:
+    """Not the one that the first command has named; a second crash before any hook loses nothing."""
+    policy = json.dumps({"restart": "always", "backoff": 0.05})
+    claude = Claude(relay).wrap("--resume", FIRST, options=("--supervision", policy))
+    begin(claude, FIRST, "resume")
+    begin(claude, SECOND, "clear")
+    claude.exit()
+    wait_until(
+        lambda: [row["restarts"] for row in ps(relay)] == [1], message=lambda: str(claude.events("phase"))
+    )
+    assert conversation(claude) == SECOND
 
 
 def test_whoever_asks_on_the_bus_is_told(relay: Relay) -> None:
