@@ -1,4 +1,4 @@
-"""A conversation of an agent: the id by which the agent itself continues it."""
+"""A conversation of an agent: the id by which the agent itself resumes it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_id(text: str) -> bool:
 
 
 def resumable(conversation: Conversation) -> bool:
-    """Return False if the agent is known to have nothing to continue.
+    """Return False if the agent is known to have nothing to resume.
 
     That is so while the file of the conversation is missing, or holds no prompt yet: agents then refuse the
     id ("No conversation found").  Without a file nothing is known against it.

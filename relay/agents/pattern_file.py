@@ -45,13 +45,13 @@ Every key of a file, all but `name` optional:
                                   relay
     transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | gemini | aider | relay
 
-    [resume]                      how its command line continues a conversation (docs/PATTERNS.md)
+    [resume]                      how its command line resumes a conversation (docs/PATTERNS.md)
     words       = ["--resume", "{id}"]   what does that, right behind the program
     positional  = "prompt"        prompt | other | once: what words are that belong to no option
     keep        = ["--model X"]   options that stay, written as in its --help: --verbose, --model X,
                                   --debug [X], --add-dir X...
     drop        = ["-c"]          options that name a conversation or the first prompt
-    refuse      = ["-p", "mcp"]   options and commands with which there is nothing to continue
+    refuse      = ["-p", "mcp"]   options and commands with which there is nothing to resume
 
     [[states]]                    what the screen or the title shows in a state; the highest priority wins
     name        = "permission"    unique in the file; the user's rule replaces a shipped one of its name

@@ -25,7 +25,7 @@ export default (options) => (pi) => {
   // Tell the session of an event; what it answers. An Esc of the user's ends the waiting.
   const tell = async (event, ctx, fields, signal = ctx.signal) => {
     const { sessionManager: session, cwd } = ctx
-    const common = { session_id: session.getSessionId(), session_file: session.getSessionFile(), cwd }
+    const common = { session_id: session.getSessionId(), session_file: session.getSessionFile?.(), cwd }
     const reply = await bridge.tell(event, { ...common, ...fields }, signal)
     const more = reply.hookSpecificOutput ?? {}
     return { ...reply, ...more, refused: reply.decision === "block" }

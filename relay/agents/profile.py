@@ -117,14 +117,14 @@ class AgentOption:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The command line that continues a conversation, for relay.agents.resume.
+    """The command line that resumes a conversation, for relay.agents.resume.
 
     words:      the words that do it, with `{id}` in place of the conversation's id; () if none do.
     positional: the meaning of words that belong to no option: the first prompt, which is left out; something
                 else, which stays; or a prompt that the agent answers once before it exits.
     keep:       the options that stay.
     drop:       the options that name a conversation or the first prompt; they are left out.
-    refuse:     the options and commands with which the agent has no conversation that can be continued.
+    refuse:     the options and commands with which the agent has no conversation to resume.
     """
 
     words: tuple[str, ...] = ()

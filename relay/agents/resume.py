@@ -1,4 +1,4 @@
-"""The command line with which an agent continues a conversation.
+"""The command line with which an agent resumes a conversation.
 
     claude --model opus "fix the tests"   ──→   claude --resume ID --model opus
 
@@ -22,10 +22,10 @@ _END = "--"
 
 
 def resume_command(profile: Profile, command: Sequence[str], conversation: Conversation) -> list[str] | None:
-    """Return the command line that continues `conversation`, made from the one that started the agent.
+    """Return the command line that resumes `conversation`, made from the one that started the agent.
 
     It repeats neither the first prompt nor what named a conversation before.  Return None if the agent cannot
-    continue conversations, if the command has none (as in print mode), or if a word of it may be either a
+    resume conversations, if the command has none (as in print mode), or if a word of it may be either a
     prompt or the value of an unknown option.
     """
     resume, start = profile.resume, len(command) - len(without_launchers(command))
@@ -97,11 +97,8 @@ def _parts(arguments: Sequence[str], resume: Resume) -> list[_Part] | None:
 def _values(takes: Takes, rest: list[str]) -> list[str]:
     """Remove the values of an option from the words behind it, and return them."""
     values: list[str] = []
-    if takes == "one":
-        values, rest[:1] = rest[:1], []
-    while (
-        rest and not rest[0].startswith("-") and (takes == "several" or (takes == "optional" and not values))
-    ):
+    most = {"none": 0, "one": 1, "optional": 1, "several": len(rest)}[takes]
+    while rest and len(values) < most and (takes == "one" or not rest[0].startswith("-")):
         values.append(rest.pop(0))
     return values
 

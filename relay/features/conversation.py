@@ -4,9 +4,9 @@
     the record that relay has named ┼→ Conversation ─→ CurrentConversation?, `relay ps`, `relay explain`
     the command that resumes one ───┘
 
-An agent may start another one of its kind in the same folder, such as `claude -p` in its shell, whose hooks
-report here, too.  Their processes are further below the wrapped one than the agent's own hooks are, so that
-an id from further below never counts.  Nothing is taken from what is newest on the disk.
+An agent may start another one of its kind in the same folder, such as `claude -p` in its shell, and the hooks
+of that one may report here as well.  They run further below the wrapped process than the agent's own hooks,
+and an id from further below never counts.  Nothing depends on which file is the newest.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _NOTE = "conversation"
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 """Events with which a conversation begins; a late event of an earlier one is none of them."""
 
+_WRITTEN_BY_RELAY = frozenset({"pi", "opencode", "relay"})
+"""Kinds of agents whose transcript is a file of the run, for relay."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
@@ -44,6 +47,10 @@ class _Origin:
 
     root: int
     distance: int
+
+    def is_near(self, own: _Origin) -> bool:
+        """Return True if it is no further below the agent than the agent's `own` hooks are."""
+        return self.root == own.root and self.distance <= own.distance
 
 
 class ConversationTracker:
@@ -75,7 +82,7 @@ class ConversationTracker:
         self._progress = progress
         self._record = record if record is not None and is_id(record.session) else None
         self._current: Conversation | None = None
-        self._origin: _Origin | None = None  # of the agent's own hooks; the furthest
+        self._origin: _Origin | None = None  # of the agent's own hooks
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
@@ -95,18 +102,15 @@ class ConversationTracker:
         event, current = reported.event, self._current
         if event.name not in _BEGINS or event.agent_id or not is_id(event.session_id):
             return
-        origin = self._origin_of(reported.pid)
-        found = self._named(event.session_id, _path(event))
+        origin, found = self._origin_of(reported.pid), self._named(event.session_id, _path(event))
+        is_near = origin is not None and (self._origin is None or origin.is_near(self._origin))
         if current is not None and current.id == found.id:
-            further = origin is not None and (
-                self._origin is None
-                or (origin.root == self._origin.root and origin.distance > self._origin.distance)
-            )
-            self._origin = origin if further else self._origin
-            if further or (found.path is not None and found.path != current.path):
-                self._change(replace(found, path=found.path or current.path))
-        elif self._origin is None or _is_near(origin, self._origin):
-            self._origin = self._origin or origin
+            found = replace(found, path=found.path or current.path)
+        elif self._origin is not None and not is_near:
+            return  # another agent's
+        nearest = origin if is_near else self._origin
+        if (found, nearest) != (current, self._origin):
+            self._origin = nearest
             self._change(found)
 
     @handles(TextRead)
@@ -135,12 +139,12 @@ class ConversationTracker:
         """Return what is known of the conversation, for the user; "" for a program that has none."""
         native = self._profile.native
         if not self._profile.resume.words:
-            return "it cannot be resumed by an id" if native.hooks or native.transcript else ""
+            has_one = native.hooks or native.transcript
+            return "cannot be resumed (its profile has no [resume] table)" if has_one else ""
         if self._current is None:
-            return "its id is not known, so that it cannot be resumed"
-        if not resumable(self._current):
-            return f"{self._current.id}, in which there is nothing to resume yet"
-        return f"{self._current.id}, which can be resumed"
+            return "not known, so it cannot be resumed"
+        known = "can be resumed" if resumable(self._current) else "nothing to resume yet"
+        return f"{self._current.id} ({known})"
 
     def _look(self) -> None:
         """Take the conversation of a record that relay has named, once the agent writes it."""
@@ -167,16 +171,7 @@ class ConversationTracker:
         return _Origin(root, pids.index(root)) if root else None
 
 
-def _is_near(origin: _Origin | None, own: _Origin) -> bool:
-    """Return True if a hook is no further below the agent than its own hooks are."""
-    return origin is not None and origin.root == own.root and origin.distance <= own.distance
-
-
 def _path(event: NativeEvent) -> Path | None:
     """Return the file of the event's conversation; the transcript that relay has written is none."""
     written = event.raw.get("session_file") if event.agent in _WRITTEN_BY_RELAY else event.transcript_path
     return Path(written) if isinstance(written, str) and written.startswith("/") else None
-
-
-_WRITTEN_BY_RELAY = frozenset({"pi", "opencode", "relay"})
-"""Kinds of agents whose transcript is a file of the run, for relay."""

@@ -176,7 +176,7 @@ def _conversation(core: Core) -> ConversationTracker:
         core.bus,
         core.journal,
         core.setup.profile,
-        started.options.command,
+        started.command,
         core.session.directory,
         Lineage(started.pty.pid, started.pty.leader, os.getpid()),
         core.progress,

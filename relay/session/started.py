@@ -35,6 +35,7 @@ class Started:
                  these.
     kept:        how another agent is to follow this one; "": none is to.
     resumes:     this one goes on with an earlier conversation.
+    command:     what runs, without the flags of the bridge: as in `options`, or what resumes a conversation.
     """
 
     options: Options
@@ -56,6 +57,7 @@ class Started:
     kept: Order = ""
     run: str = ""
     resumes: bool = False
+    command: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, shim: ShimLink, options: Options | None) -> Started:
@@ -85,6 +87,7 @@ class Started:
             fields["kept"],
             fields.get("run") or fields["id"],  # a shim of an earlier relay says none
             bool(fields.get("resumes")),
+            tuple(fields.get("command") or options.command),
         )
 
     @property
@@ -112,4 +115,5 @@ class Started:
         hello = {"id": id, "env": env, "unbridged": changed, **bridge}
         resumes = command is not None
         more = {"restarts": self.restarts + 1, "kept": "", "run": self.run, "resumes": resumes}
+        more["command"] = options.command
         return {"argv": argv, "env": env, "cwd": str(directory), "hello": {**hello, **more}}

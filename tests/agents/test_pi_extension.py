@@ -42,7 +42,11 @@ const ctx = {
   cwd: "/home/dev/project",
   hasUI: true,
   ui: { notify: (text) => notes.push(text) },
-  sessionManager: { getSessionId: () => "S", getEntries: () => entries },
+  sessionManager: {
+    getSessionId: () => "S",
+    getSessionFile: () => "/kept/S.jsonl",
+    getEntries: () => entries,
+  },
 }
 const fire = (event, fields = {}) => handlers[event]({ type: event, ...fields }, ctx)
 const assistant = (stopReason, ...content) => ({ role: "assistant", stopReason, content })
@@ -238,6 +242,7 @@ await fire("session_shutdown", { reason: "quit" })
     told = [each.get("source", each.get("reason")) for each in played.told]
     conversations = ["new", "clear", "resume", "resume", "fork", "resume"]
     assert told == ["startup", None, *conversations, "resume", "quit"]
+    assert {each["session_file"] for each in played.told} == {"/kept/S.jsonl"}
 
 
 def test_a_compaction_is_told_may_be_refused_and_is_followed_by_the_lesson(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def fire(event: str, payload: dict[str, object] | str, *, below: bool = False) -
 
 (folder / "arguments").write_text(json.dumps(arguments))
 strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+(folder / "strings").unlink(missing_ok=True)  # of the one before
 strings.bind(str(folder / "strings"))
 while True:
     strings.recv(1)

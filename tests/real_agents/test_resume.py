@@ -47,7 +47,7 @@ def test_a_killed_agent_resumes_its_conversation(house: House, agent: Agent) -> 
     alice.sees("a heron")
     alice.becomes("ready")
     id = house.wait(lambda: conversation(alice), "the id is known")
-    assert alice.explain()["conversation"] == f"{id}, which can be resumed"
+    assert alice.explain()["conversation"] == f"{id} (can be resumed)"
     kill(alice)
     again = resumed(alice, id)
     again.becomes("ready")
@@ -66,7 +66,7 @@ def test_without_a_prompt_there_is_nothing_to_resume(house: House, agent: Agent)
     """These tell the id at once, but keep no conversation before the first prompt, and refuse its id."""
     alice = house.wrap(agent, "Alice")
     id = house.wait(lambda: conversation(alice), "the id is known")
-    assert alice.explain()["conversation"] == f"{id}, in which there is nothing to resume yet"
+    assert alice.explain()["conversation"] == f"{id} (nothing to resume yet)"
     kill(alice)
     again = resumed(alice, id, ready=False)
     house.wait(again.terminal.ended, "it does not start")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,7 @@ def begin(claude: Claude, id: str, source: str = "startup", *, below: bool = Fal
 
 def test_the_id_is_that_of_its_own_hooks(claude: Claude) -> None:
     assert conversation(claude) is None
-    assert explained(claude.relay, "Ann") == [
-        "Its conversation: its id is not known, so that it cannot be resumed."
-    ]
+    assert explained(claude.relay, "Ann") == ["Its conversation: not known, so it cannot be resumed."]
     begin(claude, FIRST)
     assert conversation(claude) == FIRST
     (entry,) = claude.events("conversation")
@@ -102,11 +101,9 @@ def test_what_is_no_id_is_none(claude: Claude, id: str) -> None:
 def test_it_tells_whether_there_is_something_to_resume(claude: Claude) -> None:
     path = claude.folder / "transcript.jsonl"
     begin(claude, FIRST, path=str(path))
-    assert explained(claude.relay, "Ann") == [
-        f"Its conversation: {FIRST}, in which there is nothing to resume yet."
-    ]
+    assert explained(claude.relay, "Ann") == [f"Its conversation: {FIRST} (nothing to resume yet)."]
     path.write_text(PROMPT)
-    assert explained(claude.relay, "Ann") == [f"Its conversation: {FIRST}, which can be resumed."]
+    assert explained(claude.relay, "Ann") == [f"Its conversation: {FIRST} (can be resumed)."]
 
 
 def test_the_next_session_knows_it_too(claude: Claude) -> None:
@@ -130,6 +127,19 @@ def test_a_command_that_resumes_one_names_it(relay: Relay) -> None:
     assert conversation(claude) == FIRST
     begin(claude, SECOND, "resume")
     assert conversation(claude) == SECOND, "older versions go on under another id"
+
+
+def test_an_agent_that_resumes_after_a_crash_has_its_conversation_from_the_start(relay: Relay) -> None:
+    """Not the one that the first command has named; a second crash before any hook loses nothing."""
+    policy = json.dumps({"restart": "always", "backoff": 0.05})
+    claude = Claude(relay).wrap("--resume", FIRST, options=("--supervision", policy))
+    begin(claude, FIRST, "resume")
+    begin(claude, SECOND, "clear")
+    claude.exit()
+    wait_until(
+        lambda: [row["restarts"] for row in ps(relay)] == [1], message=lambda: str(claude.events("phase"))
+    )
+    assert conversation(claude) == SECOND
 
 
 def test_whoever_asks_on_the_bus_is_told(relay: Relay) -> None:
@@ -175,7 +185,9 @@ def test_of_an_agent_that_cannot_resume_that_is_said(relay: Relay) -> None:
     patterns.mkdir(parents=True)
     (patterns / "mine.toml").write_text('name = "mine"\n[native]\nhooks = "relay"\n')
     Puppet(relay, "Alice").wrap(options=("--agent", "mine"))
-    assert explained(relay, "Alice") == ["Its conversation: it cannot be resumed by an id."]
+    assert explained(relay, "Alice") == [
+        "Its conversation: cannot be resumed (its profile has no [resume] table)."
+    ]
 
 
 class Heard:
