@@ -148,6 +148,19 @@ def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home)
         (f"{RULE}kind = 'question'\n", 1, "needs a kind; others have none"),
         (f"{RULE.replace('ready', 'prompting')}", 1, "needs a kind; others have none"),
         (f"{RULE}{OTHER.replace('x', '(')}", 8, "not a regular expression"),
+        ("[errors]\n", 1, "[[errors]]"),
+        ("[[errors]]\nclass = 'billing'\n", 1, "needs a class and regexes in match"),
+        ("[[errors]]\nmatch = ['x']\n", 1, "needs a class and regexes in match"),
+        ("[[errors]]\nclass = 'broke'\nmatch = ['x']\n", 2, "one of rate_limited, unauthorized, billing"),
+        ("[[errors]]\nclass = 'other'\nmatch = ['(']\n", 3, "not a regular expression"),
+        ("[[errors]]\nclass = 'other'\nmatch = ['x']\nsource = 'hook'\n", 4, "one of text, code"),
+        ("[[errors]]\nclass = 'other'\nmatch = ['x']\nreset = ['at (.+)']\n", 4, "(?P<reset>...)"),
+        (
+            "[[errors]]\nclass = 'other'\nmatch = ['x']\nsource = 'code'\nreset = ['(?P<reset>.)']\n",
+            5,
+            "a code has no time",
+        ),
+        ("error_mark = '('\n", 1, "not a regular expression"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_line(user: Home, text: str, line: int, said: str) -> None:
@@ -262,6 +275,29 @@ def test_a_key_of_a_table_is_overridden_alone(user: Home) -> None:
         shipped.submit.avoid,
     )
     assert (mine.echo, mine.native, mine.states) == (shipped.echo, shipped.native, shipped.states)
+
+
+def test_errors_come_in_their_order_and_the_users_first(user: Home) -> None:
+    shipped = load("claude", user)
+    assert shipped.error_mark is not None
+    assert {rule.source for rule in shipped.errors} == {"text", "code"}
+    _write(
+        user,
+        "claude",
+        "error_mark = '^!! '\n[[errors]]\nclass = 'billing'\nmatch = ['^No more']\n"
+        "[[errors]]\nclass = 'rate_limited'\nmatch = ['^Slow']\nreset = ['until (?P<reset>.+)']\n"
+        "[[errors]]\nclass = 'other'\nsource = 'code'\nmatch = ['odd']\n",
+    )
+    mine = load("claude", user)
+    assert mine.error_mark is not None and mine.error_mark.pattern == "^!! "
+    assert [(rule.cls, rule.source) for rule in mine.errors[:3]] == [
+        ("billing", "text"),
+        ("rate_limited", "text"),
+        ("other", "code"),
+    ]
+    assert mine.errors[3:] == shipped.errors
+    generic = load("generic", user)
+    assert (generic.errors, generic.error_mark) == ((), None)
 
 
 def test_a_file_that_is_not_text(user: Home) -> None:

@@ -10,7 +10,16 @@ from typing import Any
 from relay.agents import updates
 from relay.agents.launchers import without_launchers
 from relay.agents.pattern_file import PatternFile
-from relay.agents.profile import InputStyle, Native, Profile, Resume, RowStyle, StateRule, Submit
+from relay.agents.profile import (
+    ErrorRule,
+    InputStyle,
+    Native,
+    Profile,
+    Resume,
+    RowStyle,
+    StateRule,
+    Submit,
+)
 from relay.errors import ConfigError
 from relay.home import Home
 
@@ -70,13 +79,16 @@ def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
     tables: dict[str, dict[str, Any]] = {name: {} for name in _TABLES}
     rules: dict[str, StateRule] = {}
     inputs: dict[str, Any] = {}
+    errors: tuple[ErrorRule, ...] = ()
     for path in paths:
         fields = PatternFile.read(path).fields()
         rules |= {rule.name: rule for rule in fields.pop("states", ())}
         inputs |= fields.pop("input", {})
+        errors = (*fields.pop("errors", ()), *errors)
         for name, table in tables.items():
             table |= fields.pop(name, {})
         merged |= fields
+    merged["errors"] = errors
     merged["states"] = tuple(sorted(rules.values(), key=lambda rule: -rule.priority))
     merged |= {name: kind(**tables[name]) for name, kind in _TABLES.items()}
     base = generic or Profile(GENERIC, paths[-1])

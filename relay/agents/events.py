@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.agents.conversation import Conversation
+from relay.agents.failure import Failure
 from relay.agents.hook_event import NativeEvent
 from relay.agents.hook_reply import Answered
-from relay.agents.transcript_formats import Said
+from relay.agents.transcript_formats import Failed, Said
 from relay.eventbus import Event, Question
 
 
@@ -34,6 +35,25 @@ class TextRead(Event):
 
     texts: tuple[Said, ...]
     again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRead(Event):
+    """The agent's own record says that a turn has failed."""
+
+    failed: Failed
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFailed(Event):
+    """A turn of the agent, or the agent itself, has ended with an error: once for each occurrence."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class LastFailure(Question[Failure]):
+    """Tell the failure of the agent's last turn; no answer if it did not fail, or a later one ended well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ Every key of a file, all but `name` optional:
     questions   = ["..."]         regexes of the unfinished line that ask for a decision or a secret
     dialogs     = ["..."]         regexes of a row near the cursor, where a program draws its own input
     executes    = ["..."]         regexes of the unfinished line of a program that runs what is typed
+    error_mark  = "^■ "           regex of what stands before an error of the agent's own on its screen
 
     [echo]                        how what was typed into it is drawn
     backgrounds = ["373737"]      colours, RRGGBB; "any" is every one but the terminal's own
@@ -66,6 +67,15 @@ Every key of a file, all but `name` optional:
     last        = ["..."]         one of which finds itself in the region's last row
     title       = ["..."]         one of which finds itself in the title, "" where none is known
 
+    [[errors]]                    the errors that end its turns; the first table that matches counts
+    class       = "rate_limited"  rate_limited | unauthorized | billing | overloaded | context_full |
+                                  network | other
+    match       = ["..."]         regexes, one of which finds itself in the text of an error, without its mark
+                                  and with single blanks between its words
+    reset       = ["(?P<reset>...)"]  regexes of that text, and the time at which a limit ends in it
+    source      = "text"          text | code: what `match` is about; a code is the agent's own name of the
+                                  error, in its StopFailure hook or its record, and matched as a whole
+
     [[interactive]]               programs that are this only while they run as a prompt
     names       = ["bash"]        basenames, as in commands
     words       = 0               words beside the options that leave it a prompt; one more is a script
@@ -74,7 +84,8 @@ Every key of a file, all but `name` optional:
     value       = ["-o"]          options followed by a value
 
 A profile's `prompts`, `decisions`, `questions` and `dialogs` are added to those of generic.toml; `executes`
-is not inherited, so that a shell whose user opted in (`inject = "auto"`) can be typed into.
+is not inherited, so that a shell whose user opted in (`inject = "auto"`) can be typed into. The user's
+`[[errors]]` come before the shipped ones.
 """
 
 from __future__ import annotations
@@ -91,6 +102,9 @@ from relay.agents.profile import (
     ANY_COLOUR,
     AgentOption,
     BlockEnd,
+    ErrorClass,
+    ErrorRule,
+    ErrorSource,
     HooksDialect,
     InjectPolicy,
     Interactive,
@@ -121,7 +135,12 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "state": get_args(StateName),
     "kind": tuple(PromptKind),
     "positional": get_args(Positional),
+    "class": get_args(ErrorClass),
+    "source": get_args(ErrorSource),
 }
+RESET = "reset"
+"""The group of a regex that is the time at which a limit ends."""
+
 MAX_BYTES = 1 << 20
 """Bytes that a pattern file may have; the longest that ships with relay has 6,000."""
 
@@ -166,7 +185,9 @@ class PatternFile:
                 **dict.fromkeys(("commands", "checked"), self._words),
                 "interactive": lambda key: tuple(table._interactive() for table in self._tables(key)),
                 "reader": self._choice,
-                "decoration": lambda key: self._regex(key, self._string(key)),
+                **dict.fromkeys(
+                    ("decoration", "error_mark"), lambda key: self._regex(key, self._string(key))
+                ),
                 "prefix": self._prefix,
                 "inject": self._choice,
                 "fullscreen": self._flag,
@@ -177,6 +198,7 @@ class PatternFile:
                 "code": lambda key: self._table(key)._style(),
                 "submit": lambda key: self._table(key)._submit(),
                 "states": self._states,
+                "errors": lambda key: tuple(table._error_rule() for table in self._tables(key)),
                 "input": lambda key: self._table(key)._input(),
                 "native": lambda key: self._table(key)._native(),
                 "resume": lambda key: self._table(key)._resume(),
@@ -242,6 +264,19 @@ class PatternFile:
             raise self._error("", "a rule for prompting needs a kind; others have none.")
         region, rows = fields.pop("region", ("screen", 0))
         return StateRule(**fields, region=region, rows=rows)
+
+    def _error_rule(self) -> ErrorRule:
+        readers = {"class": self._choice, "source": self._choice}
+        fields = self._read({**readers, **dict.fromkeys(("match", "reset"), self._regexes)})
+        if "class" not in fields or not fields.get("match"):
+            raise self._error("", "an [[errors]] table needs a class and regexes in match.")
+        for regex in fields.get("reset", ()):
+            if RESET not in regex.groupindex:
+                message = f"{regex.pattern!r} in reset has no group (?P<{RESET}>...) around the time."
+                raise self._error("reset", message, near=regex.pattern)
+        if fields.get("reset") and fields.get("source") == "code":
+            raise self._error("reset", "a code has no time in it; put reset into a table about the text.")
+        return ErrorRule(cls=fields.pop("class"), **fields)
 
     # -- values -----------------------------------------------------------------------------------------
 

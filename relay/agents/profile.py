@@ -20,6 +20,10 @@ BlockEnd = Literal["drawn", "blank", "none"]
 TranscriptFormat = Literal["", "claude", "codex", "qwen", "gemini", "aider", "relay"]
 Positional = Literal["prompt", "other", "once"]
 Takes = Literal["none", "one", "optional", "several"]
+ErrorClass = Literal[
+    "rate_limited", "unauthorized", "billing", "overloaded", "context_full", "network", "other"
+]
+ErrorSource = Literal["text", "code"]
 
 
 class PromptKind(StrEnum):
@@ -79,6 +83,22 @@ class StateRule:
     first: tuple[re.Pattern[str], ...] = ()
     last: tuple[re.Pattern[str], ...] = ()
     title: tuple[re.Pattern[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRule:
+    """A rule for the errors that end an agent's turn.
+
+    cls:    the class of the error.
+    match:  regexes, one of which finds itself in the error's text or is the whole of its code.
+    reset:  regexes of a text whose group `reset` is the time at which a limit ends, as the agent words it.
+    source: match is about the text, or about the agent's own code of the error.
+    """
+
+    cls: ErrorClass
+    match: tuple[re.Pattern[str], ...] = ()
+    reset: tuple[re.Pattern[str], ...] = ()
+    source: ErrorSource = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +200,8 @@ class Profile:
     settle: seconds for which it may draw a text otherwise than in the end, 0 where it does not.
     states: by priority, the highest first.
     input:  None if the rules of `states` alone say when the agent is ready.
+    errors: the first that matches counts.
+    error_mark: what stands before an error of its own on the screen; None if its errors are not known there.
     """
 
     name: str
@@ -206,6 +228,8 @@ class Profile:
     input: InputStyle | None = None
     native: Native = Native()
     resume: Resume = Resume()
+    errors: tuple[ErrorRule, ...] = ()
+    error_mark: re.Pattern[str] | None = None
 
     @property
     def says_ready(self) -> bool:

@@ -18,7 +18,7 @@ JSON lines, one object a line, with an ISO 8601 "timestamp" in UTC.
 
 Left out, as the model did not say it: the program's own text about an API error, the summary of a compaction,
 thinking, and a text that the user interrupted. Codex does not write an interrupted text at all, and nothing
-tells whether what was cut off was meant to be acted on.
+tells whether what was cut off was meant to be acted on. `failure` has the errors.
 """
 
 from __future__ import annotations
@@ -51,6 +51,20 @@ class Said:
     version: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A turn of the agent that has ended with an error.
+
+    text: what the agent says of it. code: its own name of the error; "" if it has none.
+    id, time: as in Said.
+    """
+
+    text: str
+    code: str = ""
+    id: str = ""
+    time: str = ""
+
+
 _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
 """Prefixes of the subagents that qwen runs for itself after a turn. No hook tells of them."""
 
@@ -78,6 +92,12 @@ def reader(kind: str) -> LineReader:
     }
     made: dict[str, Callable[[], LineReader]] = {"qwen": lambda: _Qwen().read, "aider": lambda: _Aider().read}
     return made[kind]() if kind in made else stateless[kind]
+
+
+def failure(kind: str, line: bytes) -> Failed | None:
+    """Return the failed turn of which a complete line of a transcript tells; None for another line."""
+    read = {"claude": _claude_failed, "codex": _codex_failed, "gemini": _gemini_failed}.get(kind)
+    return None if read is None else read(line)
 
 
 def subagent_path(kind: str, transcript_path: str, agent_id: str) -> str:
@@ -112,6 +132,17 @@ def _claude(line: bytes) -> list[Said]:
     )
 
 
+def _claude_failed(line: bytes) -> Failed | None:
+    if b'"isApiErrorMessage"' not in line:
+        return None
+    entry = _object(line)
+    if entry.get("isApiErrorMessage") is not True or entry.get("isSidechain") is True:
+        return None
+    blocks = _dicts(_dict(entry.get("message")).get("content"))
+    text = "\n".join(_str(block.get("text")) for block in blocks)
+    return Failed(text, *(_str(entry.get(key)) for key in ("error", "uuid", "timestamp")))
+
+
 def _codex(line: bytes) -> list[Said]:
     # Not the "response_item" lines: those also hold the summary of a compaction.
     if b'"AgentMessage"' not in line:
@@ -123,6 +154,22 @@ def _codex(line: bytes) -> list[Said]:
         return []
     texts = (_str(part.get("text")) for part in _dicts(item.get("content")) if part.get("type") == "Text")
     return _numbered(texts, _str(item.get("id")), _str(entry.get("timestamp")))
+
+
+def _codex_failed(line: bytes) -> Failed | None:
+    if b'"task_complete"' not in line:
+        return None
+    entry = _object(line)
+    payload = _dict(entry.get("payload"))
+    error = _dict(payload.get("error"))
+    if payload.get("type") != "task_complete" or not error:
+        return None
+    # "usage_limit_exceeded", or {"http_connection_failed": {"http_status_code": 401}}
+    info = error.get("codex_error_info")
+    code = next(iter(info), "") if isinstance(info, dict) else _str(info)
+    return Failed(
+        _str(error.get("message")), code, _str(payload.get("turn_id")), _str(entry.get("timestamp"))
+    )
 
 
 class _Qwen:
@@ -177,6 +224,15 @@ def _gemini(line: bytes) -> list[Said]:
         return []
     text, id = _str(entry.get("content")), _str(entry.get("id"))
     return _numbered(iter([text]), id, _str(entry.get("timestamp")))
+
+
+def _gemini_failed(line: bytes) -> Failed | None:
+    if b'"error"' not in line:
+        return None
+    entry = _object(line)
+    if entry.get("type") != "error":
+        return None
+    return Failed(_str(entry.get("content")), "", _str(entry.get("id")), _str(entry.get("timestamp")))
 
 
 class _Aider:

@@ -27,7 +27,15 @@ from typing import Any
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.named_transcripts import Named, iso
 from relay.agents.tail import Tail
-from relay.agents.transcript_formats import BEFORE, Ambiguous, Said, reader, subagent_path
+from relay.agents.transcript_formats import (
+    BEFORE,
+    Ambiguous,
+    Failed,
+    Said,
+    failure,
+    reader,
+    subagent_path,
+)
 
 GRACE = 5.0
 """Seconds that a transcript may lag behind a stop event: claude 2.1.197 about 0.1, qwen 0.24.4 two on a busy
@@ -85,7 +93,7 @@ class TranscriptReader:
         self._transcripts: dict[str, _Transcript] = {}  # by path, the least recently used first
         self._began = iso(clock())  # the beginning of this run, or of its latest session
         self._speakers: dict[str, _Speaker] = {}
-        self._seen: dict[str, None] = {}  # ids of emitted texts, oldest first
+        self._emitted = _Emitted()
         self._expected = 0
         self._silent = 0  # texts from stop events since a transcript last had one
         self._named: Named | None = None
@@ -111,6 +119,11 @@ class TranscriptReader:
     def settled(self) -> bool:
         """True if nothing is known to be missing: no expected text, no rest of a transcript."""
         return not self._behind() and not any(speaker.expected for speaker in self._speakers.values())
+
+    def take_failures(self) -> list[Failed]:
+        """Return the failed turns of the agent itself that were read since the last call."""
+        failures, self._emitted.failures = self._emitted.failures, []
+        return failures
 
     def event(self, event: NativeEvent) -> list[Said]:
         """Return the texts up to this event, as far as they are written."""
@@ -195,13 +208,13 @@ class TranscriptReader:
 
     def _line(self, line: bytes, end: int, source: _Transcript) -> list[Said]:
         new: list[Said] = []
+        failed = None if source.subagent else failure(self._kind, line)
+        if failed is not None and self._emitted.add(failed, source):
+            self._emitted.failures.append(failed)
         for said in self._read(line):
-            if (said.time and said.time < source.since) or said.id in self._seen:
-                continue  # emitted before: an old line that was copied here, or a file that was rewritten
+            if not self._emitted.add(said, source):
+                continue
             self._silent = 0
-            self._seen[said.id] = None
-            while len(self._seen) > _SEEN:
-                del self._seen[next(iter(self._seen))]
             subagent, kind = said.subagent or source.subagent, said.agent_type or source.agent_type
             place = end - len(line) - 1 if said.place == BEFORE else end
             text = replace(said, subagent=subagent, agent_type=kind, place=place)
@@ -262,6 +275,23 @@ class _Transcript:
     since: str
     subagent: str
     agent_type: str
+
+
+class _Emitted:
+    """The texts and failures that were emitted, by id. failures: those that nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self.failures: list[Failed] = []
+        self._ids: dict[str, None] = {}  # oldest first
+
+    def add(self, found: Said | Failed, source: _Transcript) -> bool:
+        """Return False if it was emitted before: an old line that was copied, or a rewritten file."""
+        if (found.time and found.time < source.since) or found.id in self._ids:
+            return False
+        self._ids[found.id] = None
+        while len(self._ids) > _SEEN:
+            del self._ids[next(iter(self._ids))]
+        return True
 
 
 class _Speaker:

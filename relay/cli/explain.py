@@ -3,6 +3,7 @@
 The state comes from the agent's own hooks and status reports, where it has them, and from what its
 terminal shows: its modes, whose it is now, whether the program sleeps in a read of it, and the rules of the
 agent's profile (`relay agents`) over what is drawn. The rule and the lines that decided are named. So is
+the reason why its last turn failed, such as a usage limit and when that ends, until one ends well, and
 whether the rules were checked with this version of the agent, whether it is on the bus, what of its messages
 is held or waits, and how far its directives have come: heard in its output, given to their handlers,
 committed in the ledger as messages.
@@ -13,6 +14,8 @@ The id of a message, or its beginning, stands for the message and the agent for 
 from __future__ import annotations
 
 import argparse
+import time
+from typing import Any
 
 from relay.agents.version import unchecked
 from relay.cli.arguments import add_json, add_team
@@ -37,6 +40,14 @@ _LOST = {
 """The steps at which directives are lost."""
 
 _SHORTEST = 4  # characters of an id: a shorter word is meant as a name
+
+_TELLS = {
+    "hook": "as its hook said",
+    "transcript": "as its own record says",
+    "screen": "as its screen showed",
+    "exit": "as it said before it exited",
+}
+"""The source of a failure (relay.agents.failure)."""
 
 _READS = {"lines": "prints lines", "screen": "draws a screen"}
 
@@ -74,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"The rule {visible(answer['rule'])!r} of its profile decided, by:")
         for line in answer.get("lines", ()):
             print(f"    {one_line(line, 100)}")
+    if answer.get("failure"):
+        print(_failure(answer["failure"]))
     print(f"It is treated as {answer['profile']}, and read as a program that {_READS[answer['reader']]}.")
     if answer.get("version") and answer.get("checked"):
         told = unchecked(answer["profile"], answer["version"], answer["checked"])
@@ -113,6 +126,17 @@ def run(args: argparse.Namespace) -> int:
     for notice in answer.get("notices", ()):
         print(f"Not shown to you yet: {visible(notice)}")
     return 0
+
+
+def _failure(failure: dict[str, Any]) -> str:
+    """Return sentences about the last failed turn."""
+    text = (
+        f"Its last failure is {failure['class']}, {_TELLS[failure['source']]}: {visible(failure['text'])!r}."
+    )
+    if failure["reset_at"] is None:
+        return text
+    at = time.strftime("%a %d %b %Y, %H:%M %Z", time.localtime(failure["reset_at"]))
+    return f"{text} The limit resets on {at}."
 
 
 def _print_steps(name: str, steps: dict[str, int | None]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from relay.agents.events import HookAsked, HookReported, TextRead
+from relay.agents.events import FailureRead, HookAsked, HookReported, TextRead
 from relay.agents.hook_event import NativeEvent, NativeName, known, parse
 from relay.agents.hook_reply import Answered, Fate, Reply, render
 from relay.agents.listening import Listening
@@ -92,7 +92,10 @@ class NativeHooks:
         if self._turn.hooks.revive():
             self._bus.publish(HooksAlive(True))
         followed = [note for note in self._progress.notes if note["note"] == "transcript"]
-        if self._record is not None and (texts := self._record.resume(followed)):
+        texts = [] if self._record is None else self._record.resume(followed)
+        if self._record is not None:
+            self._record.take_failures()  # an earlier session has heard of them
+        if texts:
             self._bus.publish(TextRead(tuple(texts), again=True))
             self._listening.until(time.monotonic() + AFTERWARDS)
 
@@ -153,8 +156,7 @@ class NativeHooks:
         self._listening.until(time.monotonic() + AFTERWARDS)
         if self._record is not None:
             texts = self._record.event(event)
-            if not late:
-                self._publish(texts)
+            self._publish([] if late else texts)
             if (problem := self._record.problem) not in {None, self._problem}:
                 self._problem = problem
                 self._bus.publish(Notify(f"the agent's transcript: {problem}"))
@@ -203,6 +205,8 @@ class NativeHooks:
     def _publish(self, texts: Sequence[Said]) -> None:
         if texts:
             self._bus.publish(TextRead(tuple(texts)))
+        for failed in self._record.take_failures() if self._record is not None else ():
+            self._bus.publish(FailureRead(failed))
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:

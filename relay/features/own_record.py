@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay.agents.events import RecordLost, TextRead, TurnRead, TurnShown
+from relay.agents.events import FailureRead, RecordLost, TextRead, TurnRead, TurnShown
 from relay.agents.listening import Listening
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_formats import Said
@@ -177,6 +177,9 @@ class OwnRecord:
     def _publish(self, texts: Sequence[Said], *, again: bool = False) -> None:
         if texts and self._cut != b"\x03":  # nothing tells whether what was cut off was meant to be acted on
             self._bus.publish(TextRead(tuple(texts), again=again))
+        failures = [] if self._reader is None else self._reader.take_failures()
+        for failed in [] if again else failures:  # an earlier session has heard of those
+            self._bus.publish(FailureRead(failed))
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:

@@ -29,6 +29,7 @@ from relay.features.derived_rules import DerivedRules
 from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
 from relay.features.escalation import Escalation, PromptTitle
+from relay.features.failure_watch import FailureWatch
 from relay.features.first_prompt import FirstPrompt
 from relay.features.guards import Guards
 from relay.features.handler_runner import HandlerRunner
@@ -343,6 +344,14 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         hooked=bool(core.started.bridge),
         recorded=_record(core) is not None,
         named=core.started.record is not None,
+    ),
+    "failures": lambda core: FailureWatch(
+        core.bus,
+        core.journal,
+        core.setup.profile,
+        core.agent.terminal,
+        core.agent.state,
+        core.progress,
     ),
     "transcript": lambda core: TranscriptListener(
         core.bus,

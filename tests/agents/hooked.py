@@ -81,8 +81,8 @@ class Claude:
     def print(self, text: str) -> None:
         self._pull({"print": text})
 
-    def exit(self) -> None:
-        self._pull({"exit": 0})
+    def exit(self, code: int = 0) -> None:
+        self._pull({"exit": code})
 
     def events(self, kind: str) -> list[Json]:
         return [e for e in events(self.relay) if e["event"] == kind and e["name"] == self.name]

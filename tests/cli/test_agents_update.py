@@ -85,6 +85,8 @@ def test_the_users_own_keys_count_more_than_those_of_an_update(relay: Relay, new
         ("'^│? Do you want to '", "'('", "is not a regular expression"),
         ('name = "claude"\n', "", "it has no key name"),
         ('name = "claude"\n', 'name = "clod"\n', "they must agree"),
+        ('class = "billing"', 'class = "broke"', "it must be one of rate_limited"),
+        ("(?P<reset>", "(", "has no group (?P<reset>...)"),
     ],
 )
 def test_of_files_of_which_one_is_wrong_none_is_taken(

@@ -19,7 +19,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -46,6 +46,7 @@ class Step:
 
     hold: the answer stops after `after` events (0: before its first byte) until this is set.
     pace: seconds between two events, as real models take them.
+    error: with a status, the JSON object of the error, in place of a usual one. headers: more of its headers.
     """
 
     text: str = ""
@@ -54,6 +55,8 @@ class Step:
     after: int = 0
     status: int = 200
     pace: float = 0.0
+    error: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Rule:
@@ -226,8 +229,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"error": {"message": repr(error), "type": "invalid_request_error"}}, 400)
         if step.status != 200:
             kind, why = ("overloaded_error", "Overloaded: ") if step.status == 529 else ("api_error", "")
-            problem = {"type": kind, "message": f"{why}scripted error {step.status}"}
-            return self._json({"type": "error", "error": problem}, step.status)
+            problem = step.error or {"type": kind, "message": f"{why}scripted error {step.status}"}
+            return self._json({"type": "error", "error": problem}, step.status, step.headers)
         if not streaming:
             return self._json(dialect.whole(answer))
         self._stream(dialect, answer, step)
@@ -250,11 +253,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"{head}data: {line}\n\n".encode())
             self.wfile.flush()
 
-    def _json(self, data: object, status: int = 200) -> None:
+    def _json(self, data: object, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         raw = json.dumps(data).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(raw)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         if status in (400, 401):
             self.send_header(
                 "x-should-retry", "false"

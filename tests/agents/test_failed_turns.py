@@ -1,0 +1,106 @@
+"""Failed turns in transcripts as the real agents wrote them (claude 2.1.197, codex 0.169.0, gemini 0.61.0).
+
+In each the model first quotes such an error: that is a text, and no failure.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.transcript_formats import Failed, failure, reader
+from relay.agents.transcript_reader import TranscriptReader
+
+CAPTURED = Path(__file__).parent / "transcripts"
+QUOTATION = 'API Error: 529 Overloaded is what it said, with "isApiErrorMessage":true and "type":"error".'
+KEY = "API key not valid. Please pass a valid API key."
+EXPECTED = {
+    "claude": [("You've hit your session limit · resets 6:27am (America/New_York)", "rate_limit")],
+    "codex": [
+        (
+            "You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits "
+            "or try again at 11:27 AM.",
+            "usage_limit_exceeded",
+        ),
+        ("unexpected status 401 Unauthorized: scripted error 401, url: ", "http_connection_failed"),
+    ],
+    "gemini": [
+        (
+            '[API Error: {"type":"error","error":{"code":400,"message":"'
+            + KEY
+            + '","status":"INVALID_ARGUMENT"}}]',
+            "",
+        )
+    ],
+}
+
+
+def lines(kind: str) -> list[bytes]:
+    return (CAPTURED / f"{kind}-failed.jsonl").read_bytes().splitlines()
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_every_failed_turn_is_found_and_no_quotation(kind: str) -> None:
+    failures = [found for line in lines(kind) if (found := failure(kind, line)) is not None]
+    assert [found.code for found in failures] == [code for _, code in EXPECTED[kind]]
+    assert all(found.text.startswith(text) for found, (text, _) in zip(failures, EXPECTED[kind], strict=True))
+    assert len({found.id for found in failures}) == len(failures)
+    assert all(found.time.endswith("Z") for found in failures)
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_none_of_them_is_what_the_model_said(kind: str) -> None:
+    read = reader(kind)
+    assert [said.text for line in lines(kind) for said in read(line)] == [QUOTATION]
+
+
+@pytest.mark.parametrize("name", ["claude-subagent", "codex", "codex-subagent", "gemini", "qwen", "relay"])
+def test_a_conversation_without_an_error_has_none(name: str) -> None:
+    kind = name.partition("-")[0]
+    assert [failure(kind, line) for line in (CAPTURED / f"{name}.jsonl").read_bytes().splitlines()].count(
+        None
+    ) == len((CAPTURED / f"{name}.jsonl").read_bytes().splitlines())
+
+
+def test_a_subagents_failure_is_not_the_agents() -> None:
+    entry = json.loads(next(line for line in lines("claude") if failure("claude", line)))
+    assert failure("claude", json.dumps({**entry, "isSidechain": True}).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "changes", [{"isApiErrorMessage": "true"}, {"message": 7}, {"message": {"content": "x"}}]
+)
+def test_a_line_of_another_shape_is_none_or_has_no_text(changes: dict[str, Any]) -> None:
+    entry = json.loads(next(line for line in lines("claude") if failure("claude", line)))
+    found = failure("claude", json.dumps({**entry, **changes}).encode())
+    assert found is None or found.text == ""
+
+
+@given(kind=st.sampled_from(sorted(EXPECTED)), line=st.binary())
+def test_any_line_can_be_read(kind: str, line: bytes) -> None:
+    for marked in (line, b'{"isApiErrorMessage":true,"task_complete":"error"}' + line):
+        assert failure(kind, marked) is None or isinstance(failure(kind, marked), Failed)
+
+
+def test_the_reader_returns_each_once(tmp_path: Path) -> None:
+    """Also where the agent copies its lines to another file; what was there before this run is old."""
+    now = 1_795_590_000.0  # before the lines were written
+    path, other = tmp_path / "main.jsonl", tmp_path / "other.jsonl"
+    words = TranscriptReader("claude", clock=lambda: now)
+    words.event(NativeEvent(NativeName.SESSION_START, "claude", transcript_path=str(path), source="startup"))
+    path.write_bytes(b"\n".join(lines("claude")) + b"\n")
+    assert [said.text for said in words.poll()] == [QUOTATION]
+    assert [found.code for found in words.take_failures()] == ["rate_limit"]
+    assert words.take_failures() == []
+    words.event(NativeEvent(NativeName.SESSION_START, "claude", transcript_path=str(other), source="resume"))
+    other.write_bytes(path.read_bytes())
+    assert words.poll() == [] and words.take_failures() == []
+    late = TranscriptReader("claude", clock=lambda: now)
+    late.event(NativeEvent(NativeName.SESSION_START, "claude", transcript_path=str(path), source="resume"))
+    assert late.poll() == [] and late.take_failures() == []

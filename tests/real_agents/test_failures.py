@@ -1,0 +1,165 @@
+"""Real agents whose API fails: the session says why, once, and when a limit ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Step
+from real_agents.recipes import Agent, Place, Start
+
+HOURS = 3
+LIMIT = "You've hit your session limit · resets 8pm (America/New_York)"
+NO_RETRY = {"x-should-retry": "false"}
+
+
+def subscriber(agent: Agent, settings: dict[str, Any] | None = None) -> Agent:
+    """claude with a login in place of a key: only so it speaks of a limit. settings: the user's own."""
+
+    def start(place: Place) -> Start:
+        given = agent.start(place)
+        if settings is not None:
+            place.put(".claude/settings.json", settings)
+        environment = {
+            name: value for name, value in given.environment.items() if name != "ANTHROPIC_API_KEY"
+        }
+        environment |= {
+            "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-dummy-000000000000",
+            "TZ": "America/New_York",
+        }
+        return replace(given, environment=environment)
+
+    return replace(agent, start=start)
+
+
+def limited(agent: Agent, reset: int) -> Step:
+    """The API's answer when the limit is used up until `reset`, in seconds since the epoch."""
+    if agent.name == "codex":
+        return Step(status=429, error={"type": "usage_limit_reached", "plan_type": "pro", "resets_at": reset})
+    unified = {"status": "rejected", "reset": str(reset), "representative-claim": "five_hour"}
+    headers = {f"anthropic-ratelimit-unified-{name}": value for name, value in unified.items()}
+    error = {"type": "rate_limit_error", "message": "This would exceed your account's rate limit."}
+    return Step(status=429, error=error, headers={**headers, **NO_RETRY})
+
+
+def failures(alice: Wrapped) -> list[dict[str, Any]]:
+    return alice.events("agent_failed")
+
+
+def ends_at(failed: dict[str, Any], reset: int) -> bool:
+    """True if the limit ends then; agents leave the seconds out."""
+    return failed["reset_at"] is not None and abs(failed["reset_at"] - reset) < 60
+
+
+@pytest.mark.agents("claude", "codex")
+def test_a_usage_limit_and_when_it_ends(house: House, agent: Agent) -> None:
+    """Told once, also by the session that follows one that is killed, until a turn ends well."""
+    reset = int(time.time()) + HOURS * 3600
+    wrapped = subscriber(agent) if agent.name == "claude" else agent
+    alice = house.wrap(wrapped, "Alice", Rule("^begin", limited(agent, reset)))
+    alice.say("begin now")
+    (failed,) = house.wait(lambda: failures(alice), "the failure is told")
+    assert failed["class"] == "rate_limited" and "limit" in failed["text"]
+    assert failed["source"] == ("hook" if agent.name == "claude" else "transcript")
+    assert ends_at(failed, reset)
+    house.wait(lambda: alice.state.split(" ")[0] in {"failed", "prompting"}, "it shows that")
+    session = alice.info()["pid"]
+    os.kill(session, signal.SIGKILL)
+    house.wait(lambda: alice.info().get("pid") not in {None, session}, "another session is there")
+    house.wait(lambda: alice.explain().get("failure"), "it knows of it")
+    if agent.name == "claude":
+        alice.sees("Stop and wait for limit to reset")
+        alice.type("\x1b")
+    alice.sees(agent.ready)
+    alice.say("try it again")
+    house.wait(lambda: alice.explain().get("failure", 0) is None, "the failure is forgotten")
+    assert len(failures(alice)) == 1
+
+
+CLASSES = {
+    "claude": {
+        "unauthorized": Step(status=401),
+        "rate_limited": Step(status=429, headers=NO_RETRY),
+        "billing": Step(
+            status=400,
+            error={
+                "type": "invalid_request_error",
+                "message": "Your credit balance is too low to access this.",
+            },
+        ),
+        "overloaded": Step(status=529, headers=NO_RETRY),
+        "context_full": Step(
+            status=400,
+            error={
+                "type": "invalid_request_error",
+                "message": "prompt is too long: 213462 tokens > 200000 maximum",
+            },
+        ),
+    },
+    "codex": {
+        "unauthorized": Step(status=401),
+        "billing": Step(
+            status=429, error={"code": "insufficient_quota", "message": "You exceeded your quota"}
+        ),
+        "context_full": Step(
+            status=400,
+            error={"code": "context_length_exceeded", "message": "Your input exceeds the context window."},
+        ),
+    },
+}
+
+
+@pytest.mark.agents("claude", "codex")
+def test_what_failed_has_a_class(house: House, agent: Agent) -> None:
+    """One turn for each, in one conversation: each is an occurrence of its own."""
+    steps = CLASSES[agent.name]
+    alice = house.wrap(agent, "Alice", *(Rule(f"^try {cls}", *[step] * 12) for cls, step in steps.items()))
+    for number, cls in enumerate(steps, start=1):
+        alice.say(f"try {cls} now")
+        house.wait(lambda number=number: len(failures(alice)) >= number, f"{cls} is told")
+        alice.becomes("failed", "ready")
+    assert [failed["class"] for failed in failures(alice)] == list(steps)
+
+
+@pytest.mark.agents("claude", "codex")
+def test_a_model_that_quotes_a_limit_has_not_failed(house: House, agent: Agent) -> None:
+    said = f"{LIMIT}\n\nAPI Error: 529 Overloaded\n\n- ■ You've hit your usage limit. Try again at 8:00 PM."
+    alice = house.wrap(agent, "Alice", Rule("^quote", said), Rule("^fail", Step(status=401)))
+    alice.say("quote it for me")
+    alice.sees("529 Overloaded")
+    alice.becomes("ready")
+    assert alice.explain()["failure"] is None
+    alice.say("fail for me")  # what comes of a quotation would be there by then
+    house.wait(lambda: failures(alice), "the failure is told")
+    assert [failed["class"] for failed in failures(alice)] == ["unauthorized"]
+
+
+@pytest.mark.agents("claude")
+def test_without_hooks_its_screen_tells_of_the_limit(house: House, agent: Agent) -> None:
+    reset = int(time.time()) + HOURS * 3600
+    silent = subscriber(agent, {"disableAllHooks": True})
+    alice = house.wrap(silent, "Alice", Rule("^begin", limited(agent, reset)))
+    alice.say("begin now")
+    (failed,) = house.wait(lambda: failures(alice), "the failure is told")
+    assert (failed["class"], failed["source"]) == ("rate_limited", "screen")
+    zone = failed["text"].rpartition("(")[2]
+    assert zone == "America/New_York)" and ends_at(failed, reset)
+
+
+@pytest.mark.agents("claude")
+def test_a_run_without_a_terminal_exits_with_its_reason(house: House, agent: Agent) -> None:
+    """claude -p prints its limit, and exits with 1."""
+    reset = int(time.time()) + HOURS * 3600
+    rule = Rule("^begin", limited(agent, reset))
+    alice = house.wrap(subscriber(agent), "Alice", rule, arguments=("-p", "begin now"), ready=False)
+    house.wait(alice.terminal.ended, "it ends")
+    assert alice.terminal.code == 1
+    (failed,) = house.wait(lambda: failures(alice), "the failure is told")
+    assert failed["class"] == "rate_limited" and failed["source"] in {"hook", "exit"}
+    assert ends_at(failed, reset)
