@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from relay.agents.events import CurrentConversation
+from relay.agents.events import CurrentConversation, LastFailure
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows
 from relay.state.events import StateChanged
@@ -147,7 +147,10 @@ class Supervisor:
             self._bus.publish(PhaseEntered.decided(goes_on, code))
             return goes_on
         asked = self._order.done() and self._order.result() == "stop"
+        failure = next(iter(await self._bus.ask_all(LastFailure())), None)
         ended = self._life.ended(code, by_user=asked)
+        if failure is not None:
+            ended = replace(ended, failure=failure.cls, reset_at=failure.reset_at)
         decision = decide(
             self._policy, ended, record.history if record else RestartHistory(), now, self._chance
         )
