@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import signal
+import socketserver
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ from clients import Agent, running
 from hostile import MB, Hostile
 
 from relay.doctor import CheckResult, all_checks
-from relay.errors import LedgerError
+from relay.errors import BrokerError, LedgerError
 from relay.home import Home
 from relay.message import MAX_BODY, Priority
 from relay.messaging import inbox, publisher
@@ -401,6 +402,37 @@ def test_one_that_refuses_logins_is_replaced_after_the_third(
     assert watch.look() == ""
     assert watch.look() == ""
     assert "does not answer" in watch.look()
+
+
+@pytest.fixture
+def takes_and_drops() -> Iterator[tuple[str, int]]:
+    """The address of a broker that lets everybody in, and delivers nothing, as with a broken store."""
+
+    class Broker(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(bytes([packets.CONNACK, 2, 0, 0]))
+            self.rfile.read()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Broker) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield ("127.0.0.1", server.server_address[1])
+        server.shutdown()
+
+
+def test_one_that_takes_messages_and_delivers_none_is_seen_and_replaced(
+    home: Home,
+    sleeper: subprocess.Popen[bytes],
+    takes_and_drops: tuple[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_watch, "ANSWER_SECONDS", 0.5)
+    home.broker.mkdir(mode=0o700)
+    log = os.open(home.broker / "broker.log", os.O_RDWR | os.O_CREAT)
+    watch = BrokerWatch(sleeper.pid, takes_and_drops, ("relay", "any"), log, str(home.broker))
+    assert [watch.look() for _ in range(2)] == ["", ""]
+    assert watch.look() == "it does not answer (timed out)"
+    with pytest.raises(BrokerError, match="does not answer as it should: timed out"):
+        broker.greet(home, Endpoint("embedded", *takes_and_drops, sleeper.pid))
 
 
 def test_one_that_refuses_everybody_is_seen_and_replaced(home: Home) -> None:
