@@ -381,6 +381,7 @@ def test_its_memory_is_watched_while_it_does_not_answer(
     def hangs(*_: object) -> None:
         monkeypatch.setattr(broker_watch, "MAX_MEMORY", 1 << 16)
         killed.wait(PATIENCE)
+        raise TimeoutError
 
     monkeypatch.setattr(broker_watch, "greet", hangs)
     monkeypatch.setattr(broker_watch, "INTERVAL", 0.01)
@@ -390,6 +391,7 @@ def test_its_memory_is_watched_while_it_does_not_answer(
     watching.start()
     wait_until(killed.is_set, 10)
     watching.join(PATIENCE)
+    assert not watching.is_alive()
     signal.signal(signal.SIGUSR1, before)
     assert sleeper.wait() == -signal.SIGKILL
     assert watch.killed
