@@ -24,6 +24,7 @@ ALL = 128 << 20
 """Bytes of all publishers together that wait, at most."""
 
 _EACH = 1 << 10  # bytes that a payload costs beside its own
+_UNASKED = 16 << 10  # the same of one that comes at QoS 0: such a flood is not held up by its receiver's pace
 
 
 class Arrivals:
@@ -94,4 +95,4 @@ class Arrivals:
 
 
 def _cost(inbound: Inbound) -> int:
-    return len(inbound.payload) + _EACH
+    return len(inbound.payload) + (_EACH if inbound.qos else _UNASKED)

@@ -15,10 +15,12 @@ import contextlib
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relay import names
 from relay.clock import until_tick
 from relay.errors import LedgerError
 from relay.home import private_directory
@@ -39,6 +41,11 @@ AGAIN = 4.0
 """Seconds after which a new listener has the broker send once more what it keeps: an announcement may slip
 through between what was kept and what comes then, and nobody would know of it before the next."""
 
+MOST = 10
+"""Announcements of one agent that are written down in a second; of more, the latest is, when it is over: one
+agent's flood must not keep the ledger busy."""
+
+_SECOND = 1.0
 _MANY = 256  # announcements that wait to be written down; the connection is not read meanwhile
 _RETRY = 1.0  # seconds until a ledger that refused is tried again
 _LISTENERS = 5  # of one team at a time, at most, all but the last of which hang
@@ -60,6 +67,10 @@ class PresenceListener:
     _lock: int | None = None  # the descriptor, while this client listens
     _life: int | None = None  # the FIFO's, which ends with it
     _arrived: asyncio.Queue[Heard] = field(default_factory=lambda: asyncio.Queue(_MANY), init=False)
+    _counts: Counter[str] = field(default_factory=Counter, init=False)  # by name, since `_counted`
+    _counted: float = field(default=float("-inf"), init=False)  # seconds, monotonic
+    _late: dict[str, Heard] = field(default_factory=dict, init=False)  # by name: the latest of too many
+    _came_late: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     # The last sign of each listener, and when it was seen first; seconds, monotonic.
     _signs: dict[int, tuple[int, float]] = field(default_factory=dict, init=False)
 
@@ -95,6 +106,7 @@ class PresenceListener:
         assert self._lock is not None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._write())
+            tasks.create_task(self._catch_up())
             tasks.create_task(self._repeat(transport))
             while True:
                 os.utime(self._lock)
@@ -124,11 +136,33 @@ class PresenceListener:
                 os.close(descriptor)
         self._lock = self._life = None
         self._arrived = asyncio.Queue(_MANY)
+        self._late.clear()
 
     async def hear(self, heard: Presence, *, retained: bool) -> None:
         """Take an announcement, if this client listens for its home."""
-        if self.listening:
-            await self._arrived.put(Heard(heard, retained, max(0.0, time.time() - heard.seen)))
+        if not self.listening:
+            return
+        taken = Heard(heard, retained, max(0.0, time.time() - heard.seen))
+        name, now = names.key(heard.name), time.monotonic()
+        if now - self._counted >= _SECOND:
+            self._counts.clear()
+            self._counted = now
+        self._counts[name] += 1
+        if name in self._late or self._counts[name] > MOST:
+            self._late[name] = taken
+            self._came_late.set()
+        else:
+            await self._arrived.put(taken)
+
+    async def _catch_up(self) -> None:
+        """Take the latest announcements of those who made too many, once a second."""
+        while True:
+            await self._came_late.wait()
+            await asyncio.sleep(_SECOND)
+            self._came_late.clear()
+            late, self._late = self._late, {}
+            for each in late.values():
+                await self._arrived.put(each)
 
     async def _listen(self, transport: MqttTransport) -> None:
         await self.tracker.begin()

@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     for number in ENDING:
         signal.signal(number, _end)
     own = os.open("supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    broker = 0
+    broker, watch = 0, None
     try:
         fcntl.flock(own, fcntl.LOCK_EX)
         with open(config, "rb") as file:
@@ -88,7 +88,8 @@ def main(arguments: list[str]) -> int:
         _write_private("endpoint.json", json.dumps(endpoint).encode())
         os.write(int(report), b"ready\n")
         os.close(int(report))
-        _start_watch(BrokerWatch(broker, (address["host"], address["port"]), login, log, directory))
+        watch = BrokerWatch(broker, (address["host"], address["port"]), login, log, directory)
+        _start_watch(watch)
         _wait_unused(float(linger))
     except Ended:
         pass
@@ -97,7 +98,7 @@ def main(arguments: list[str]) -> int:
     finally:
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         if broker:
-            _terminate(broker)
+            _terminate(broker, 0.0 if watch is not None and watch.killed else STOP_SECONDS)
         with contextlib.suppress(FileNotFoundError):
             os.unlink("endpoint.json")  # noqa: PTH108
     return 0
@@ -178,10 +179,11 @@ def _wait_unused(linger: float) -> None:
         fcntl.flock(election, fcntl.LOCK_UN)
 
 
-def _terminate(pid: int) -> None:
+def _terminate(pid: int, patience: float) -> None:
+    """End the broker: kill it after `patience`, seconds."""
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + patience
         while os.waitpid(pid, os.WNOHANG) == (0, 0):
             if (late := time.monotonic() - deadline) > 0:
                 os.kill(pid, signal.SIGKILL)

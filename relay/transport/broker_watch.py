@@ -12,6 +12,7 @@ import os
 import secrets
 import signal
 import socket
+import threading
 import time
 from typing import NamedTuple
 
@@ -26,7 +27,10 @@ REPLACED = "replaced.json"
 INTERVAL = 3.0
 """Seconds from one look to the next."""
 
-ANSWER_SECONDS = 6.0
+MEMORY_INTERVAL = 0.25
+"""Seconds from one look at its memory to the next: many who do not read make it 1 GB more in a second."""
+
+ANSWER_SECONDS = 5.0
 TIMES = 3
 """So many looks in a row without an answer, and it is replaced: within 30 s."""
 
@@ -56,6 +60,7 @@ class BrokerWatch:
     login:   user and password of the watch.
     log:     a descriptor of its log, open for writing.
     directory: where REPLACED lies.
+    killed:  True once it was killed, or is about to be.
     """
 
     def __init__(
@@ -67,11 +72,27 @@ class BrokerWatch:
         self._log = log
         self._directory = directory
         self._failures = 0
+        self._once = threading.Lock()
+        self.killed = False
 
     def run(self) -> None:
         """Look after it until it must be replaced; then say why, kill it, and have this process end, too."""
+        threading.Thread(target=self._watch_memory, daemon=True).start()
         while not (why := self.look()):
             time.sleep(INTERVAL)
+        self._replace(why)
+
+    def _watch_memory(self) -> None:
+        """The same for its memory, also while it does not answer."""
+        while not (why := self._outgrown()):
+            time.sleep(MEMORY_INTERVAL)
+        self._replace(why)
+
+    def _replace(self, why: str) -> None:
+        with self._once:
+            if self.killed:
+                return
+            self.killed = True
         text = f"[relay] replacing the broker: {why}\n"
         with contextlib.suppress(OSError):  # a full disk must not keep it
             os.write(self._log, text.encode())
@@ -84,8 +105,8 @@ class BrokerWatch:
         with contextlib.suppress(OSError):
             if os.fstat(self._log).st_size > MAX_LOG:
                 os.ftruncate(self._log, 0)
-        if (size := _memory(self._pid)) > MAX_MEMORY:
-            return f"it took {size >> 20} MB of memory"
+        if why := self._outgrown():
+            return why
         try:
             greet(self._address, self._login, ANSWER_SECONDS)
         except (OSError, EOFError, ValueError) as error:
@@ -95,6 +116,10 @@ class BrokerWatch:
         else:
             self._failures = 0
         return ""
+
+    def _outgrown(self) -> str:
+        size = _memory(self._pid)
+        return f"it took {size >> 20} MB of memory" if size > MAX_MEMORY else ""
 
 
 def greet(address: tuple[str, int], login: tuple[str, str], timeout: float) -> None:

@@ -67,11 +67,16 @@ class LoginRefused(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A payload that arrived. retained: the broker had kept it, so its age is unknown."""
+    """A payload that arrived.
+
+    retained: the broker had kept it, so its age is unknown.
+    qos:      0: the broker sends as many as it has, without waiting for acknowledgements.
+    """
 
     topic: str
     payload: bytes
     retained: bool
+    qos: int = 1
 
 
 class _Mail(asyncio.Queue[aiomqtt.Message]):
@@ -192,7 +197,7 @@ class MqttTransport:
         self._mail.came.clear()
         while not self._mail.empty():
             message = self._mail.get_nowait()
-            yield Inbound(str(message.topic), bytes(message.payload), message.retain)
+            yield Inbound(str(message.topic), bytes(message.payload), message.retain, message.qos)
             self._extend()
 
     @property

@@ -20,6 +20,7 @@ SERVICE = "relay"
 _MAX_STORE = 1 << 20  # bytes in files, in which nothing is kept: its streams are in memory
 _MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
 _MAX_UNACKNOWLEDGED = 128  # messages on their way to one client; it acknowledges each when it is stored
+_WRITE_SECONDS = 3  # for what has piled up for one client; then it is cut off, and comes back
 _ACKNOWLEDGES = 3  # seconds; what the broker had to give up meanwhile counts as unacknowledged until then
 _SESSION_SECONDS = 60  # that the broker keeps mail for a client that has gone; ours waits in the ledger
 
@@ -42,6 +43,7 @@ def render(agents: Iterable[Credentials], directory: Path, port: int, password: 
             "host": HOST,
             "port": -1,
             "max_payload": _MAX_PAYLOAD,
+            "write_deadline": f"{_WRITE_SECONDS}s",
             "mqtt": {
                 "host": HOST,
                 "port": port,

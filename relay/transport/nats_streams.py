@@ -19,6 +19,10 @@ SUBJECTS = {"publish": "$JS.API.STREAM.CREATE.*", "subscribe": "_INBOX.relay"}
 """Of which the user that makes them has the right."""
 
 _MB = 1 << 20
+_MAX_CONSUMERS = 1 << 16
+"""Subscriptions with a mailbox, in all. nats-server's own limit (1000 from 2.15 on) is what one agent can use
+up, and then nobody else could subscribe; of these the memory is watched (broker_watch)."""
+
 _STREAMS: dict[str, dict[str, Any]] = {
     # What is on its way. Of what the oldest is given up for, the sender's client sends it again. Each has a
     # subject from one publisher to one receiver: a flood gives up its own oldest, not what others send.
@@ -52,7 +56,14 @@ def create(host: str, port: int, user: str, password: str, timeout: float) -> No
     with socket.create_connection((host, port), timeout) as connection, connection.makefile("rwb") as server:
         server.write(f"CONNECT {json.dumps(login)}\r\nSUB {SUBJECTS['subscribe']} 1\r\n".encode())
         for name, bounds in _STREAMS.items():
-            stream = {"name": name, "retention": "limits", "storage": "memory", "discard": "old", **bounds}
+            stream = {
+                "name": name,
+                "retention": "limits",
+                "storage": "memory",
+                "discard": "old",
+                "max_consumers": _MAX_CONSUMERS,
+                **bounds,
+            }
             payload = json.dumps(stream).encode()
             head = f"PUB $JS.API.STREAM.CREATE.{name} {SUBJECTS['subscribe']} {len(payload)}\r\n"
             server.write(head.encode() + payload + b"\r\n")

@@ -75,6 +75,12 @@ COMMANDS = [
     ("explain", "Bob"),
     ("stop", "Bob"),
     ("stop", "--all"),
+    ("restart", "Bob"),
+    ("reload", "Bob"),
+    ("send", "Bob", "hi"),
+    ("join", "--name", "Bob", "ops"),
+    ("hooks", "reload", "Bob"),
+    ("wrap", "-d", "-n", "Bob", "cat"),
 ]
 
 

@@ -24,7 +24,8 @@ from functools import partial
 from relay.home import Home
 from relay.message import Message, Priority, State
 from relay.messaging.envelope import Envelope, Receipt, encode
-from relay.transport import broker, packets, topics
+from relay.transport import broker, packets, presence, topics
+from relay.transport.presence import Presence
 
 MB = 1 << 20
 BIG = bytes(MB - 1000)  # the largest payload that the broker takes, but for its topic
@@ -87,6 +88,11 @@ def retained(packet: bytes) -> bytes:
     return bytes([packet[0] | 1]) + packet[1:]
 
 
+def unasked(topic: str, payload: bytes) -> bytes:
+    """A PUBLISH that nobody acknowledges, at QoS 0 (section 4.3.1): the broker passes on all that comes."""
+    return packets._packet(packets.PUBLISH, packets._field(topic.encode()) + payload)
+
+
 def acknowledged(connection: socket.socket, count: int) -> None:
     """Read `count` acknowledgements, of 4 bytes each."""
     left = 4 * count
@@ -123,6 +129,29 @@ def stays(mallory: Hostile, sessions: int, messages: int) -> None:
         acknowledged(connection, 1)
 
 
+def subscribes(mallory: Hostile, sessions: int, filters: int) -> None:
+    """Sessions that stay, each with as many subscriptions, of which every one is a mailbox of its own."""
+    for number in range(sessions):
+        connection = mallory.login(f"subscriber-{number}", keep=True)
+        stream = connection.makefile("rb")
+        for level in range(filters):
+            connection.sendall(
+                packets.subscribe(topics.inbox(mallory.team, mallory.name, f"{number}-{level}"))
+            )
+            assert packets.read(stream).kind == 0x90  # SUBACK
+
+
+def reads_nothing(mallory: Hostile, connections: int, messages: int) -> None:
+    """What is for itself piles up in the broker, once for each connection."""
+    for _ in range(connections):
+        connection = mallory.login()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(packets.subscribe(topics.inbox_filter(mallory.team, mallory.name)))
+    connection = mallory.login()
+    for _ in range(messages):
+        connection.sendall(unasked(mallory.topic(mallory.name), BIG))
+
+
 def talks_nonsense(mallory: Hostile, count: int) -> None:
     """Packets that are none, of strangers and of one who has logged in."""
     for number in range(count):
@@ -154,6 +183,28 @@ def floods(
         mallory.publish(connection, number, packet)
 
 
+def floods_unasked(mallory: Hostile, count: int, size: int = 10) -> None:
+    """As fast as the broker reads; nobody holds it up."""
+    connection, origin, text = mallory.login(), secrets.token_hex(8), "x" * size
+    some = [mallory.envelope(number, text, origin, Priority.NORMAL, None) for number in range(1000)]
+    for number in range(count):
+        connection.sendall(unasked(mallory.topic(), some[number % len(some)]))
+
+
+def announces(mallory: Hostile, count: int, *, ask: bool = True) -> None:
+    """Comes and goes, each time from another home and as another run."""
+    connection, topic = mallory.login(), topics.presence(mallory.team, mallory.name)
+    for number in range(count):
+        anew = secrets.token_hex(8)
+        said = Presence(
+            mallory.name, bool(number % 2), time.time(), f"{number:016}", anew, anew, anew, owner=anew
+        )
+        if ask:
+            mallory.publish(connection, number, packets.publish(topic, presence.encode(said)))
+        else:
+            connection.sendall(unasked(topic, presence.encode(said)))
+
+
 def lies(mallory: Hostile, count: int) -> None:
     """Payloads that are nearly right, and receipts for what nobody has sent."""
     connection = mallory.login()
@@ -176,12 +227,16 @@ ATTACKS: dict[str, Callable[[Hostile], None]] = {
     "retained": partial(keeps_much, count=200, payload=BIG),
     "small retained": partial(keeps_much, count=2_000, payload=bytes(1000)),
     "sessions that stay": partial(stays, sessions=20, messages=10),
+    "subscriptions": partial(subscribes, sessions=3, filters=400),
+    "who reads nothing": partial(reads_nothing, connections=100, messages=60),
     "nonsense": partial(talks_nonsense, count=300),
     "no login": partial(never_logs_in, count=200),
     "a flood": partial(floods, count=800),
     "a flood of small ones": partial(floods, count=3_000, size=10, priority=Priority.URGENT),
     "streams": partial(floods, count=1_000, size=10, anew=True),
     "what expires at once": partial(floods, count=600, ttl=0.001),
+    "a flood that nobody acknowledges": partial(floods_unasked, count=5_000),
+    "announcements": partial(announces, count=2_000),
     "lies": partial(lies, count=700),
 }
 """Each for a second or two."""

@@ -71,6 +71,15 @@ def test_no_number_of_small_ones_makes_a_line_endless(monkeypatch: pytest.Monkey
     assert len(taken(found, [inbound("Mallory", "x")] * 1000)) == 1000 - found.dropped < 200
 
 
+def test_of_what_is_not_held_up_by_acknowledgements_little_waits() -> None:
+    """At QoS 0 the broker sends all that it has, however slowly it is worked on."""
+    flood = [Inbound(topics.inbox("default", "Bob", "Mallory"), b"x", retained=False, qos=0)] * 10_000
+    found = Arrivals()
+    texts = taken(found, [*flood, inbound("Alice", "hello")])
+    assert texts[1] == "hello"
+    assert len(texts) == 10_001 - found.dropped < 3_000
+
+
 def test_of_all_together_the_end_of_the_longest_line_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many publishers there are, memory has a bound; who sent little keeps what it sent."""
     large = "x" * 7_000

@@ -18,9 +18,11 @@ from clients import Agent, known, running
 from relay.home import Home
 from relay.message import State
 from relay.messaging import presence_listener, publisher
+from relay.messaging.presence_tracker import Heard, PresenceTracker
 from relay.messaging.receiver import Receiver
 from relay.transport import broker, presence, topics
 from relay.transport.mqtt import Inbound
+from relay.transport.presence import Presence
 from support import eventually
 
 MANY = 25
@@ -102,6 +104,38 @@ def test_a_home_hears_each_announcement_a_few_times_however_many_it_has(
                     await eventually(lambda agent=agent, other=other: agent.hears(other.name))
             assert [listens(agent) for agent in agents] == [True] + [False] * (MANY - 1)
         assert sum(heard.values()) <= 5 * MANY
+
+    asyncio.run(scenario())
+
+
+def test_a_flood_of_announcements_is_written_down_a_few_times_and_its_end_counts(
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One agent's announcements kept the ledger of the whole home busy."""
+    written: Counter[str] = Counter()
+    hear = PresenceTracker.hear
+
+    async def counted(self: PresenceTracker, *batch: Heard) -> bool:
+        written.update(each.presence.name for each in batch)
+        return await hear(self, *batch)
+
+    monkeypatch.setattr(PresenceTracker, "hear", counted)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            listener = alice.client._listener
+            for number in range(1000):
+                said = Presence("Mallory", True, 0.0, f"{number:04}", home=f"h{number}")
+                await listener.hear(said, retained=False)
+            async with running(Agent(far, "Carol", url=url(home, "Carol"))):
+                await alice.sees("Carol")
+
+            async def last() -> bool:
+                roster = {each.name: each for each in await alice.client.roster()}
+                return "Mallory" in roster and roster["Mallory"].boot == "0999"
+
+            await eventually(last)
+            assert written["Mallory"] <= 3 * presence_listener.MOST
 
     asyncio.run(scenario())
 

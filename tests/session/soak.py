@@ -42,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from messaging import hostile
 from relay import names
+from relay.errors import LedgerAway
 from relay.features.mailbox import THE_USER
 from relay.home import Home
 from relay.message import Message, State
@@ -372,9 +373,16 @@ class Soak:
         self._number += 1
         return self._number
 
+    def _messages(self) -> list[Message]:
+        """Those of the ledger, but for Mallory's; on a busy machine it may be locked for a while."""
+        try:
+            with Ledger(self.home.ledger) as ledger:
+                return [each.message for each in ledger.messages() if each.message.sender != MALLORY]
+        except LedgerAway:
+            return []
+
     def _account(self) -> Account:
-        with Ledger(self.home.ledger) as ledger:
-            messages = [each.message for each in ledger.messages() if each.message.sender != MALLORY]
+        messages = wait_until(self._messages)
         said, given = defaultdict(list), {}
         for agent in self.agents.values():
             for to, number in agent.said:

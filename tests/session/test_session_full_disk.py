@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -74,3 +75,8 @@ def test_a_session_that_is_replaced_while_the_disk_is_full(relay: Relay, home: P
     relay("reload", "Alice")
     relay("send", "--wait", "30", "Alice", "well")
     assert [body for _, body in bob.texts()] == found
+    written = [*home.glob("state/*.jsonl"), *home.glob("state/recordings/**/*.cast")]
+    assert {path.name for path in written} >= {"events.jsonl", "audit.jsonl"}
+    for path in written:
+        for line in path.read_text().splitlines():
+            assert not line.strip() or json.loads(line), "none is torn; what was taken back is blank"
