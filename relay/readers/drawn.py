@@ -14,6 +14,7 @@ from typing import Any
 
 from relay.readers.drawing import Drawing
 from relay.readers.page import Page, PageLine
+from relay.readers.scroll_bar import without_scroll_bar
 from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, columns_of, logical_lines
 from relay.terminal.screen import Colours, Drained, Row, VirtualScreen
 
@@ -178,7 +179,7 @@ class DrawnText:
         drained, self._drained = self._drain(), Drained([])
         if self.alternate:
             columns = self._drawing.text_columns(screen)
-            rows = [clip(row, columns) for row in screen.rows()]
+            rows = without_scroll_bar([clip(row, columns) for row in screen.rows()], columns)
             lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
             gone = self._alternate.look(lines, changed, scrolls=True)
             if screen.cursor_visible:  # it is in the input, what is below that is not said
