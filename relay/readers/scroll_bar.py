@@ -14,7 +14,7 @@ from typing import NamedTuple
 from relay.readers.wrap import columns_of
 from relay.terminal.screen import Row
 
-_BAR = re.compile(r"(?:^|\s)[█▓▐┃│║▕░▒]\Z")
+_BAR = re.compile(r"(?:^|[\s─━═])[█▓▐┃│║▕░▒]\Z")
 _THUMBS = frozenset("█▓▐")
 """What the side of a box is never drawn with."""
 
@@ -35,7 +35,8 @@ class _Drawn(NamedTuple):
 def without_scroll_bar(rows: Sequence[Row], columns: int) -> list[Row]:
     """Return `rows`, of a screen of `columns`, without a scroll bar behind them, if there is one.
 
-    That is a column of block and line characters, each behind a blank, of which some are those of a thumb.
+    That is a column of block and line characters, each behind a blank or a rule, of which some are those of a
+    thumb.
     """
     result = list(rows)
     for column, run in groupby(_drawn(rows, columns), lambda drawn: drawn.column):

@@ -165,6 +165,7 @@ WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEP, max_size=24))
 @example(CLEARED)
+@example([RULE, RULE, Resize(44, 14), "@relay:Bob a", RULE, "@relay:Bob a"])
 @example(WIDER)
 @example(ALIKE)
 @example(JOINED)
