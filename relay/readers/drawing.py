@@ -1,8 +1,9 @@
 """Recognizes rows that are not the agent's own words by how it draws them: echoes, tool output, and code.
 
 The pattern file of the agent names colours, and signs at the beginning of a row.  Where the sign is a corner,
-as before tool output, the rows right below that are indented to the text behind it belong to it.  (For other
-signs that does not hold: codex keeps the last prompt at the top of a page that scrolls.)
+as before tool output, or says how a tool fares, the rows right below that are indented to the text behind it
+belong to it.  (For other signs that does not hold: codex keeps the last prompt at the top of a page that
+scrolls.)
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from relay.agents.profile import ANY_COLOUR, BlockEnd, RowStyle
 from relay.terminal.screen import Colours, Row, VirtualScreen
 
-_CORNERS = "⎿└╰↳"
+_OF_TOOLS = "⎿└╰↳✓⊶⊷x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Drawing:
     def hanging(self, text: str) -> int:
         """Return the indent from which rows below `text`, which is not blank, belong to its sign; 0: none."""
         body = text.lstrip()
-        if body[0] not in _CORNERS or not self.has_sign(text):
+        if body[0] not in _OF_TOOLS or not self.has_sign(text):
             return 0
         return len(text) - len(body[1:].lstrip())
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
+from itertools import pairwise
 from typing import Any
 
 from relay.readers.drawing import Drawing
 from relay.readers.page import Page, PageLine
+from relay.readers.scroll_bar import without_scroll_bar
 from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, columns_of, logical_lines
 from relay.terminal.screen import Colours, Drained, Row, VirtualScreen
 
@@ -25,6 +28,18 @@ FOLLOWED = 0.3
 
 LAST = 1.2
 """The same for the newest line of a program that draws: models pause in the middle of a line."""
+
+_SLOW = 8
+"""Frames for which it waits, at their pace, where a line below it moves: a spinner, a counter."""
+
+_SLOWEST = 2.5
+"""Seconds for which it waits there at most: less than a line below it waits for it."""
+
+_PACE = 4
+"""Frames from which that pace is taken."""
+
+_MOVES = 1.0
+"""Seconds before a line's last change in which such a line has changed."""
 
 AT_CURSOR = 2.0
 """The same for the line with the cursor, which is mostly a prompt or a draft."""
@@ -59,6 +74,7 @@ class DrawnText:
         self._stale = False  # the alternate screen was resized, and the program has not drawn it again
         self._region = False  # a scroll region is set
         self.scrolls = False
+        self._frames: deque[float] = deque(maxlen=_PACE + 1)  # seconds, when those came that were looked at
         self._again: set[str] = set()  # keys of lines that were drawn before, in part, in rows above them
 
     def state(self) -> dict[str, Any]:
@@ -72,6 +88,7 @@ class DrawnText:
             "lost": self._drained.lost,
             "flags": [self._stale, self._region, self.scrolls],
             "again": sorted(self._again),
+            "frames": list(self._frames),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -87,6 +104,7 @@ class DrawnText:
         self._drained = Drained(drained, state["lost"])
         self._stale, self._region, self.scrolls = state["flags"]
         self._again = set(state["again"])
+        self._frames.extend(state.get("frames", ()))  # an earlier relay has none
 
     def _drain(self) -> Drained:
         """Return what has scrolled off since the last look."""
@@ -176,9 +194,11 @@ class DrawnText:
         """
         screen = self._screen
         drained, self._drained = self._drain(), Drained([])
+        if not self._frames or changed > self._frames[-1]:
+            self._frames.append(changed)
         if self.alternate:
             columns = self._drawing.text_columns(screen)
-            rows = [clip(row, columns) for row in screen.rows()]
+            rows = without_scroll_bar([clip(row, columns) for row in screen.rows()], columns)
             lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
             gone = self._alternate.look(lines, changed, scrolls=True)
             if screen.cursor_visible:  # it is in the input, what is below that is not said
@@ -249,18 +269,25 @@ class DrawnText:
         printing = set(map(id, self.complete()))
         cursor = self._cursor_row if self._screen.cursor_visible else -1
         due: set[int] = set()
-        newest, followed = 0.0, max(FOLLOWED, self._drawing.settle)
+        newest = moved = 0.0
+        followed = max(FOLLOWED, self._drawing.settle)
+        pace = max((later - one for one, later in pairwise(self._frames)), default=0.0)
+        slow = max(LAST, min(_SLOW * pace, _SLOWEST))
         for line in reversed(lines):
             if line.pending:
                 if line.first <= cursor <= line.last:
                     wait = AT_CURSOR
                 elif id(line) in printing:
                     wait = DONE
+                elif newest > line.changed:
+                    wait = followed
                 else:
-                    wait = followed if newest > line.changed else max(followed, LAST)
+                    wait = max(followed, slow if moved > line.changed - _MOVES else LAST)
                 if now - line.changed >= wait:
                     due.add(id(line))
             newest = max(newest, line.born)
+            if line.changed > line.born:
+                moved = max(moved, line.changed)
         # Only those that have nothing above them that is not complete.
         settled: list[PageLine] = []
         held = False

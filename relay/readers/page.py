@@ -223,7 +223,7 @@ class Page:
             stayed = self._lines[index] if j < len(lines) else None
             moved = lines[j].first - stayed.first if stayed is not None else 0
             fills = j <= last_came  # else the page has shrunk, and nothing has scrolled
-            away = gone if scrolls and moved < 0 and fills else None
+            away = gone if scrolls and moved < 0 and fills and not down else None
             above = lines[next_line:j]
             again = self._scrolled_back(above) if moved > 0 and not down else {}
             down = down or moved > 0

@@ -149,6 +149,9 @@ class ScreenReader:
                 if self._unseen.matters and self._text.alternate and now - self._resized >= _SIZES:
                     lines += self._look(offset, now)
                 continue
+            if self._redraws(turn):
+                self._screen.feed(turn[0])
+                continue
             lines += self._look(offset, now)
             if turn.re is _LIVE_END:
                 lines += self._emitter.emit(self._text.torn(), offset, now)
@@ -211,6 +214,16 @@ class ScreenReader:
         lines = self._look(self._end, now)
         return lines + self._emitter.emit(self._text.covered, self._end, now) + self.waiting(now)
 
+    def _draws_downwards(self) -> bool:
+        """Return True in the middle of a frame of a full page, of which no line has scrolled away."""
+        framed = self._screen.alternate and self._screen.synchronized and not self._text.scrolls
+        return framed and self._screen.cursor[1] < self._screen.height - 1
+
+    def _redraws(self, turn: re.Match[bytes]) -> bool:
+        """Return True if `turn` erases a full-screen page in the middle of a frame: nobody sees it empty."""
+        erases = turn.re is _TURN and not turn[0].startswith((b"\x1b[?", b"\x1bc"))
+        return erases and self._text.alternate and self._screen.alternate and self._screen.synchronized
+
     def _turns(self, data: bytes) -> list[re.Match[bytes]]:
         """Return the sequences in `data` before which a look is due, and ends of frames, which may matter."""
         found = sorted([*_TURN.finditer(data), *_LIVE_END.finditer(data)], key=re.Match.start)[:_MAX_LOOKS]
@@ -237,7 +250,8 @@ class ScreenReader:
                 if self._unseen.matters:
                     self._screen.feed(data[fed:at])
                     fed = at
-                    lines += self._look(min(start + at, self._end), now)
+                    if not self._draws_downwards():
+                        lines += self._look(min(start + at, self._end), now)
         self._unseen.matters = self.matters(data[seen:])
         self._screen.feed(data[fed:])
         return lines

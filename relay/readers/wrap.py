@@ -228,13 +228,15 @@ class _Rows(NamedTuple):
         Where the row above has room left, the break was at a blank. edge: columns of the widest row.
         """
         body = below.lstrip()
+        taken = columns_of(above)
         if width(above[-1]) == 2 and width(body[0]) == 2:
-            return columns_of(above) + _WIDE_ROOM > self.limit
+            return taken + _WIDE_ROOM > self.limit
+        if taken <= self.limit - _LONG_ROOM or taken + width(body[0]) <= edge:
+            return False
         if " " not in above.strip():
-            taken = columns_of(above)
-            return taken > self.limit - _LONG_ROOM and taken + width(body[0]) > edge
+            return True
         word = above.rsplit(" ", 1)[1] + body.split(" ", 1)[0]
-        return columns_of(above) == self.columns and columns_of(word) > self.columns
+        return columns_of(word) > edge
 
     def _continues(self, above: str, below: str, indents: tuple[int, int], is_directive: bool) -> bool:
         """Return True if the row `below` can be the hard-wrapped rest of the row `above`.

@@ -61,13 +61,14 @@ def cells(text: str) -> int:
 class Agent:
     """Draws paragraphs above a footer. inline: on the primary screen, else on the alternate one.
 
+    barred: it erases its page in each frame, and draws a scroll bar beside it.
     shown: the paragraphs that were drawn from their first rows on, in that order. (An alternate screen shows
     the end: the beginning of what is longer than that is drawn once the terminal has grown.)
     """
 
-    def __init__(self, columns: int, rows: int, *, inline: bool) -> None:
+    def __init__(self, columns: int, rows: int, *, inline: bool, barred: bool = False) -> None:
         self.ears = Ears(columns, rows)
-        self.columns, self.rows, self.inline = columns, rows, inline
+        self.columns, self.rows, self.inline, self.barred = columns, rows, inline, barred
         self.paragraphs: list[str] = []
         self.shown: list[str] = []
         self._printed = 0  # rows of the conversation above the footer
@@ -92,6 +93,12 @@ class Agent:
         if not self.inline:
             page = rows[-(self.rows - len(footer)) :]
             page += [""] * (self.rows - len(footer) - len(page))
+            if self.barred and len(rows) > len(page):
+                page = [f"{row}\x1b[{self.columns}G{'│' if y < 5 else '█'}" for y, row in enumerate(page)]
+            if self.barred:
+                drawn = "\x1b[2J\x1b[3J\x1b[H" + "\r\n".join([*page, *footer])
+                self.ears.hear(f"\x1b[?2026h{drawn[:400]}", f"{drawn[400:]}\x1b[?2026l")
+                return
             drawn = "".join(f"\x1b[{y};1H{row}\x1b[K" for y, row in enumerate([*page, *footer], start=1))
         elif anew:
             drawn = "\x1b[2J\x1b[3J\x1b[H" + "\r\n".join([*rows, *footer])
@@ -154,23 +161,25 @@ ALIKE = ["@relay:Bob a", " ".join([URL] * 5), "@relay:Bob a", " ".join([URL] * 5
 WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200, 40)]
 
 
-@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("drawing", ["inline", "alternate", "barred"])
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEP, max_size=24))
 @example(CLEARED)
+@example([RULE, RULE, Resize(44, 14), "@relay:Bob a", RULE, "@relay:Bob a"])
 @example(WIDER)
 @example(ALIKE)
 @example(JOINED)
 @example(SAID_AGAIN)
 @example(MOVED_UP)
 @example(NARROW)
-def test_each_directive_is_heard_once(inline: bool, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
+def test_each_directive_is_heard_once(drawing: str, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
     """In the order in which they are drawn. Each has a number of its own: no two look the same.
 
     On the alternate screen each page stands for a while: what was drawn and
     replaced at once was never seen.
     """
-    agent = Agent(80, 24, inline=inline)
+    inline = drawing == "inline"
+    agent = Agent(80, 24, inline=inline, barred=drawing == "barred")
     for number, step in enumerate(steps):
         match step:
             case Resize(columns, rows):

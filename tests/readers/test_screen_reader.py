@@ -603,6 +603,21 @@ def test_a_directive_comes_whole_though_its_first_row_is_short(body: str, lead: 
     assert "And then some prose." in [text.strip() for text in ears.texts]
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+@pytest.mark.parametrize("margin", [1, 2, 4])
+def test_a_long_word_that_begins_behind_others_comes_whole(columns: int, margin: int) -> None:
+    """F4: qwen 0.24.4 breaks it at the edge of that row."""
+    edge = columns - margin - 4
+    url = URL * 3
+    if len(f"@relay:Bob see {url}") % edge == 0:
+        url += "x"  # where it ends at the edge nothing tells a blank from none
+    text = f"@relay:Bob see {url} and then END"
+    rows = [text[:edge], *worded(text[edge:], edge, columns_of)]
+    drawn = "".join(at(2 + n, f"    {row}") for n, row in enumerate(rows))
+    ears = drawing(columns).hear("\x1b[?1049h", drawn).wait()
+    assert ears.told == [("Bob", f"see {url} and then END")]
+
+
 @pytest.mark.parametrize("emoji", ["👍🏽", "🇩🇪", "👨\u200d👩\u200d👧\u200d👦", "🇩🇪🇫🇷", "❤️", "☝🏽"])
 def test_emoji_that_the_agent_takes_for_narrower_come_whole(emoji: str) -> None:
     """F13: what is one row for the agent is two for the screen, which draws the parts apart."""

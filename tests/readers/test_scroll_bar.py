@@ -1,0 +1,49 @@
+"""The scroll bar of a full-screen program is no part of its rows; the sides of boxes are."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.readers.scroll_bar import without_scroll_bar
+from relay.readers.wrap import columns_of
+from relay.terminal.screen import Row
+
+TEXTS = ["@relay:Bob one", "", "  two 漢字", "three", "", "four", "five", "six", "seven"]
+BAR = "│││███│││"
+FOOTER = [Row(""), Row("─" * 40), Row("> ")]
+
+
+def drawn(texts: list[str], bar: str, column: int) -> list[Row]:
+    """`texts` with one character of `bar` behind each, in `column`."""
+    pairs = zip(texts, bar, strict=True)
+    return [Row(text + " " * (column - 1 - columns_of(text)) + beside) for text, beside in pairs]
+
+
+@pytest.mark.parametrize("column", [40, 30])
+@pytest.mark.parametrize("bar", [BAR, "░░░▓▓▓░░░", "│" * 8 + "█", "█" * 9])
+def test_it_is_taken_off_at_the_margin_and_where_another_size_had_it(column: int, bar: str) -> None:
+    rows = drawn(TEXTS, bar, column) + FOOTER
+    assert without_scroll_bar(rows, 40) == [Row(text) for text in TEXTS] + FOOTER
+
+
+def test_it_is_taken_off_rows_that_a_narrower_terminal_has_wrapped() -> None:
+    texts = ["x" * 50, *TEXTS[3:], ""]
+    rows = []
+    for row in drawn(texts, BAR[: len(texts)], 60):
+        rows += [Row(row.text[:40].rstrip(), wrapped=True), Row(row.text[40:])]
+    found = [row.text for row in without_scroll_bar(rows, 40)]
+    assert found == [part for text in texts for part in (text[:40], text[40:])]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [Row("│" + "x".ljust(38) + "│")] * 6,  # a box
+        [Row("┃ x".ljust(39) + "┃")] * 6,
+        [Row("x".ljust(39) + "█")] * 2,  # too low
+        [Row("x" * 39 + "█")] * 6,  # no blank before it
+        [Row("one █"), Row("three █"), Row("ab █")] * 4,  # a chart
+    ],
+)
+def test_what_is_none_stays(rows: list[Row]) -> None:
+    assert without_scroll_bar(rows + FOOTER, 40) == rows + FOOTER
