@@ -102,6 +102,13 @@ class Settings:
         "or 'none'",
         choices=("escalate", "none"),
     )
+    title: str = _setting(
+        "auto",
+        "'auto': the title of your terminal names the agent that is attached, and says when it asks "
+        "something; or 'never'",
+        project=True,
+        choices=("auto", "never"),
+    )
     escalate_to: str = _setting("", "who is sent what an agent asks, such as 'Lead'; empty: nobody")
     injection_budget: int = _setting(
         1000,

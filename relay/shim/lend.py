@@ -193,7 +193,7 @@ class UserTerminal:
                 return
 
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
-        if not self.watched:
+        if not self.watched or (undo and undo == self._undo):  # done already, perhaps for an earlier session
             return
         if undo is not None:
             self._undo = undo
