@@ -328,6 +328,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         core.agent.terminal,
         name=core.session.name,
         detached=core.started.options.detached,
+        prefix=core.setup.settings.detach_key,
     ),
     "output": _output_reader,
     "viewers": lambda core: Viewers(core.bus, core.agent.terminal, core.session, core.started.shim),
