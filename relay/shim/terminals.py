@@ -311,7 +311,7 @@ class TerminalServer:
                 self.session.chosen("q" if key == "\x03" else key)
                 return
             if key == "d":
-                self.detach()
+                self.command("detach")
                 return
 
     def input_over(self) -> None:
