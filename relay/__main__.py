@@ -61,6 +61,12 @@ def _command(argv: list[str]) -> int:
         from relay.cli import hook
 
         return hook.quick(argv[1:])
+    if argv == ["__names"]:  # of running agents, for the completion of shells, which waits for them
+        from relay.control.name_claim import claimed_names
+        from relay.home import Home
+
+        print(*claimed_names(Home.from_env()), sep="\n")
+        return 0
     _prepare_output()
     from relay.cli.main import dispatch
 

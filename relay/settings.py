@@ -102,6 +102,19 @@ class Settings:
         "or 'none'",
         choices=("escalate", "none"),
     )
+    title: str = _setting(
+        "auto",
+        "'auto': the title of your terminal names the agent that is attached, and says when it asks "
+        "something; or 'never'",
+        project=True,
+        choices=("auto", "never"),
+    )
+    detach_key: str = _setting(
+        "C-]",
+        "the key that begins relay's own commands in an agent's terminal, and then d, n, p or ? within 0.5 "
+        "seconds: 'C-]' is Ctrl-]; or 'none'",
+        choices=("C-]", "C-\\", *(f"C-{letter}" for letter in "abefgklnopqrstuvwxy"), "none"),
+    )
     escalate_to: str = _setting("", "who is sent what an agent asks, such as 'Lead'; empty: nobody")
     injection_budget: int = _setting(
         1000,

@@ -1,8 +1,9 @@
 """Attach this terminal to a running agent, or view the agent's terminal.
 
 What has scrolled off comes first, the last 2,000 lines; then the screen is drawn as it stands, and the agent
-takes your terminal's size.  Ctrl-] and then d detaches.  One terminal is attached at a time: --takeover takes
-it from another one, whose owner is told.
+takes your terminal's size.  Ctrl-] and then d, within half a second, detaches; Ctrl-] n and Ctrl-] p switch
+to the next and the previous agent; Ctrl-] ? shows help; the setting detach_key chooses another key.  One
+terminal is attached at a time: --takeover takes it from another one, whose owner is told.
 
 --view only looks on, beside the terminal that is attached and any number of others, or where none is: what
 you type goes nowhere, and the agent keeps its size; a smaller terminal shows the part that fits.  q, Ctrl-C
@@ -19,12 +20,13 @@ import socket
 import sys
 
 from relay.cli.arguments import add_session
-from relay.control.sessions import MAX_LINE, SessionInfo, error_from, find_claim
+from relay.control.sessions import MAX_LINE, SessionInfo, claims, error_from, find_claim
 from relay.control.sessions import connect as connect_to
-from relay.errors import NotAllowed, RelayError, UsageError
+from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
+from relay.names import key
 from relay.storage.locks import is_held
-from relay.terminal.client import HANDLED, SHIM_DIED, Client, TerminalMode
+from relay.terminal.client import HANDLED, SHIM_DIED, Client, SwitchAgent, TerminalMode
 
 _PATIENCE = 5.0  # seconds in which the shim must take our terminal
 
@@ -39,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     mode = _terminal()
     session = find_claim(Home.from_env(), args.name, args.team)
-    return _view(session) if args.view else _attach(session, mode, takeover=args.takeover)
+    return _view(session) if args.view else _stay(session, mode, takeover=args.takeover)
 
 
 def to(session: SessionInfo, *, takeover: bool) -> int:
@@ -47,7 +49,46 @@ def to(session: SessionInfo, *, takeover: bool) -> int:
 
     Raise NotAllowed inside a session, UsageError where there is no terminal, and what the shim answers.
     """
-    return _attach(session, _terminal(), takeover=takeover)
+    return _stay(session, _terminal(), takeover=takeover)
+
+
+def follow(switch: SwitchAgent) -> int:
+    """Attach this terminal to the agent to which the user switches, and so on; return the exit code.
+
+    One that cannot be attached, as another terminal is, is passed over. Raise NoSuchSession if none can.
+    """
+    home, mode = Home.from_env(), _terminal()
+    while True:
+        for session in _ring(home, switch):
+            try:
+                return _attach(session, mode, takeover=False)
+            except SwitchAgent as another:
+                switch = another
+                break
+            except RelayError:
+                continue
+        else:
+            raise NoSuchSession("there is no agent to switch to. `relay ps` lists those that run.")
+
+
+def _ring(home: Home, switch: SwitchAgent) -> list[SessionInfo]:
+    """Return the agents in the order in which they are tried, by team and name; the one left is last."""
+    place = key(switch.team), key(switch.name)
+    forwards = switch.direction == "next"
+    found = sorted(claims(home), key=_place, reverse=not forwards)
+    behind = [each for each in found if (_place(each) > place if forwards else _place(each) < place)]
+    return [*behind, *(each for each in found if each not in behind)]
+
+
+def _place(session: SessionInfo) -> tuple[str, str]:
+    return key(session.team), key(session.name)
+
+
+def _stay(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
+    try:
+        return _attach(session, mode, takeover=takeover)
+    except SwitchAgent as switch:
+        return follow(switch)
 
 
 def _terminal() -> TerminalMode:
@@ -84,7 +125,7 @@ def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
             if "error" in answer:
                 raise error_from(answer)
             channel.settimeout(None)
-            return Client(channel, mode).run()
+            return Client(channel, mode, session.team, session.name).run()
         finally:
             mode.restore()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)

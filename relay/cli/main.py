@@ -24,7 +24,7 @@ GROUPS = {
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("peek", "logs", "explain", "events", "audit", "replay", "inspect", "agents"),
-    "Set up": ("trust", "hook", "hooks", "broker", "doctor", "demo"),
+    "Set up": ("trust", "hook", "hooks", "broker", "doctor", "completion", "demo"),
 }
 
 _EPILOG = """\
@@ -69,6 +69,14 @@ def dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UsageError(f"{_mistake(name, argv)} `relay --help` lists the commands.")
     module = importlib.import_module(f"relay.cli.{name}")
+    code: int = module.run(parser_of(name).parse_args(argv[1:]))
+    sys.stdout.flush()
+    return code
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Return the parser of the arguments of the command `name`."""
+    module = importlib.import_module(f"relay.cli.{name}")
     summary, _, description = (module.__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(
         prog=f"relay {name}",
@@ -76,9 +84,7 @@ def dispatch(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.configure(parser)
-    code: int = module.run(parser.parse_args(argv[1:]))
-    sys.stdout.flush()
-    return code
+    return parser
 
 
 def _mistake(name: str, argv: list[str]) -> str:

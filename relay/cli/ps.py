@@ -54,20 +54,25 @@ def run(args: argparse.Namespace) -> int:
         from relay.cli.watch import watch
 
         coloured = not os.environ.get("NO_COLOR")
-        return watch(Home.from_env(), args.team, args.interval, coloured=coloured)
-    home = Home.from_env()
-    found = live(home, args.team)
-    if args.all:
-        found = sorted([*found, *ended(home, found, args.team)], key=lambda each: (each.team, each.name))
+        return watch(lambda: listed(args), args.interval, coloured=coloured)
     print_list(
         args,
-        found,
+        listed(args),
         SessionInfo.public,
         _row,
         header=("NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"),
         empty="No session is running. Start one with `relay wrap COMMAND`.",
     )
     return 0
+
+
+def listed(args: argparse.Namespace) -> list[SessionInfo]:
+    """Return the agents to list, by team and name: those that run, with --all those that have ended, too."""
+    home = Home.from_env()
+    found = live(home, args.team)
+    if not args.all:
+        return found
+    return sorted([*found, *ended(home, found, args.team)], key=lambda each: (each.team, each.name))
 
 
 def _row(session: SessionInfo) -> tuple[str, ...]:

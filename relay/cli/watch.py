@@ -9,12 +9,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relay.cli import ps
 from relay.control.needs import ATTACH, Need, by_urgency, need
-from relay.control.sessions import SessionInfo, live
-from relay.home import Home
+from relay.control.sessions import SessionInfo
 from relay.terminal.canvas import Canvas
 from relay.terminal.render import clip
 from relay.text import count, one_line, width
@@ -35,12 +34,12 @@ _MOST = {"NAME": 16, "TEAM": 10, "AGENT": 9, "STATE": 26, "FOR": 4}  # columns o
 _LAST_LINE = 300  # characters of the last line that are considered
 
 
-def watch(home: Home, team: str | None, interval: float, *, coloured: bool) -> int:
+def watch(look: Callable[[], list[SessionInfo]], interval: float, *, coloured: bool) -> int:
     """Show the list until the user leaves; return the exit code: 0, or 128 plus the signal that ended it.
 
-    interval: seconds between two looks. Raise RelayError if the sessions cannot be listed.
+    look: lists the agents, or raises what is raised here. interval: seconds between two looks.
     """
-    looks = Looks(home, team, interval)
+    looks = Looks(look, interval)
     canvas = Canvas(0, 1)
     looks.start()
     try:
@@ -66,13 +65,12 @@ class Looks(threading.Thread):
     news: a descriptor that becomes readable with each new list.
     """
 
-    def __init__(self, home: Home, team: str | None, interval: float) -> None:
+    def __init__(self, look: Callable[[], list[SessionInfo]], interval: float) -> None:
         super().__init__(daemon=True)
         self.news, self._write = os.pipe()
         for fd in (self.news, self._write):
             os.set_blocking(fd, False)
-        self._home = home
-        self._team = team
+        self._look = look
         self._interval = interval
         self._over = threading.Event()
         self._found: list[SessionInfo] | Exception | None = None
@@ -80,7 +78,7 @@ class Looks(threading.Thread):
     def run(self) -> None:
         while not self._over.is_set():
             try:
-                self._found = live(self._home, self._team)
+                self._found = self._look()
             except Exception as error:  # noqa: BLE001 (raised again by `take`)
                 self._found = error
             try:

@@ -7,7 +7,9 @@ says in the form `@namespace:target message` are acted on: `@relay:Bob hello` se
 record of its own prints counts as its words, a `cat README` too; `directives = "builtin"` or "none" in
 relay.toml ends that.
 
-Ctrl-] and then d detaches: the agent runs on, and `relay attach NAME` brings it back.
+Ctrl-] and then d, within half a second, detaches: the agent runs on, and `relay attach NAME` brings it back.
+Ctrl-] n and Ctrl-] p switch to the next and the previous agent, Ctrl-] ? shows help; the setting detach_key
+chooses another key.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from relay.errors import CommandNotFound, RelayError, UsageError
 from relay.session import launch
 from relay.session.options import Options
 from relay.shim.pty import resolve
+from relay.terminal.client import SwitchAgent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,6 +74,10 @@ def quick(argv: list[str]) -> int:
         _hint(hint)
     try:
         return launch.wrap(options)
+    except SwitchAgent as switch:
+        from relay.cli import attach
+
+        return attach.follow(switch)
     except CommandNotFound as error:
         raise CommandNotFound(f"{error}{_unquoted(options.command)}") from None
 

@@ -12,7 +12,7 @@ import time
 from relay.errors import NameInUse, RelayError
 from relay.home import Home, check_socket_path, private_directory
 from relay.names import validate
-from relay.storage.locks import open_lock, try_lock
+from relay.storage.locks import is_held, open_lock, try_lock
 
 _PATIENCE = 15.0  # seconds to wait for a session that still acts on the last words of its agent
 _LOOK = 0.05  # seconds between two tries to take the name
@@ -85,6 +85,35 @@ def claim_free(home: Home, team: str, command: str) -> Claim:
         if taken := _try(home, team, name):
             return taken
     raise NameInUse(f"a thousand sessions are called {base}. Choose a name with -n.")
+
+
+def claimed_names(home: Home) -> list[str]:
+    """Return the names of all agents that run, sorted; no session is asked. Raise HomeError."""
+    home.check_owner()
+    found = set()
+    folder = os.path.join(home.run_dir, "sessions")
+    for team in _entries(folder):
+        for name in _entries(os.path.join(folder, team)):
+            path = os.path.join(folder, team, name)
+            if name.endswith(".lock") and is_held(path):
+                found.add(_noted_name(path) or name.removesuffix(".lock"))
+    return sorted(found)
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _noted_name(lock: str) -> str:
+    """Return the name as `Claim.note` wrote it, "" if it has not."""
+    try:
+        with open(lock, encoding="utf-8") as claim:
+            return validate(claim.read().split()[2])
+    except (OSError, ValueError, IndexError, RelayError):
+        return ""
 
 
 def _socket(lock: str) -> str:

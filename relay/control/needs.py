@@ -16,7 +16,7 @@ class Need(IntEnum):
     PROMPTING = 0
     """It asks something, and does nothing until that is answered."""
     FAILED = 1
-    """It has stopped with an error."""
+    """It has stopped with an error, or is held until the user has it start again."""
     UNRESPONSIVE = 2
     """Its session does not answer; `relay reload` replaces it."""
     HELD = 3
@@ -29,6 +29,7 @@ class Need(IntEnum):
 _NEEDS = {
     "prompting": Need.PROMPTING,
     "failed": Need.FAILED,
+    "held": Need.FAILED,
     UNRESPONSIVE: Need.UNRESPONSIVE,
     "ready": Need.READY,
 }

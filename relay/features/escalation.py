@@ -1,6 +1,6 @@
 """Brings what the agent asks to the user's attention, wherever they look.
 
-    the terminal    bell, and a title until the question is over
+    the terminal    bell, and a title until the question is over (window_title.py)
     the desktop     a notification
     the bus         a message to the receiver in the settings (escalate_to)
 
@@ -18,13 +18,12 @@ from relay.eventbus import EventBus, handles
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
 from relay.message import OutgoingMessage
-from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptOver
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
-from relay.terminal.events import Notify, NotifyDesktop
+from relay.terminal.events import Notify, NotifyDesktop, TitleWanted
 from relay.terminal.shim_link import ShimLink
-from relay.text import one_line, visible
+from relay.text import one_line
 
 REPEAT = 60.0
 """Seconds in which the same question, drawn again, is not escalated again."""
@@ -40,7 +39,6 @@ MAX_LINES, MAX_LINE = 12, 200
 """Lines of a question that are passed on, and characters of each."""
 
 BELL = b"\a"
-_SAVE_TITLE, _RESTORE_TITLE = b"\x1b[22;0t", b"\x1b[23;0t"  # xterm ctlseqs, XTWINOPS
 
 _Asked = tuple[str, tuple[str, ...]]
 """The kind of a question and its rows."""
@@ -54,7 +52,7 @@ class Escalation:
         bus: EventBus,
         tasks: Tasks,
         journal: Journal,
-        title: PromptTitle,
+        bell: Bell,
         *,
         name: str,
         to: str,
@@ -63,7 +61,7 @@ class Escalation:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
-        self._title = title
+        self._bell = bell
         self._name = name
         self._to = to
         self._clock = clock or Clock()
@@ -79,8 +77,9 @@ class Escalation:
         self._asked = (event.kind, tuple(shown))
         now = self._clock.now()
         fresh = not self._is_recent(self._shown, now)
-        self._title.asks(f"{self._name} asks: {_KINDS.get(event.kind, event.kind)}", now, ring=fresh)
+        self._bus.publish(TitleWanted(f"{self._name} asks: {_KINDS.get(event.kind, event.kind)}"))
         if fresh:
+            self._bell.ring(now)
             self._shown = (self._asked, now)
             self._journal.write("escalated", kind=event.kind, lines=shown, to=self._to or None)
         if self._timer is None and not self._is_recent(self._told, now):
@@ -94,7 +93,7 @@ class Escalation:
             self._timer = None
         if self._asked is not None:
             self._asked = None
-            self._title.over()
+            self._bus.publish(TitleWanted(""))
 
     def _pass_on(self) -> None:
         self._timer = None
@@ -120,42 +119,19 @@ class Escalation:
         return told is not None and told[0] == self._asked and now < told[1] + REPEAT
 
 
-class PromptTitle:
-    """The bell and the title of the user's terminal. terminal: knows the agent's own title.
+class Bell:
+    """The bell of the user's terminal. enabled: False for a plain program, which has its terminal alone."""
 
-    enabled: False for a plain program, whose terminal gets its output only.
-    """
-
-    def __init__(self, shim: ShimLink, terminal: AgentTerminal, *, enabled: bool) -> None:
+    def __init__(self, shim: ShimLink, *, enabled: bool) -> None:
         self._shim = shim
-        self._terminal = terminal
         self._enabled = enabled
-        self._asking = False
         self._rang = float("-inf")
 
-    def asks(self, title: str, now: float, *, ring: bool) -> None:
-        """Show `title` in place of the agent's own; `ring` the bell unless it has just rung."""
-        if not self._enabled:
-            return
-        if not self._asking:
-            self._asking = True
-            self._shim.aside(_SAVE_TITLE, _RESTORE_TITLE)
-        self._shim.aside(_set_title(title))
-        if ring and now >= self._rang + MOMENT:
+    def ring(self, now: float) -> None:
+        """Ring, unless it has just rung."""
+        if self._enabled and now >= self._rang + MOMENT:
             self._rang = now
             self._shim.aside(BELL)
 
-    def over(self) -> None:
-        """Show the agent's own title again."""
-        if self._asking:
-            self._asking = False
-            self._shim.aside(_RESTORE_TITLE, b"")
-            if own := self._terminal.title():
-                self._shim.aside(_set_title(own))
-
 
 _KINDS = {"plan_approval": "approval of a plan", "question": "a question", "other": "a decision"}
-
-
-def _set_title(title: str) -> bytes:
-    return b"\x1b]2;" + visible(title).encode() + b"\x1b\\"  # OSC 2, xterm ctlseqs

@@ -47,6 +47,7 @@ from relay.terminal.events import (
     OutputSkipped,
     ReadingFailed,
     ScreenChanged,
+    TerminalLent,
     TerminalLost,
     TerminalResized,
 )
@@ -281,6 +282,7 @@ class OutputReader:
                 self._publish(reading)
             case ring.LENT:
                 self._terminal.note_lent(lent=bool(record.data), watched=record.data == b"watched")
+                publish(TerminalLent(record.data == b"watched"))
             case ring.HELD:
                 if not asked_of_another:
                     id, anew = record.data.split()

@@ -32,7 +32,10 @@ NOTICE_LENGTH = 300
 
 
 class Terminals:
-    """Draws for the terminal that is lent. detached: the agent was started without one."""
+    """Draws for the terminal that is lent. detached: the agent was started without one.
+
+    prefix: the key that begins a command of relay's own (the setting `detach_key`).
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Terminals:
         *,
         name: str,
         detached: bool,
+        prefix: str,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -50,10 +54,12 @@ class Terminals:
         self._terminal = terminal
         self._name = name
         self._detached = detached
+        self._prefix = prefix
         self._looking: asyncio.TimerHandle | None = None
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
+        self._shim.prefix(self._prefix)
         if self._detached:
             self._tasks.spawn(self._let_go(), "the terminal")
 

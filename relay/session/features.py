@@ -28,7 +28,7 @@ from relay.features.conversation import ConversationTracker
 from relay.features.derived_rules import DerivedRules
 from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
-from relay.features.escalation import Escalation, PromptTitle
+from relay.features.escalation import Bell, Escalation
 from relay.features.failure_watch import FailureWatch
 from relay.features.first_prompt import FirstPrompt
 from relay.features.guards import Guards
@@ -55,6 +55,7 @@ from relay.features.terminals import Terminals
 from relay.features.transcript_listener import TranscriptListener
 from relay.features.turn_tracker import TurnTracker, first_source
 from relay.features.viewers import Viewers
+from relay.features.window_title import WindowTitle
 from relay.hooks.context import Context, History, MemoryService
 from relay.hooks.runner import Runner
 from relay.injection import layout
@@ -203,12 +204,18 @@ def _onboarding(core: Core) -> Onboarding | None:
 
 
 def _escalation(core: Core) -> Escalation | None:
-    setup, terminal = core.setup, core.agent.terminal
+    setup = core.setup
     if setup.profile.inject == "never" or setup.settings.on_prompt != "escalate":
         return None  # a shell's questions come from the commands of the user who sits before it
-    title = PromptTitle(core.started.shim, terminal, enabled=setup.knows_agent)
+    bell = Bell(core.started.shim, enabled=setup.knows_agent)
     to, name = setup.settings.escalate_to, core.session.name
-    return Escalation(core.bus, core.tasks, core.journal, title, name=name, to=to)
+    return Escalation(core.bus, core.tasks, core.journal, bell, name=name, to=to)
+
+
+def _window_title(core: Core) -> WindowTitle | None:
+    if not core.setup.knows_agent or core.setup.settings.title == "never":
+        return None  # the terminal of a plain program gets its output only
+    return WindowTitle(core.bus, core.started.shim, core.agent.terminal, name=core.session.name)
 
 
 def _bus_connection(core: Core) -> BusConnection:
@@ -322,6 +329,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         core.agent.terminal,
         name=core.session.name,
         detached=core.started.options.detached,
+        prefix=core.setup.settings.detach_key,
     ),
     "output": _output_reader,
     "viewers": lambda core: Viewers(core.bus, core.agent.terminal, core.session, core.started.shim),
@@ -331,6 +339,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     ),
     "attention": lambda core: Attention(core.bus, core.journal, core.agent.terminal, core.agent.state),
     "escalation": _escalation,
+    "window title": _window_title,
     "native hooks": _native,
     "own record": _own_record,
     "conversation": _conversation,

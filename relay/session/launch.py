@@ -85,7 +85,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         _be_shim(options, env, home, claimed, path, mode, theirs)
     theirs.close()
     os.close(claimed.fd)
-    return Client(channel, mode).run()
+    return Client(channel, mode, claimed.team, claimed.name).run()
 
 
 def _enter_worktree(options: Options, env: dict[str, str], home: Home, claimed: Claim) -> str:

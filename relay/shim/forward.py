@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         """Learns what happens at the terminals, at once."""
 
         def lost(self, what: str) -> None: ...
-        def detach(self) -> None: ...
+        def command(self, command: str) -> None: ...
         def settled(self) -> None: ...
         def input_over(self) -> None: ...
         def ended(self) -> None: ...
@@ -382,11 +382,10 @@ class Forwarder:
             self._ring.append(ring.INPUT_OVER)
             self._listener.input_over()
         elif lent.interactive:
-            passed, detached = self.user.keys(data)
+            passed, command = self.user.keys(data)
             self._type(passed)
-            if detached:
-                self.user.paused = True  # what is typed now is for the shell
-                self._listener.detach()
+            if command:
+                self._listener.command(command)
         else:
             self.reply(data)  # not typed: there is no draft and no echo
 

@@ -23,14 +23,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from relay.shim.aside import Asides
-    from relay.shim.detach import DetachKeys
+    from relay.shim.command_keys import CommandKeys
     from relay.shim.loop import Loop
 
 BLOCKING_PIECE = min(select.PIPE_BUF, 4096)
 """Bytes that a descriptor reported writable takes without blocking (pipe(7): PIPE_BUF)."""
 
-ESCAPE_KEY, ESC = b"\x1d", b"\x1b"
-"""Ctrl-], the first of the two keys that detach (as in telnet), and the start of its other forms."""
+PREFIX, NO_PREFIX, ESC = "C-]", "none", b"\x1b"
+"""Ctrl-], the first key of a command (as in telnet); no such key; the start of its other forms."""
+
+
+def control_byte(key: str) -> bytes:
+    """Return the byte that a terminal sends for `key`, such as "C-]"."""
+    return bytes([ord(key[2:].upper()) & 0x1F])
 
 
 class Lent:
@@ -77,37 +82,44 @@ class Lent:
 
 
 class Keyboard:
-    """The keys of one lent terminal: finds Ctrl-] d, which detaches, and answers to our query.
+    """The keys of one lent terminal: finds the commands of relay's own, and answers to our query.
 
-    due: monotonic seconds at which kept keys go to the agent (`flush`); 0: there are none.
+    prefix: the key that begins a command, such as "C-]"; NO_PREFIX: none does.
+    due:    monotonic seconds at which kept keys go to the agent (`flush`); 0: there are none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
         self.answers = AnswerFilter()
         self.due = 0.0
-        self._detach: DetachKeys | None = None  # loaded with the first key that may be one of them
+        self._byte = ESC if prefix == NO_PREFIX else control_byte(prefix)
+        self._commands: CommandKeys | None = None  # loaded with the first key that may be one of them
 
-    def feed(self, data: bytes) -> tuple[bytes, bool]:
-        """Return (the keys that go to the agent now, True if the user detaches)."""
+    def feed(self, data: bytes) -> tuple[bytes, str]:
+        """Return (the keys that go to the agent now, the command that they gave, or "")."""
         data = self.answers.feed(data)
         if self.answers.unfinished:
             self.due = time.monotonic() + SPLIT_PATIENCE
-        if not self.due and ESC not in data and ESCAPE_KEY not in data:
-            return data, False
-        if self._detach is None:
-            from relay.shim.detach import DetachKeys  # needs `re`: 5 ms, after the agent's start
+        if self.prefix == NO_PREFIX:
+            if not self.answers.unfinished:
+                self.due = 0.0
+            return data, ""
+        if not self.due and ESC not in data and self._byte not in data:
+            return data, ""
+        if self._commands is None:
+            from relay.shim.command_keys import CommandKeys  # needs `re`: 5 ms, after the agent's start
 
-            self._detach = DetachKeys()
-        passed, detached = self._detach.feed(data)
-        patience = SPLIT_PATIENCE if self.answers.unfinished else self._detach.patience
+            self._commands = CommandKeys(self.prefix)
+        passed, command = self._commands.feed(data)
+        patience = SPLIT_PATIENCE if self.answers.unfinished else self._commands.patience
         self.due = 0.0 if patience is None else time.monotonic() + patience
-        return passed, detached
+        return passed, command
 
     def flush(self) -> bytes:
         """Return the kept keys, which have become nothing else."""
         self.due = 0.0
         kept = self.answers.flush()
-        return kept if self._detach is None else self._detach.feed(kept)[0] + self._detach.flush()
+        return kept if self._commands is None else self._commands.feed(kept)[0] + self._commands.flush()
 
 
 class UserTerminal:
@@ -116,6 +128,7 @@ class UserTerminal:
     queued:     output that the terminal has not taken yet.
     paused:     its input is left alone.
     line_ended: called between two lines of the output.
+    any_key:    called with the next key, which goes nowhere else.
     """
 
     def __init__(self, loop: Loop, lost: Callable[[str], None]) -> None:
@@ -124,7 +137,8 @@ class UserTerminal:
         self.queued = bytearray()
         self.paused = False
         self.line_ended: Callable[[], None] | None = None
-        self.keyboard = Keyboard()
+        self.any_key: Callable[[], None] | None = None
+        self.keyboard = Keyboard(PREFIX)
         self._loop = loop
         self._lost = lost
         self._report: bytes | None = None  # the status that the terminal should show
@@ -193,7 +207,7 @@ class UserTerminal:
                 return
 
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
-        if not self.watched:
+        if not self.watched or (undo and undo == self._undo):  # done already, perhaps for an earlier session
             return
         if undo is not None:
             self._undo = undo
@@ -222,8 +236,20 @@ class UserTerminal:
             answers.expected = True
             self.aside(QUERY)
 
-    def keys(self, data: bytes) -> tuple[bytes, bool]:
-        """Return (the keys that go to the agent now, True if the user detaches)."""
+    def use_prefix(self, key: str) -> None:
+        """Have `key` begin a command from now on: as in Keyboard."""
+        if key != self.keyboard.prefix:
+            answers, self.keyboard = self.keyboard.answers, Keyboard(key)
+            self.keyboard.answers = answers
+
+    def keys(self, data: bytes) -> tuple[bytes, str]:
+        """Return (the keys that go to the agent now, the command that they gave, or "")."""
+        if self.any_key is not None:
+            from relay.shim.command_keys import split_reports
+
+            data, typed = split_reports(data)
+            if typed:
+                self.any_key()
         asked = not self.keyboard.answers.answered
         keys = self.keyboard.feed(data)
         if asked and self.keyboard.answers.answered and self._report is not None:
@@ -257,7 +283,8 @@ class UserTerminal:
     def _drop(self) -> None:
         lent, self.lent = self.lent, None
         self.queued.clear()
-        self.keyboard = Keyboard()
+        self.keyboard = Keyboard(self.keyboard.prefix)
+        self.any_key = None
         self._undo = b""
         if self._asides is not None:
             self._asides.clear()

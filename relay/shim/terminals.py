@@ -51,6 +51,9 @@ REPLAYED = 1 << 16
 KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
 """Signals that keys of a terminal send to its foreground job."""
 
+HELP_LASTS = 10.0
+"""Seconds for which the help is shown: the agent's output waits meanwhile."""
+
 _CLEAR = b"\x1b[2J\x1b[H"
 
 
@@ -86,13 +89,14 @@ class SessionSide:
 class TerminalClient:
     """A connected client. `owner`: it started the agent, so losing its terminal ends the agent.
 
-    lost: it has lost its terminal.
+    lost: it has lost its terminal. switch: where it goes when it is dismissed: "next", "previous" or "".
     """
 
     def __init__(self, channel: JsonChannel, *, owner: bool) -> None:
         self.channel = channel
         self.owner = owner
         self.lost = False
+        self.switch = ""
 
 
 class TerminalServer:
@@ -172,9 +176,13 @@ class TerminalServer:
             self._ask_repaint()
         return True
 
-    def _hold(self, lent: Lent | None, then: Callable[[], None] | None = None) -> None:
+    def _hold(
+        self, lent: Lent | None, then: Callable[[], None] | None = None, *, covered: bool = False
+    ) -> None:
         self._repaints.count += 1
-        self._repaints.waiting = _Repaint(self._repaints.count, lent, then)
+        self._repaints.waiting = _Repaint(
+            self._repaints.count, lent, then, covered=covered or lent is not None
+        )
 
     def _ask_repaint(self) -> None:
         """Leave the agent's output in the PTY until the session has drawn what there is so far."""
@@ -197,7 +205,7 @@ class TerminalServer:
         waiting.cancel()
         self.forwarder.held = False
         greeting = drawn or b""
-        if drawn is None and waiting.lent is not None:
+        if not drawn and waiting.covered:
             from relay.shim.replayed import harmless
 
             greeting = _CLEAR + harmless(self._ring.last_output(REPLAYED))
@@ -212,6 +220,8 @@ class TerminalServer:
                     self.forwarder.pty.signal(signal.SIGWINCH, self.forwarder.pty.foreground())
         elif greeting:
             self.forwarder.user.show(greeting)
+            if not drawn:
+                self.forwarder.pty.signal(signal.SIGWINCH, self.forwarder.pty.foreground())
         if waiting.then is not None:
             waiting.then()
 
@@ -252,11 +262,43 @@ class TerminalServer:
             # A program that ignores SIGHUP reads an end of file, as without relay.
             self._loop.later(HANG_UP, finish)
 
-    def detach(self) -> None:
-        """Dismiss the client, once the session has said where its shell goes on; the agent runs on."""
-        if self._dismissing is None and self._client is not None:
-            self._ring.append(ring.DETACH)
-            self._dismissing = self._loop.later(PARTING if self.session.answers() else 0.0, self._dismiss_now)
+    def command(self, command: str) -> None:
+        """Do what the user's keys say (relay.shim.command_keys).
+
+        The client is dismissed once the session has said where its shell goes on; the agent runs on.
+        """
+        from relay.shim.command_keys import DETACH, HELP
+
+        if self._dismissing is not None or self._client is None:
+            return
+        if command == HELP:
+            self._help()
+            return
+        self.forwarder.user.paused = True  # what is typed now is for the shell, or another agent
+        self._client.switch = "" if command == DETACH else command
+        self._ring.append(ring.DETACH)
+        self._dismissing = self._loop.later(PARTING if self.session.answers() else 0.0, self._dismiss_now)
+
+    def _help(self) -> None:
+        """Show which keys there are, until one is pressed; the agent's output waits meanwhile."""
+        from relay.shim.command_keys import help_text
+
+        user = self.forwarder.user
+        if self._repaints.waiting is not None or self.forwarder.over:
+            return
+
+        def close() -> None:
+            if user.any_key is close:
+                timer.cancel()
+                user.any_key = None
+                if self._repaints.waiting is None and not self.forwarder.over:
+                    self._hold(None, covered=True)
+                    self._ask_repaint()
+
+        self.forwarder.held = True
+        user.any_key = close
+        user.show(help_text(self._name, user.keyboard.prefix))
+        timer = self._loop.later(HELP_LASTS, close)
 
     def settled(self) -> None:
         """Stop the user's job now that everything the agent wrote before is on the screen."""
@@ -269,7 +311,7 @@ class TerminalServer:
                 self.session.chosen("q" if key == "\x03" else key)
                 return
             if key == "d":
-                self.detach()
+                self.command("detach")
                 return
 
     def input_over(self) -> None:
@@ -451,8 +493,9 @@ class TerminalServer:
         return _Parting(UNDO.decode(), "\x1b[999B\r\n" if drawn else "\r\n")
 
     def _dismiss_now(self, parting: _Parting | None = None) -> None:
-        text = f"{self._name} runs on; `relay attach {self._name}` brings it back"
-        self._leave("detached", parting or self._last_parting(), text)
+        switch = self._client.switch if self._client is not None else ""
+        text = "" if switch else f"{self._name} runs on; `relay attach {self._name}` brings it back"
+        self._leave("detached", parting or self._last_parting(), text, switch=switch)
 
     def _leave(self, event: str, parting: _Parting, text: str = "", **fields: Any) -> None:
         """Stop using the client's terminal, and tell it to end."""
@@ -486,10 +529,11 @@ class TerminalServer:
 class _Repaint:
     """A repaint that the session was asked for. lent: the terminal that waits for it; None: the current one.
 
-    then: called afterwards.
+    then: called afterwards. covered: the terminal shows something else than the agent's screen.
     """
 
-    def __init__(self, id: int, lent: Lent | None, then: Callable[[], None] | None) -> None:
+    def __init__(self, id: int, lent: Lent | None, then: Callable[[], None] | None, *, covered: bool) -> None:
+        self.covered = covered
         self.id = id
         self.lent = lent
         self.then = then

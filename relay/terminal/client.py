@@ -8,7 +8,8 @@ Both sides speak JSON lines over a Unix socket:
                      {"op": "resume", "foreground": BOOL}
     to the client    {"event": "agent", "group": PID} {"event": "modes", "reset": TEXT} {"event": "stopped"}
                      {"event": "exit", "code": N, "reset": TEXT, "notices": [TEXT, ...]}
-                     {"event": "detached", "reset": TEXT, "notices": [TEXT, ...], "taken": BOOL}
+                     {"event": "detached", "reset": TEXT, "notices": [TEXT, ...], "taken": BOOL,
+                      "switch": DIRECTION}
 """
 
 from __future__ import annotations
@@ -47,6 +48,16 @@ to a stopped job, and nothing to a running one."""
 
 SHIM_DIED = 70
 """The exit code where the shim was killed and the agent's is unknown (EX_SOFTWARE of sysexits.h)."""
+
+
+class SwitchAgent(Exception):
+    """The user has left the agent `name` of `team` for another. direction: "next" or "previous"."""
+
+    def __init__(self, direction: str, team: str, name: str) -> None:
+        super().__init__(direction)
+        self.direction = direction
+        self.team = team
+        self.name = name
 
 
 class TerminalMode:
@@ -102,10 +113,11 @@ class TerminalMode:
 
 
 class Client:
-    """Serves the shim's channel and signals until the agent ends or the user detaches."""
+    """Serves the shim's channel and signals until the agent `name` of `team` ends or the user detaches."""
 
-    def __init__(self, channel: _socket.socket, mode: TerminalMode) -> None:
+    def __init__(self, channel: _socket.socket, mode: TerminalMode, team: str, name: str) -> None:
         self.channel = channel
+        self._agent = team, name
         self.mode = mode
         self.group = 0
         self.reset = ""
@@ -114,7 +126,7 @@ class Client:
         self._signals: list[int] = []
 
     def run(self) -> int:
-        """Return the exit code for the shell: the agent's, or 0 after detaching."""
+        """Return the exit code for the shell: the agent's, or 0 after detaching. Raise SwitchAgent."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -189,6 +201,8 @@ class Client:
                     self._say(notice)
                 if event.get("taken"):
                     self._wait_for_enter()
+                if direction := event.get("switch"):
+                    raise SwitchAgent(direction, *self._agent)
                 return int(event.get("code", 0))
         return None
 

@@ -59,6 +59,20 @@ class ScreenChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TerminalLent(Event):
+    """Something else is lent to the agent from now on, or nothing. watched: it is a terminal."""
+
+    watched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TitleWanted(Event):
+    """Show `text` as the title of the user's terminal instead of the agent's; empty: the agent's again."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalResized(Event):
     """The agent's terminal has another size."""
 

@@ -173,6 +173,10 @@ class ShimLink:
         """Give this `report` (OSC 7501) to the lent terminal, and to each later one, if it takes reports."""
         self._order("report", data=report.decode("latin-1"))
 
+    def prefix(self, key: str) -> None:
+        """Have `key`, such as "C-]", begin the commands among the user's keys; "none": no key does."""
+        self._order("prefix", key=key)
+
     def reserve(self, reserved: bool) -> None:
         """Leave the user's keys in their terminal until they are released, or read them again.
 

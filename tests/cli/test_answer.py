@@ -384,7 +384,8 @@ def test_the_person_hears_of_it_wherever_they_look(relay: Relay) -> None:
         dimensions=(30, 100),
         timeout=60,
     )
-    alice.expect_exact(b"\x1b[22;0t\x1b]2;Alice asks: permission\x1b\\\x07")
+    alice.expect_exact(b"\x1b[22;0t\x1b]2;Alice\x1b\\")
+    alice.expect_exact(b"\x07\x1b]2;Alice asks: permission\x1b\\")
     (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
     assert (row["state"], row["prompt"]) == ("prompting", "permission")
     wait_until(lambda: messages(relay, "--to", "Lead"))
@@ -392,5 +393,5 @@ def test_the_person_hears_of_it_wherever_they_look(relay: Relay) -> None:
     assert "Alice waits for a decision (permission)" in sent["body"]
     assert "\n> Do you want to proceed?" in sent["body"]
     relay("answer", "Alice", "no")
-    alice.expect_exact(b"\x1b[23;0t")
+    alice.expect_exact(b"\x1b]2;Alice\x1b\\")
     alice.close(force=True)

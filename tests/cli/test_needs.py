@@ -39,6 +39,8 @@ def session(
         ("prompting", None, Need.PROMPTING),
         ("prompting", 3, Need.PROMPTING),
         ("failed", 1, Need.FAILED),
+        ("held", None, Need.FAILED),
+        ("backoff", None, Need.NONE),
         ("unresponsive", None, Need.UNRESPONSIVE),
         ("working", 1, Need.HELD),
         ("ready", 1, Need.HELD),

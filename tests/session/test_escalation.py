@@ -16,15 +16,17 @@ import pytest
 from relay import desktop_notification
 from relay.clock import Clock
 from relay.eventbus import EventBus, answers, handles
-from relay.features.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Escalation, PromptTitle
+from relay.features.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Bell, Escalation
+from relay.features.window_title import WindowTitle
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
 from relay.message import Message
+from relay.place import TERMINAL, Place
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptOver
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
-from relay.terminal.events import NotifyDesktop
+from relay.terminal.events import NotifyDesktop, OutputRead, ScreenChanged, TerminalLent
 from relay.terminal.shim_link import ShimLink
 from session.puppet import Puppet, settings
 from support import Relay, wait_until
@@ -59,6 +61,7 @@ class World:
     def __init__(self, folder: Path, to: str = "Lead") -> None:
         self.shown = self.undo = b""
         self.own_title = "own"
+        self.replaying = False
         self.drawn: tuple[str, ...] = ()
         self.notified: list[tuple[str, str]] = []
         self.sent: list[tuple[str, str]] = []
@@ -67,10 +70,12 @@ class World:
         self.bus = EventBus(asyncio.new_event_loop())
         self.bus.loop.close()
         terminal, shim = cast(AgentTerminal, self), cast(ShimLink, self)
-        title = PromptTitle(shim, terminal, enabled=True)
+        bell = Bell(shim, enabled=True)
         tasks, journal = cast(Tasks, AtOnce()), Journal(self.path, "s1", "Alice")
-        self.bus.add(Escalation(self.bus, tasks, journal, title, name="Alice", to=to, clock=self.clock))
+        self.bus.add(Escalation(self.bus, tasks, journal, bell, name="Alice", to=to, clock=self.clock))
+        self.bus.add(WindowTitle(self.bus, shim, terminal, name="Alice"))
         self.bus.add(self)
+        self.bus.publish(TerminalLent(watched=True))
 
     def asks(self, kind: str, lines: Sequence[str]) -> None:
         self.bus.publish(Prompting(kind, "\n".join(lines)))
@@ -99,8 +104,10 @@ class World:
         return self.own_title
 
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
-        self.shown += data
-        self.undo = self.undo if undo is None else undo
+        """As the shim does it."""
+        if not undo or undo != self.undo:
+            self.shown += data
+            self.undo = self.undo if undo is None else undo
 
     def passes(self, seconds: float) -> None:
         self.clock.time += seconds
@@ -133,7 +140,7 @@ def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
     assert world.notified == []
     world.passes(MOMENT)
     assert world.bells == 1
-    assert world.shown.startswith(b"\x1b[22;0t\x1b]2;Alice asks: permission\x1b\\")
+    assert world.shown.startswith(b"\x1b[22;0t\x1b]2;Alice\x1b\\\a\x1b]2;Alice asks: permission\x1b\\")
     assert world.notified == [("Alice asks: permission", "Do you want to proceed?\n1. Yes")]
     ((to, text),) = world.sent
     assert to == "Lead"
@@ -160,20 +167,61 @@ def test_what_is_answered_at_once_is_told_nobody_else(tmp_path: Path) -> None:
     assert (world.bells, world.notified, world.sent) == (1, [], [])
 
 
-def test_the_agents_own_title_comes_back(tmp_path: Path) -> None:
+def writes(world: World, data: bytes, title: str | None = None) -> bytes:
+    """Have the agent write `data`, after which its title is `title`; what is shown beside it."""
+    world.own_title = world.own_title if title is None else title
+    world.shown = b""
+    world.bus.publish(OutputRead(data, Place(TERMINAL, 1), 1))
+    world.bus.publish(ScreenChanged())
+    return world.shown
+
+
+def set_to(title: str) -> bytes:
+    return b"\x1b]2;" + title.encode() + b"\x1b\\"
+
+
+def test_the_title_names_the_agent_whatever_it_sets(tmp_path: Path) -> None:
+    """U11: also if it sets the same title again, in pieces or with another one's end."""
+    world = World(tmp_path)
+    assert world.shown == b"\x1b[22;0t" + set_to("Alice")
+    assert writes(world, b"x") == set_to("Alice: own")
+    assert writes(world, b"y") == b"", "nothing is to be replaced"
+    assert writes(world, b"\x1b]0;own\a") == set_to("Alice: own")
+    assert writes(world, b"\x1b]") == b""
+    assert writes(world, b"2;own\x1b\\") == set_to("Alice: own")
+    assert writes(world, b"\x1b]8;;http://x/\a") == b"", "a link is no title"
+    assert writes(world, b"\x1b]2;\a", title="") == set_to("Alice")
+    assert len(writes(world, b"", title="x" * 1000)) < 300
+    assert world.undo == b"\x1b[23;0t"
+
+
+def test_what_it_asks_stays_in_the_title_until_it_is_answered(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.asks("question", ASKED)
-    assert world.undo == b"\x1b[23;0t"
+    assert writes(world, b"\x1b]0;thinking\a", title="thinking") == set_to("Alice asks: a question")
     world.shown = b""
     world.is_over()
     world.is_over()
-    assert world.undo == b""
-    assert world.shown == b"\x1b[23;0t\x1b]2;own\x1b\\"
-    world.own_title = ""
-    world.asks("other", ASKED)
-    world.shown = b""
-    world.is_over()
-    assert world.shown == b"\x1b[23;0t"
+    assert world.shown == set_to("Alice: thinking")
+
+
+def test_each_terminal_that_is_lent_gets_the_title(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    writes(world, b"x")
+    world.undo = world.shown = b""
+    world.bus.publish(TerminalLent(watched=False))
+    assert writes(world, b"\x1b]0;new\a", title="new") == b"", "nobody sees it"
+    world.bus.publish(TerminalLent(watched=True))
+    assert world.shown == b"\x1b[22;0t" + set_to("Alice: new")
+
+
+def test_a_session_that_follows_another_shows_the_title_once_it_knows_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.replaying = True
+    world.bus.publish(TerminalLent(watched=True))
+    assert writes(world, b"\x1b]0;old\a", title="old") == b""
+    world.replaying = False
+    assert writes(world, b"") == set_to("Alice: old")
 
 
 def test_a_question_that_flickers_is_told_again_only_much_later(tmp_path: Path) -> None:
@@ -228,7 +276,8 @@ def test_what_the_agent_has_drawn_acts_on_nobody(tmp_path: Path) -> None:
     assert len(world.notified[1][1].splitlines()) == MAX_LINES
     assert world.bells == 2
     world.is_over()
-    assert world.shown.endswith("\x1b]2;a␛]0;b␇<U+009C>\x1b\\".encode())
+    world.bus.publish(ScreenChanged())
+    assert world.shown.endswith(set_to("Alice: a␛]0;b␇<U+009C>"))
 
 
 def test_without_a_name_nobody_is_sent_anything(tmp_path: Path) -> None:

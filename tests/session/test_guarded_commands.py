@@ -97,7 +97,7 @@ REFUSED = {
     "doctor --broker": MAY_NOT,
 }
 
-HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "demo"}
+HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "completion", "demo"}
 """They show what every agent may know, change nothing of another, or are called by agents' own hooks."""
 
 

@@ -1,0 +1,71 @@
+"""Names the agent in the title of the user's terminal: `Alice: TITLE`, where TITLE is the agent's own.
+
+    agent's title, a terminal that is lent, a question → the title, written beside the agent's output
+
+The agent's own bytes pass unchanged: its title is shown as it sets it, and replaced at once. The user's title
+is saved on the terminal's stack, and restored when the terminal is given back (XTWINOPS 22 and 23, xterm
+ctlseqs).
+"""
+
+from __future__ import annotations
+
+from relay.eventbus import EventBus, handles
+from relay.state.agent_terminal import AgentTerminal
+from relay.terminal.events import OutputRead, ScreenChanged, TerminalLent, TitleWanted
+from relay.terminal.shim_link import ShimLink
+from relay.text import one_line
+
+SAVE, RESTORE = b"\x1b[22;0t", b"\x1b[23;0t"
+
+LONGEST = 200
+"""Characters of a title that are shown."""
+
+_SETS = (b"\x1b]0;", b"\x1b]2;")  # OSC 0 and 2 (xterm ctlseqs)
+_BEGUN = 3  # bytes of them that may have come before the others
+
+
+class WindowTitle:
+    """The title of the terminals that are lent to the agent `name`."""
+
+    def __init__(self, bus: EventBus, shim: ShimLink, terminal: AgentTerminal, *, name: str) -> None:
+        self._bus = bus
+        self._shim = shim
+        self._terminal = terminal
+        self._name = name
+        self._wanted = ""
+        self._own = ""
+        self._tail = b""
+        self._watched = False
+        self._stale = False
+
+    @handles(TerminalLent)
+    def lent(self, event: TerminalLent) -> None:
+        self._watched = self._stale = event.watched
+        self._update()
+
+    @handles(OutputRead)
+    def output(self, event: OutputRead) -> None:
+        seen = self._tail + event.data
+        self._tail = seen[-_BEGUN:]
+        # The terminal shows the agent's title now, even if it is the same as before.
+        self._stale = self._stale or any(sets in seen for sets in _SETS)
+
+    @handles(ScreenChanged)
+    def changed(self, _: ScreenChanged) -> None:
+        if (own := self._terminal.title()) != self._own:
+            self._own, self._stale = own, True
+        self._update()
+
+    @handles(TitleWanted)
+    def wanted(self, event: TitleWanted) -> None:
+        self._wanted, self._stale = event.text, True
+        self._update()
+
+    def _update(self) -> None:
+        if not (self._stale and self._watched) or self._terminal.replaying:
+            return
+        self._stale = False
+        own = f"{self._name}: {self._own}" if self._own else self._name
+        title = one_line(self._wanted or own, LONGEST)
+        self._shim.aside(SAVE, RESTORE)  # the shim does that once for each terminal
+        self._shim.aside(b"\x1b]2;" + title.encode() + b"\x1b\\")

@@ -1,0 +1,122 @@
+"""The keys of relay's own in the user's input: Ctrl-] (or another prefix) and then a letter.
+
+    d  detach      n, p  the next, the previous agent      ?  help      the prefix again: the prefix itself
+
+A terminal sends Ctrl-] as one byte, until the program has asked for more exact keys: by the kitty keyboard
+protocol (https://sw.kovidgoyal.net/kitty/keyboard-protocol/: CSI code;modifiers:event u) or by xterm's
+modifyOtherKeys (ctlseqs: CSI 27;modifiers;code ~).  Everything else passes unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+
+from relay.shim.lend import ESC, control_byte
+
+ESCAPE_PATIENCE = 0.5
+"""Seconds after which a lone prefix goes to the agent."""
+
+SPLIT_PATIENCE = 0.005
+"""Seconds after which a possible beginning of such a sequence goes to the agent: a terminal writes a key at
+once, and the Escape key must not lag."""
+
+DETACH, NEXT, PREVIOUS, HELP = "detach", "next", "previous", "help"
+
+# Modifiers are 1 + a sum: 1 is Shift, 4 is Ctrl, 64 and 128 are Caps Lock and Num Lock. The event 3 is a
+# key's release. A code may be followed by others, after colons: that of the key with Shift, and that on a US
+# keyboard.
+_PREFIX = rb"%b|\x1b\[%d(?::\d*)*;(?:5|69|133|197)(?::[12])?u|\x1b\[27;5;%d~"
+_LETTER = rb"[%c%c]|\x1b\[%d(?::\d*)*(?:;(?:1|2|65|66|129|130|193|194)?(?::[12])?)?u"
+_QUESTION = (
+    rb"\?|\x1b\[\d+:63(?::\d*)?;(?:2|66|130|194)(?::[12])?u|\x1b\[(?:63|47;(?:2|66|130|194))(?::[12])?u"
+)
+_BETWEEN = re.compile(rb"\x1b\[\d+(?::\d*)*;\d*:3u")  # the release of ], of Ctrl
+_UNFINISHED = re.compile(rb"\x1b(?:\[[\d:;]{0,32})?\Z")
+
+# Answers to queries (DA, DSR, CPR, DECRPM, XTWINOPS, control strings), reports of focus and of the mouse.
+_REPORTS = re.compile(
+    rb"(?:\x1b\[[?>=]?[\d;:]*\$?[cnRytIO]|\x1b\[<[\d;]*[Mm]|\x1b[\]PX^_][^\a\x1b]*(?:\a|\x1b\\))*"
+)
+
+
+def _letter(letter: str) -> bytes:
+    return _LETTER % (ord(letter), ord(letter.upper()), ord(letter))
+
+
+_COMMANDS = tuple(
+    (re.compile(pattern), command)
+    for pattern, command in (
+        (_letter("d"), DETACH),
+        (_letter("n"), NEXT),
+        (_letter("p"), PREVIOUS),
+        (_QUESTION, HELP),
+    )
+)
+
+
+def split_reports(data: bytes) -> tuple[bytes, bytes]:
+    """Return (the reports that a terminal has sent by itself, the rest from what was typed on)."""
+    reports = _REPORTS.match(data)
+    end = 0 if reports is None else reports.end()
+    return data[:end], data[end:]
+
+
+def help_text(name: str, prefix: str) -> bytes:
+    """Return what is shown for the help, on a screen that it clears. prefix: such as "C-]"."""
+    key = f"Ctrl-{prefix[2:].upper()}"
+    rows = (
+        f"relay: {name}",
+        "",
+        f"{key} d   detach; the agent runs on",
+        f"{key} n   the next agent, by name",
+        f"{key} p   the previous agent",
+        f"{key} {key}   {key} itself, for the agent",
+        "",
+        f"The second key has to follow within {ESCAPE_PATIENCE:g} seconds. Press any key to go on.",
+    )
+    return b"\x1b[r\x1b[0m\x1b[H\x1b[2J" + "\r\n".join(rows).encode()
+
+
+class CommandKeys:
+    """Finds the keys in the user's input. patience: seconds until `flush` is due, None: nothing is kept."""
+
+    def __init__(self, prefix: str) -> None:
+        """`prefix` is "C-" and a letter, "]" or a backslash."""
+        code = ord(prefix[2:].lower())
+        self._prefix = re.compile(_PREFIX % (re.escape(control_byte(prefix)), code, code))
+        self._kept = b""
+        self.patience: float | None = None
+
+    def feed(self, data: bytes) -> tuple[bytes, str]:
+        """Return (input that goes to the agent now, the command or ""): what follows a command is dropped."""
+        data, self._kept, self.patience = self._kept + data, b"", None
+        passed = bytearray()
+        at = 0
+        while found := self._prefix.search(data, at):
+            passed += data[at : found.start()]
+            second = found.end()
+            while between := _BETWEEN.match(data, second):
+                second = between.end()
+            if second == len(data):
+                return self._keep(passed, data, found.start(), ESCAPE_PATIENCE)
+            if _UNFINISHED.match(data, second):
+                return self._keep(passed, data, found.start(), SPLIT_PATIENCE)
+            for pattern, command in _COMMANDS:
+                if pattern.match(data, second):
+                    return bytes(passed), command
+            passed += data[found.start() : second]
+            again = self._prefix.match(data, second)  # pressed twice, it is sent once
+            at = again.end() if again else second
+        unfinished = _UNFINISHED.search(data, at) if ESC in data else None
+        if unfinished is None:
+            return bytes(passed + data[at:]), ""
+        return self._keep(passed + data[at : unfinished.start()], data, unfinished.start(), SPLIT_PATIENCE)
+
+    def flush(self) -> bytes:
+        """Return the kept input, which has not become the keys."""
+        kept, self._kept, self.patience = self._kept, b"", None
+        return kept
+
+    def _keep(self, passed: bytearray, data: bytes, start: int, patience: float) -> tuple[bytes, str]:
+        self._kept, self.patience = data[start:], patience
+        return bytes(passed), ""

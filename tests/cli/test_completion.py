@@ -1,0 +1,204 @@
+"""`relay completion`: in the real shells, what Tab completes, and that names come fast and safely."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.cli.command_line import FILES, NAMES, NOTHING, PROGRAMS, levels
+from relay.cli.main import COMMANDS
+from relay.control.name_claim import claim, claimed_names
+from relay.errors import HomeError
+from relay.home import Home
+from relay.storage import locks
+from support import Relay
+from terminal.emulator import Emulator
+
+
+def require(shell: str) -> str:
+    """The path of `shell`; without it the test is skipped, and that is told."""
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"{shell} is not on PATH: its completion was not tried")
+    return path
+
+
+@pytest.fixture
+def shell_home(relay: Relay) -> Relay:
+    """A home in which Alice and Bob have their names, with `relay` on PATH and the scripts in files."""
+    folder = relay.home / "bin"
+    folder.mkdir()
+    (folder / "relay").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m relay "$@"\n')
+    (folder / "relay").chmod(0o755)
+    relay.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
+    for shell in ("bash", "zsh", "fish"):
+        (relay.home / f"script.{shell}").write_text(relay("completion", shell).stdout)
+    (relay.home / "a file").touch()
+    return relay
+
+
+@pytest.fixture
+def named(shell_home: Relay) -> Iterator[Relay]:
+    home = Home.from_env(shell_home.environment)
+    taken = [claim(home, "default", "Alice"), claim(home, "web", "Bob")]
+    for each in taken:
+        each.note(os.getpid(), os.getpid())
+    yield shell_home
+    for each in taken:
+        each.release()
+
+
+def in_bash(relay: Relay, line: str) -> list[str]:
+    words = [*shlex.split(line), *([""] if line.endswith(" ") else [])]
+    code = (
+        f"source script.bash; COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; "
+        '_relay; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    run = subprocess.run(
+        [require("bash"), "--norc", "-c", code],
+        env=relay.environment, cwd=relay.home, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return run.stdout.split()
+
+
+def in_fish(relay: Relay, line: str) -> list[str]:
+    code = f"source script.fish; complete -C {shlex.quote(line)}"
+    run = subprocess.run(
+        [require("fish"), "--no-config", "-c", code],
+        env=relay.environment, cwd=relay.home, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [each.split("\t")[0] for each in run.stdout.splitlines()]
+
+
+CASES = {
+    "re": ["reload", "release", "replay", "restart", "retry"],
+    "help pe": ["peek"],
+    "memory s": ["save", "search"],
+    "broker credentials ex": ["export"],
+    "ps --": ["--help", "--interval", "--json", "--team", "--watch"],
+    "messages --state in": ["injected"],
+    "completion f": ["fish"],
+    "attach ": ["Alice", "Bob"],
+    "attach -t web --view B": ["Bob"],
+    "logs --team Alice A": ["Alice"],
+    "answer Alice A": [],
+    "stop Alice B": ["Bob"],
+    "messages --to A": ["Alice"],
+    "send A": ["Alice"],
+    "send Alice A": [],
+    "wrap -n A": [],
+    "wrap cat --j": [],
+    "agents reset A": [],
+}
+
+
+@pytest.mark.parametrize("complete", [in_bash, in_fish], ids=["bash", "fish"])
+def test_what_may_follow_is_completed(named: Relay, complete: Callable[[Relay, str], list[str]]) -> None:
+    for line, expected in CASES.items():
+        assert sorted(complete(named, f"relay {line}")) == sorted(expected), line
+
+
+def test_programs_and_files_are_completed_where_they_belong(named: Relay) -> None:
+    assert "mkfifo" in in_bash(named, "relay wrap mkfif")
+    assert "mkfifo" in in_fish(named, "relay wrap mkfif")
+    assert [path.replace("\\", "") for path in in_fish(named, "relay trust a")][:1] == ["a file"]
+
+
+TABS = [
+    ("relay rest\t", "relay restart "),
+    ("relay peek Al\t", "relay peek Alice "),
+    ("relay ps --wa\t", "relay ps --watch "),
+    ("relay memory sea\t", "relay memory search "),
+    ("relay trust a\\ fi\t", "relay trust a\\ file "),
+]
+
+START = {
+    "bash": ["--norc", "--noprofile", "-i"],
+    "zsh": ["-f", "-i"],
+}
+SOURCE = {
+    "bash": "source script.bash",
+    "zsh": "autoload -U compinit; compinit -u -D; source ./script.zsh",
+}
+
+
+@pytest.mark.parametrize("shell", START)
+def test_tab_completes(named: Relay, shell: str) -> None:
+    environment = named.environment | {"PS1": "shell> "}
+    with_tab = Emulator([require(shell), *START[shell]], environment, cwd=named.home)
+    try:
+        with_tab.type(f"{SOURCE[shell]}; PS1='shell> '; echo rea''dy\r")
+        with_tab.see("ready\r\n")
+        for typed, completed in TABS:
+            with_tab.wait(with_tab.prompted)
+            with_tab.type(typed)
+            with_tab.wait(
+                lambda completed=completed: f"shell> {completed}".rstrip() in with_tab.lines()[-1],
+                f"{typed!r} became {completed!r}",
+            )
+            with_tab.type(b"\x15")  # Ctrl-U clears the line
+    finally:
+        with_tab.close()
+
+
+def test_a_zsh_script_works_as_an_autoloaded_function(named: Relay) -> None:
+    folder = named.home / "functions"
+    folder.mkdir()
+    (named.home / "script.zsh").rename(folder / "_relay")
+    with_tab = Emulator([require("zsh"), "-f", "-i"], named.environment, cwd=named.home)
+    try:
+        with_tab.type(
+            "fpath=($PWD/functions $fpath); autoload -U compinit; compinit -u -D; PS1='shell> '; clear\r"
+        )
+        with_tab.wait(lambda: with_tab.lines()[:1] == ["shell>"], "a cleared screen")
+        with_tab.type("relay peek Bo\t")
+        with_tab.wait(lambda: with_tab.lines()[-1].startswith("shell> relay peek Bob"), "Bob was completed")
+    finally:
+        with_tab.close()
+
+
+def test_every_command_and_option_is_in_the_levels() -> None:
+    found = {level.path: level for level in levels()}
+    assert set(COMMANDS) <= found.keys()
+    assert [word for word, _ in found[""].words] == [*COMMANDS, "help"]
+    assert found["broker credentials"].words and found["memory save"].repeats
+    kinds = {option.flags[-1]: option.kind for option in found["wrap"].options}
+    assert (kinds["--rules"], kinds["--name"], kinds["--detach"]) == (FILES, NOTHING, None)
+    assert found["wrap"].arguments == (PROGRAMS,)
+    assert found["send"].arguments == (NAMES, NOTHING)
+
+
+def test_names_need_neither_a_session_nor_heavy_modules(named: Relay) -> None:
+    assert named("__names").stdout == "Alice\nBob\n"
+    code = "import sys; from relay.__main__ import main; main(['__names']); print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=named.environment, capture_output=True, text=True, check=True
+    )
+    loaded = set(run.stdout.split())
+    assert not loaded & {"argparse", "asyncio", "json", "dataclasses", "pathlib", "relay.control.sessions"}
+
+
+def test_no_name_is_told_from_what_is_not_ours_or_not_held(relay: Relay) -> None:
+    assert relay("__names").stdout == "\n"
+    home = Home.from_env(relay.environment).ensure()
+    folder = Path(home.run) / "sessions" / "default"
+    folder.mkdir(parents=True)
+    (folder / "gone.lock").write_text("1 1 Gone default 1")
+    odd = folder / "odd.lock"
+    odd.write_text("1 1 $(reboot) default 1")
+    descriptor = locks.open_lock(odd)
+    assert locks.try_lock(descriptor)
+    assert claimed_names(home) == ["odd"], "what is no name is not printed"
+    os.close(descriptor)
+    if os.getuid() == 0:
+        os.chown(home.run, 12345, -1)
+        with pytest.raises(HomeError):
+            claimed_names(home)
+        os.chown(home.run, 0, -1)

@@ -1,0 +1,69 @@
+"""The title of a user's terminal: it names the agent while that is attached, and is given back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from emulator import Emulator
+
+from session.puppet import settings
+from support import Relay, wait_until
+
+Open = Callable[..., Emulator]
+
+SAVE, RESTORE = b"\x1b[22;0t", b"\x1b[23;0t"
+
+AGENT = (
+    "sh",
+    "-c",
+    r"""printf '\033]0;own\007ready\n'; while read -r title; do printf "\033]2;$title\007"; done""",
+)
+"""It has a title of its own, and takes each line for another one."""
+
+
+def test_it_names_the_agent_and_is_given_back(relay: Relay, wrap: Open, terminal: Open) -> None:
+    first = wrap("-n", "Alice", "--agent", "claude", *AGENT)
+    first.wait(lambda: first.screen.title == "Alice: own", "the title names the agent")
+    assert bytes(first.output).count(SAVE) == 1
+    first.type("next\r")
+    first.wait(lambda: first.screen.title == "Alice: next", "the title follows the agent's own")
+    second = terminal(sys.executable, "-m", "relay", "attach", "--takeover", "Alice")
+    second.wait(lambda: second.screen.title == "Alice: next", "the other terminal names the agent, too")
+    first.type("\r")
+    assert first.end() == 0
+    for each in (first, second):
+        if each is second:
+            second.type(b"\x1dd")
+            assert second.end() == 0
+        assert bytes(each.output).count(SAVE) == bytes(each.output).count(RESTORE) == 1
+        assert bytes(each.output).rindex(RESTORE) > bytes(each.output).rindex(b"\x1b]2;Alice")
+
+
+def test_a_new_session_does_not_save_its_own_title_as_the_users(relay: Relay, wrap: Open) -> None:
+    alice = wrap("-n", "Alice", "--agent", "claude", *AGENT)
+    alice.wait(lambda: alice.screen.title == "Alice: own", "the title names the agent")
+    relay("reload", "Alice")
+    alice.type("after\r")
+    alice.wait(lambda: alice.screen.title == "Alice: after", "the new session names the agent")
+    alice.type(b"\x1dd")
+    assert alice.end() == 0
+    assert bytes(alice.output).count(SAVE) == bytes(alice.output).count(RESTORE) == 1
+
+
+def test_it_is_left_alone_where_that_is_wanted_and_for_plain_programs(relay: Relay, wrap: Open) -> None:
+    settings(relay, 'title = "never"\n')
+    unnamed = wrap("-n", "Alice", "--agent", "claude", *AGENT)
+    plain = wrap("-n", "Bob", *AGENT, env={"RELAY_HOME": str(relay.home)})
+    for each in (unnamed, plain):
+        each.wait(lambda each=each: each.screen.title == "own", "its own title")
+        each.type("next\r")
+        each.wait(lambda each=each: each.screen.title == "next", "its own title, changed")
+    settings(relay, "")
+    named = wrap("-n", "Cy", *AGENT)
+    named.wait(lambda: named.screen.title == "own", "a plain program's own title")
+    wait_until(lambda: "Cy" in relay("ps").stdout)
+    for each in (unnamed, plain, named):
+        each.type(b"\x1dd")
+        assert each.end() == 0
+        assert SAVE not in each.output and b"\x1b]2;Alice" not in each.output
