@@ -7,7 +7,7 @@ import re
 import select
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -182,12 +182,13 @@ class House:
         ready: bool = True,
         beside: str = "",
         command: Sequence[str] = (),
+        supervision: Mapping[str, Any] | None = None,
     ) -> Wrapped:
         """Run `relay wrap -n NAME AGENT` in a terminal; `config` is a relay.config.py, which is trusted.
 
         arguments: more of the agent's own. rules: hooks.json files that are named. ready: wait until it has
         drawn its prompt. A second agent of the same name has the home and the folder of the first; so has one
-        `beside` it. command: run that instead.
+        `beside` it. command: run that instead. supervision: as a fleet file's keys.
         """
         model = self._open.enter_context(Model(*script))
         folder = self.relay.home / (beside or name)
@@ -198,6 +199,8 @@ class House:
             (place.work / "relay.config.py").write_text(config)
             self.relay("trust", cwd=place.work)
         named = [word for path in rules for word in ("--rules", str(path))]
+        if supervision is not None:
+            named += ["--supervision", json.dumps(supervision)]
         argv = [*self.relay.command, "wrap", "-n", name, *named, "--"]
         command = command or [str(agent.package.command), *start.arguments, *arguments]
         argv += command

@@ -1,0 +1,65 @@
+"""Real agents that die: they come back by themselves, in the same terminal, with their conversation."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Step
+from real_agents.recipes import Agent
+
+pytestmark = pytest.mark.agents("claude", "codex", "qwen")
+
+KEYS = {"restart": "on-failure", "backoff": 0.1, "prompt": "first thing"}
+
+
+def die(alice: Wrapped, restarts: int) -> None:
+    """Kill the agent, and wait until the next one is ready."""
+    os.kill(alice.info()["agent_pid"], signal.SIGKILL)
+    alice.house.wait(lambda: alice.info().get("restarts") == restarts, "another agent follows")
+    alice.becomes("ready")
+
+
+def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
+    """The first prompt is given once, and the model of the next agent is told the old conversation."""
+    hold = threading.Event()
+    script = (
+        Rule("first thing", "The bird is a heron."),
+        Rule("^second thing", Step("It stands in the reeds.", hold=hold, after=1)),
+        Rule("^third thing", "It still is."),
+    )
+    alice = house.wrap(agent, "Alice", *script, supervision=KEYS)
+    alice.sees("a heron")
+    alice.becomes("ready")
+    alice.say("second thing")
+    house.wait(lambda: any("second thing" in each.turn.user for each in alice.model.requests), "it is asked")
+    die(alice, 1)
+    hold.set()
+    alice.say("third thing")
+    alice.sees("It still is")
+    alice.becomes("ready")
+    said = [each.text for each in alice.model.requests[-1].turn.said]
+    assert len([text for text in said if "first thing" in text]) == 1, said
+    assert len([text for text in said if "a heron" in text]) == 1, said
+    assert "third thing" in said[-1]
+    alice.send("hello again", 60)
+    alice.hears("hello again")
+    phases = [event["phase"] for event in alice.events("phase")]
+    assert phases == ["backoff", "starting"]
+
+
+def test_the_agent_of_a_finished_conversation_is_done(house: House, agent: Agent) -> None:
+    """What the user ends with the agent's own command is not restarted, though every end would be."""
+    alice = house.wrap(agent, "Alice", Rule("first", "Yes."), supervision={"restart": "always"})
+    alice.say("first")
+    alice.sees("Yes")
+    alice.becomes("ready")
+    alice.type("\x03")
+    alice.type("\x03")
+    alice.type("\x04")
+    house.wait(alice.terminal.ended, "it ends")
+    assert alice.events("phase")[-1]["phase"] == "done"
