@@ -78,11 +78,11 @@ def in_fish(relay: Relay, line: str) -> list[str]:
 
 
 CASES = {
-    "re": ["reload", "release", "replay", "restart", "retry"],
+    "hoo": ["hook", "hooks"],
     "help pe": ["peek"],
     "memory s": ["save", "search"],
     "broker credentials ex": ["export"],
-    "ps --": ["--help", "--interval", "--json", "--team", "--watch"],
+    "peek --": ["--ansi", "--help", "--json", "--team"],
     "messages --state in": ["injected"],
     "completion f": ["fish"],
     "attach ": ["Alice", "Bob"],

@@ -75,8 +75,8 @@ class Line:
     def lost(self, what: str) -> None:
         self.told.append(what)
 
-    def detach(self) -> None:
-        self.told.append("detach")
+    def command(self, command: str) -> None:
+        self.told.append(command)
 
     def settled(self) -> None:
         self.told.append("settled")
