@@ -55,6 +55,14 @@ _PLACES = re.compile(rb"\x1b\[[0-9;]*[HfJ]")
 _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
 
 
+class _Pages:
+    """The pages of the primary and of the alternate screen."""
+
+    def __init__(self) -> None:
+        self.primary = Page(scrolls_back=False)
+        self.alternate = Page(scrolls_back=True)
+
+
 class DrawnText:
     """The lines on the screens of one program, as of the last `look`.
 
@@ -66,9 +74,8 @@ class DrawnText:
         self._screen = screen
         self._marker = marker
         self._drawing = drawing
-        self._primary = Page(scrolls_back=False)
-        self._alternate = Page(scrolls_back=True)
-        self._page = self._primary
+        self._pages = _Pages()
+        self._page = self._pages.primary
         self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
         self._drained = Drained([])  # what scrolled off since the last look, as `state` has found it
         self._stale = False  # the alternate screen was resized, and the program has not drawn it again
@@ -81,8 +88,8 @@ class DrawnText:
         """Return JSON of what `restore` needs to go on from here, beside the screen."""
         self._drain()
         return {
-            "covered": self._primary.covered if self._screen.alternate else None,
-            "pages": [self._primary.state(), self._alternate.state()],
+            "covered": self._pages.primary.covered if self._screen.alternate else None,
+            "pages": [self._pages.primary.state(), self._pages.alternate.state()],
             "alternate": self.alternate,
             "rows": [self._carry, self._drained.rows],
             "lost": self._drained.lost,
@@ -94,12 +101,12 @@ class DrawnText:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there. Call it before the screen is drawn: it draws what the alternate one covers."""
         if state["covered"] is not None:
-            columns, rows, drawn = self._primary.covered = state["covered"]
+            columns, rows, drawn = self._pages.primary.covered = state["covered"]
             self._screen.resize(columns, rows)
             self._screen.feed(drawn.encode("latin-1") + b"\x1b[?1049h")
-        for page, saved in zip((self._primary, self._alternate), state["pages"], strict=True):
+        for page, saved in zip((self._pages.primary, self._pages.alternate), state["pages"], strict=True):
             page.restore(saved)
-        self._page = self._alternate if state["alternate"] else self._primary
+        self._page = self._pages.alternate if state["alternate"] else self._pages.primary
         self._carry, drained = ([_row(*row) for row in rows] for rows in state["rows"])
         self._drained = Drained(drained, state["lost"])
         self._stale, self._region, self.scrolls = state["flags"]
@@ -121,12 +128,12 @@ class DrawnText:
     @property
     def covered(self) -> list[PageLine]:
         """The lines of the primary screen while the alternate one covers it."""
-        return self._primary.visible if self.alternate else []
+        return self._pages.primary.visible if self.alternate else []
 
     @property
     def alternate(self) -> bool:
         """True while the page is that of the alternate screen."""
-        return self._page is self._alternate
+        return self._page is self._pages.alternate
 
     @property
     def stale(self) -> bool:
@@ -169,19 +176,19 @@ class DrawnText:
         """Note that the program may be about to cover the primary screen with the alternate one."""
         screen = self._screen
         if not screen.alternate:
-            self._primary.covered = screen.columns, screen.height, screen.repaint().decode("latin-1")
+            self._pages.primary.covered = screen.columns, screen.height, screen.repaint().decode("latin-1")
 
     def restart(self) -> None:
         """Forget the primary screen: output was skipped."""
         self._carry.clear()
-        self._page = self._primary = Page(scrolls_back=False)
+        self._page = self._pages.primary = Page(scrolls_back=False)
 
     def turn(self, now: float) -> list[PageLine]:
         """Follow the program to the other screen; return the lines of the alternate one that it has left."""
         if self._screen.alternate == self.alternate:
             return []
         left = self._page.visible if self.alternate else []  # which will not change any more
-        self._page = self._primary if self.alternate else self._alternate
+        self._page = self._pages.primary if self.alternate else self._pages.alternate
         if self.alternate:
             self._page.wipe(now)
         self._page.expect_reprint(now)
@@ -200,7 +207,7 @@ class DrawnText:
             columns = self._drawing.text_columns(screen)
             rows = without_scroll_bar([clip(row, columns) for row in screen.rows()], columns)
             lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
-            gone = self._alternate.look(lines, changed, scrolls=True)
+            gone = self._pages.alternate.look(lines, changed, scrolls=True)
             if screen.cursor_visible:  # it is in the input, what is below that is not said
                 for known in self.lines:
                     known.footer_since = -math.inf if known.first > screen.cursor[1] else math.inf
@@ -209,16 +216,16 @@ class DrawnText:
         away = len(self._carry) + len(drained.rows)
         lines = logical_lines(rows, screen.columns, self._marker, self._drawing)
         self._again = {line.key for line in lines if line.again}
-        gone = self._primary.look(lines, changed, scrolls=self.scrolls)
+        gone = self._pages.primary.look(lines, changed, scrolls=self.scrolls)
         self._mark_footer()
         self.scrolls = self._region
-        off, taken = self._primary.scroll_off(away)
+        off, taken = self._pages.primary.scroll_off(away)
         self._carry = rows[taken:away]
         return gone + off, drained.lost
 
     def _mark_footer(self) -> None:
         """Mark the lines from the last rule across the primary screen on."""
-        lines = self._primary.visible
+        lines = self._pages.primary.visible
         across = (known for known in reversed(lines) if _RULE.match(known.text))
         rule = next((known for known in across if columns_of(known.text) >= self._screen.columns - 1), None)
         for known in lines:
@@ -234,7 +241,7 @@ class DrawnText:
         x, y = screen.cursor
         if self.alternate or x or not screen.cursor_visible:
             return []
-        lines = self._primary.visible
+        lines = self._pages.primary.visible
         return [] if lines and lines[-1].last >= len(self._carry) + y else lines
 
     def torn(self) -> list[PageLine]:
@@ -244,7 +251,7 @@ class DrawnText:
         rows of the text for its own, though it has drawn none since: its cursor is in an empty row.
         """
         screen = self._screen
-        lines = self._primary.visible
+        lines = self._pages.primary.visible
         torn = any(line.pending and line.key in self._again for line in lines)
         return lines if torn and not screen.rows()[screen.cursor[1]].text else []
 
@@ -253,7 +260,7 @@ class DrawnText:
 
         A program that reads lines has its prompt there; one that draws has something below or beside it.
         """
-        screen, lines = self._screen, self._primary.visible
+        screen, lines = self._screen, self._pages.primary.visible
         x, _ = screen.cursor
         if self.alternate or not (x and lines and screen.cursor_visible):
             return ""

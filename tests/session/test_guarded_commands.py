@@ -66,6 +66,9 @@ REFUSED = {
     "stop --all": MAY_NOT,
     "restart Bob": MAY_NOT,
     "restart --now Bob": MAY_NOT,
+    "resume Bob": MAY_NOT,
+    "up": MAY_NOT,
+    "down": MAY_NOT,
     "reload Bob": MAY_NOT,
     "reload --all": MAY_NOT,
     "send --from Bob Mallory forged": ITSELF,
@@ -97,7 +100,7 @@ REFUSED = {
     "doctor --broker": MAY_NOT,
 }
 
-HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "completion", "demo"}
+HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "completion", "init", "demo"}
 """They show what every agent may know, change nothing of another, or are called by agents' own hooks."""
 
 
