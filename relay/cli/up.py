@@ -39,7 +39,7 @@ _SAID = {
     "running": "runs already",
     "changed": "runs as the file had it before; `relay down {}` and `relay up {}` apply the changes",
     "stopped": "was stopped by you; `relay up {}` starts it",
-    "scheduled": "is left to its schedule",
+    "scheduled": "has a schedule, which nothing starts yet; `relay up {}` starts it now",
     "full": "is not started: max_running agents run; `relay up` starts it when fewer do",
 }
 

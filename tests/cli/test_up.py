@@ -174,3 +174,21 @@ def test_the_first_prompt(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = ["sh", "-c", "cat > heard"]\ntask = "Mend the tests."\n')
     relay("up", cwd=project)
     wait_until(lambda: "task] Mend the tests. [/relay" in (project / "heard").read_text())
+
+
+def test_an_agent_with_a_schedule_is_started_by_name_only(relay: Relay, project: Path) -> None:
+    write(relay, project, '[agents.A]\nrun = "cat"\nschedule = { every = "1h" }\n[agents.B]\nrun = "cat"\n')
+    said = relay("up", cwd=project).stdout
+    assert "A has a schedule, which nothing starts yet; `relay up A` starts it now.\n" in said
+    assert states(relay).keys() == {"B"}
+    relay("up", "A", cwd=project)
+    assert states(relay).keys() == {"A", "B"}
+
+
+def test_max_running(relay: Relay, project: Path) -> None:
+    text = '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n'
+    (project / "relay.toml").write_text(f'[fleet]\nteam = "web"\nstart_interval = 0\nmax_running = 1\n{text}')
+    relay("trust", "relay.toml", cwd=project)
+    said = relay("up", cwd=project).stdout
+    assert "B is not started: max_running agents run; `relay up` starts it when fewer do.\n" in said
+    assert states(relay).keys() == {"A"}
