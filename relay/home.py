@@ -54,6 +54,7 @@ class Home:
     memory = _Entry("state_dir", "memory.db")
     journal = _Entry("state_dir", "events.jsonl")
     audit = _Entry("state_dir", "audit.jsonl")  # not in the journal, where other entries would push it out
+    usage = _Entry("state_dir", "usage.jsonl")
     recordings = _Entry("state_dir", "recordings")
     disabled_rules = _Entry("state_dir", "disabled-rules.json")  # the ids of rules that the user switched off
     trust = _Entry("state_dir", "trust.json")

@@ -3,6 +3,7 @@
 //     const bridge = new Bridge(options)                       options: relay.agents.hook_setup.plugin_options
 //     await bridge.tell("PreToolUse", { session_id, ... })     the session's reply, parsed; {} if it has none
 //     bridge.said(id, text)                                    the agent has said `text`, all of it
+//     bridge.used(id, model, { input, ... }, cost)             an answer of the model has cost so many tokens
 //
 // Events go to the session through hook_client.py, so that its time limits and guards hold; texts are appended
 // to the transcript (docs/NATIVE.md has the formats of both). Nothing here throws: the agent goes on without relay.
@@ -46,9 +47,19 @@ export class Bridge {
 
   // id: unique in this run; time: of the text, where that is not now; subagent, agent_type: of whoever said it.
   said(id, text, { time = new Date(), subagent = "", agent_type = "" } = {}) {
-    const line = written({ type: "said", id, time: time.toISOString(), text, subagent, agent_type })
+    this.append({ type: "said", id, time: time.toISOString(), text, subagent, agent_type })
+  }
+
+  // id: of the answer, unique in this run; cost: US dollars, 0 where it is not known.
+  used(id, model, { input = 0, output = 0, cache_read = 0, cache_write = 0 }, cost = 0) {
+    if (!(input || output || cache_read || cache_write)) return
+    const time = new Date().toISOString()
+    this.append({ type: "usage", id, time, model, input, output, cache_read, cache_write, cost })
+  }
+
+  append(entry) {
     try {
-      appendFileSync(this.transcript, line + "\n", { mode: 0o600 })
+      appendFileSync(this.transcript, written(entry) + "\n", { mode: 0o600 })
     } catch {
       // The session hears the last text of a turn from its Stop event.
     }

@@ -11,6 +11,7 @@ from relay.agents.failure import Failure
 from relay.agents.hook_event import NativeEvent
 from relay.agents.hook_reply import Answered
 from relay.agents.transcript_formats import Failed, Said
+from relay.agents.usage import Tokens
 from relay.eventbus import Event, Question
 
 
@@ -89,6 +90,21 @@ class RecordLost(Event):
 
     why: str
     resumes: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageChanged(Event):
+    """The agent has used more tokens. All figures are those of its life so far, not of its earlier lives.
+
+    cost:     US dollars; None if no price is known. Where `unpriced` is not 0 it is a lower bound.
+    turns:    begun so far.
+    unpriced: tokens of models whose price is not known.
+    """
+
+    tokens: Tokens
+    cost: float | None
+    turns: int
+    unpriced: int = 0
 
 
 @dataclass(frozen=True, slots=True)

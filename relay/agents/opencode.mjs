@@ -121,6 +121,11 @@ export const RelayPlugin = async ({ client, directory }) => {
     },
     "message.updated": ({ info }) => {
       if (info.summary === true) summaries.add(info.id)
+      if (info.role === "assistant" && info.time?.completed && info.tokens) {
+        const { input, output = 0, reasoning = 0, cache } = info.tokens
+        const tokens = { input, output: output + reasoning, cache_read: cache?.read, cache_write: cache?.write }
+        bridge.used(info.id, info.modelID, tokens, info.cost) // more than once: the largest counts
+      }
     },
     "message.part.updated": ({ part }) => {
       if (part.type === "compaction") compactions.set(part.sessionID, part.auto ? "auto" : "manual")

@@ -1,7 +1,7 @@
 // The extension of relay's for pi, for one run of it (relay.agents.pi names it on the command line).
 //
 //     pi's events ──→ the hooks of docs/NATIVE.md ──→ what they answer, in pi's words
-//     message_end ──→ the transcript: each text that the model has completed
+//     message_end ──→ the transcript: each text that the model has completed, and the tokens of each answer
 //
 // pi makes another instance for each of its sessions: /new, /resume, /fork and /reload end this one. What the model
 // has still to be given stays: `lesson` for the session that has begun, `held` for whichever it is.
@@ -21,6 +21,7 @@ export default (options) => (pi) => {
   const run = randomUUID()
   const begun = new Map() // tool calls: the time when each was asked for
   let said = 0
+  let answers = 0
 
   // Tell the session of an event; what it answers. An Esc of the user's ends the waiting.
   const tell = async (event, ctx, fields, signal = ctx.signal) => {
@@ -76,7 +77,12 @@ export default (options) => (pi) => {
   })
 
   pi.on("message_end", (event) => {
-    const { role, content, stopReason } = event.message
+    const { role, content, stopReason, usage } = event.message
+    if (role === "assistant" && usage) {
+      const { input, output, cacheRead, cacheWrite, cost } = usage
+      const tokens = { input, output, cache_read: cacheRead, cache_write: cacheWrite }
+      bridge.used(`${run}/${++answers}`, event.message.model, tokens, cost?.total)
+    }
     if (role !== "assistant" || CUT_OFF.has(stopReason)) return
     for (const text of texts(content)) bridge.said(`${run}/${++said}`, text)
   })

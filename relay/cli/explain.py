@@ -93,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
         print(told or f"{answer['profile']} {answer['version']} was checked with these rules.")
     if again := answer.get("restarts"):
         print(f"It was started again {count(again, 'time')}.")
+    if usage := answer.get("usage"):
+        print(_usage(usage))
     if steps := answer.get("directives"):
         _print_steps(session.name, steps)
     if answer.get("bridge"):
@@ -137,6 +139,18 @@ def _failure(failure: dict[str, Any]) -> str:
         return text
     at = time.strftime("%a %d %b %Y, %H:%M %Z", time.localtime(failure["reset_at"]))
     return f"{text} The limit resets on {at}."
+
+
+def _usage(usage: dict[str, Any]) -> str:
+    """Return a sentence about what the agent has used in this run."""
+    total, cost, unpriced = usage["tokens"]["total"], usage["cost"], usage["unpriced_tokens"]
+    used = f"It has used {count(total, 'token')} in {count(usage['turns'], 'turn')}"
+    if not total:
+        return "It has used no token so far."
+    if cost is None:
+        return f"{used}; the price of its model is not known."
+    more = f", without the {count(unpriced, 'token')} whose price is not known" if unpriced else ""
+    return f"{used}: ${cost:,.2f} at list prices{more}."
 
 
 def _print_steps(name: str, steps: dict[str, int | None]) -> None:

@@ -23,7 +23,7 @@ GROUPS = {
     "Run a fleet": ("init", "up", "down"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
-    "Look inside": ("peek", "logs", "explain", "events", "audit", "replay", "inspect", "agents"),
+    "Look inside": ("peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
     "Set up": ("trust", "hook", "hooks", "broker", "doctor", "completion", "demo"),
 }
 

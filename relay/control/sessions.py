@@ -78,6 +78,7 @@ class SessionInfo:
     bus:            "connected", "connecting", or why it is not connected; empty: not known.
     restarts:       how often the agent was started again under its name; None: not known.
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
+    tokens, cost:   used by this run of the agent, the cost in US dollars; None: not known.
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
     exit_code, reason, next_try, wanted: as in relay.supervision.records.AgentRecord.
     session_id:     the agent's own id of its conversation; None: not known.
@@ -101,6 +102,8 @@ class SessionInfo:
     terminal_pid: int | None = None
     restarts: int | None = None
     viewers: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
     exit_code: int | None = None
     reason: str = ""
     next_try: float | None = None

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from relay.agents import usage_formats
 from relay.agents.transcript_reader import TranscriptReader
+from relay.agents.usage_log import UsageLog
+from relay.agents.usage_reader import UsageReader
 from relay.control.caller import Lineage
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
+from relay.features import usage
 from relay.features.agent_log import AgentLog
 from relay.features.agent_record import AgentRecordWriter
 from relay.features.agent_version import AgentVersion
@@ -54,6 +59,7 @@ from relay.features.supervisor import Supervisor
 from relay.features.terminals import Terminals
 from relay.features.transcript_listener import TranscriptListener
 from relay.features.turn_tracker import TurnTracker, first_source
+from relay.features.usage import UsageTracker
 from relay.features.viewers import Viewers
 from relay.features.window_title import WindowTitle
 from relay.hooks.context import Context, History, MemoryService
@@ -288,6 +294,30 @@ def _supervisor(core: Core) -> Supervisor:
     )
 
 
+def _usage(core: Core) -> UsageTracker | None:
+    started, session, named = core.started, core.session, core.started.record
+    kind = named.kind if named is not None else core.setup.profile.native.transcript if started.bridge else ""
+    if kind not in usage_formats.KINDS:
+        return None
+    reader = UsageReader(
+        kind,
+        core.setup.prices,
+        began=time.time() - 1,  # the agent has started a moment before its session
+        named=named,
+        followed=lambda fields: core.progress.note(usage.NOTE, **fields),
+    )
+    log = UsageLog(
+        started.home.usage,
+        session.id,
+        session.name,
+        session.team,
+        agent=core.setup.profile.name,
+        account=_supervision(core).account,
+        bus=core.bus,
+    )
+    return UsageTracker(core.bus, core.agent.turn, reader, log, core.progress)
+
+
 def _audit(core: Core) -> InjectionAudit:
     settings = core.setup.settings
     log = AuditLog(
@@ -406,6 +436,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         idle=core.setup.settings.idle_seconds,
     ),
     "audit": _audit,
+    "usage": _usage,
     "answers": lambda core: DialogAnswers(core.journal, core.agent.terminal, core.agent.state),
     "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
     "supervisor": _supervisor,

@@ -8,6 +8,7 @@ from pathlib import Path
 from relay import builtin, names
 from relay import settings as settings_file
 from relay.agents import catalog
+from relay.agents.prices import Prices
 from relay.agents.profile import Profile
 from relay.directives.grammar import PREFIX
 from relay.errors import RelayError
@@ -43,6 +44,7 @@ class Setup:
     config: config_file.ConfigFile | None
     channels: tuple[str, ...]
     onboarding: str
+    prices: Prices
     notices: tuple[str, ...]
 
     @property
@@ -108,6 +110,11 @@ class Setup:
         notices += map(str, rules.warnings[:RULE_NOTICES])
         if (more := len(rules.warnings) - RULE_NOTICES) > 0:
             notices.append(f"There are {more} more warnings about rules: relay hooks list")
+        try:
+            prices = Prices.load(home)
+        except RelayError as error:
+            notices.append(f"{error} Costs are not known.")
+            prices = Prices("", {})
         text, notice = onboarding.read(home)
         if notice is not None:
             notices.append(notice)
@@ -121,5 +128,6 @@ class Setup:
             config,
             tuple(names.channel(each) for each in channels),
             text,
+            prices,
             tuple(notices),
         )

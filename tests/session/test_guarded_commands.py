@@ -86,6 +86,7 @@ REFUSED = {
     "memory save --name Bob forged": ITSELF,
     "events --name Bob": ITSELF,
     "audit --to Bob": ITSELF,
+    "usage Bob": ITSELF,
     "replay Bob": ITSELF,
     "agents update new.toml": MAY_NOT,
     "agents reset": MAY_NOT,

@@ -1,0 +1,110 @@
+"""The tokens that an agent uses, and what they cost.
+
+transcripts ──→ lines ──→ Charge, Charge, ...          (usage_reader, usage_formats)
+                              ▼
+                           Usage: by model             (prices: what it costs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Numbers of tokens, each of which is counted once.
+
+    input:          read by the model anew. output: written by it, thinking included.
+    cache_read:     read from the provider's cache. cache_write: written to it.
+    cache_write_1h: those of cache_write that are kept for an hour, at a higher price.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+
+    @property
+    def total(self) -> int:
+        """The tokens of all kinds."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+    @property
+    def prompt(self) -> int:
+        """The tokens of a request: what the model reads."""
+        return self.input + self.cache_read + self.cache_write
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(*(getattr(self, name) + getattr(other, name) for name in _KINDS))
+
+    def __sub__(self, other: Tokens) -> Tokens:
+        return Tokens(*(getattr(self, name) - getattr(other, name) for name in _KINDS))
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in _KINDS)
+
+    def public(self) -> dict[str, int]:
+        """Return the numbers, and their total, for JSON."""
+        return {**asdict(self), "total": self.total}
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Tokens:
+        """Return the numbers in `given`; what is no number of tokens counts as 0."""
+        return cls(*(number(given.get(name)) for name in _KINDS))
+
+
+_KINDS = tuple(each.name for each in fields(Tokens))
+
+_MOST = 1 << 50  # tokens: a larger number is none
+
+
+def number(value: object) -> int:
+    """Return `value` if it is a number of tokens, else 0."""
+    whole = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
+    return int(value) if whole else 0  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One answer of a model.
+
+    id:   unique in the agent's run; a later record with the same id replaces a smaller one.
+    cost: US dollars, as the agent has it; None if it does not say.
+    time: when it was written, as it stands there (ISO 8601); "" if it does not say.
+    """
+
+    id: str
+    model: str
+    tokens: Tokens
+    cost: float | None = None
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The use of one model, or of several.
+
+    cost:     US dollars: of those tokens whose price is known. unpriced: the number of the others.
+    """
+
+    tokens: Tokens = field(default_factory=Tokens)
+    cost: float = 0.0
+    unpriced: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.tokens + other.tokens, self.cost + other.cost, self.unpriced + other.unpriced)
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(self.tokens - other.tokens, self.cost - other.cost, self.unpriced - other.unpriced)
+
+    @property
+    def known_cost(self) -> float | None:
+        """The cost in US dollars, at least (`unpriced`); None if the price of no token is known."""
+        return None if self.unpriced and self.unpriced == self.tokens.total else round(self.cost, 6)
+
+    def public(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"tokens": self.tokens.public(), "cost": self.known_cost, "unpriced_tokens": self.unpriced}

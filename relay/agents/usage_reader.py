@@ -1,0 +1,158 @@
+"""The reader of an agent's usage: from its own transcripts, each line once, as they grow.
+
+    hook events, Named ──→ files ──→ UsageFormat ──→ Charge ──by id──→ the use of each model
+
+Only what was written in this run counts: an agent that goes on with an old conversation has paid for that
+before, and copies of old lines have old times.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.named_transcripts import Named, iso
+from relay.agents.prices import Prices
+from relay.agents.tail import Tail
+from relay.agents.transcript_formats import subagent_path
+from relay.agents.usage import Charge, Spent
+from relay.agents.usage_formats import UsageFormat, usage_format
+
+BUDGET = 1 << 20
+"""Bytes that one call of `read` reads, at most."""
+
+_IDS = 20_000  # charges whose later records replace them
+_FILES = 256
+
+_BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
+
+
+class UsageReader:
+    """The usage of one agent. It raises nothing.
+
+    Call `event` for each hook event, before the hook is answered, and `read` on any other thread, until it
+    returns False.
+
+    kind:     the format of its transcripts, one of usage_formats.KINDS.
+    began:    the beginning of the run, in seconds since the epoch.
+    named:    what one run of an agent without hooks writes.
+    followed: called with what `resume` needs, whenever another file is followed.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        prices: Prices,
+        *,
+        began: float,
+        named: Named | None = None,
+        followed: Callable[[dict[str, Any]], None] = lambda fields: None,
+    ) -> None:
+        self._kind = kind
+        self._prices = prices
+        self._began = began
+        self._named = named
+        self._followed = followed
+        self._new: deque[tuple[str, Tail, str]] = deque()  # for the other thread
+        self._known: set[str] = set()  # by `event`
+        self._files: dict[str, tuple[Tail, UsageFormat]] = {}
+        self._folders: set[Path] = set()  # of subagents' transcripts
+        self._totals: set[str] = set()
+        self._charges: dict[str, Charge] = {}
+        self._models: dict[str, Spent] = {}
+
+    @property
+    def models(self) -> dict[str, Spent]:
+        """The use of each model since the run began."""
+        return {model: spent for model, spent in dict(self._models).items() if spent.tokens}
+
+    def event(self, event: NativeEvent) -> None:
+        """Follow the transcripts that `event` names."""
+        begins = event.name in _BEGINS
+        main, own = event.transcript_path, ""
+        if event.agent_id:
+            given = event.raw.get("agent_transcript_path")
+            own = given if isinstance(given, str) and given != main else ""
+            own = own or subagent_path(self._kind, main, event.agent_id)
+            begins = event.name is NativeName.SUBAGENT_START
+        for path in (main, own):
+            # What is there before the answer to the first event of a conversation is older than it.
+            self._follow(path, at_end=begins, session=event.session_id)
+
+    def resume(self, followed: Sequence[Mapping[str, Any]]) -> None:
+        """Go on with what an earlier reader has followed, each from where that began."""
+        for each in followed:
+            self._began = min(self._began, float(each["began"]))
+            self._follow(each["path"], offset=int(each["offset"]), session=each["session"])
+
+    def read(self) -> bool:
+        """Read on in all files, at most BUDGET bytes. Return True if there is more."""
+        self._find()
+        budget = BUDGET
+        since = iso(self._began) if self._named is None else self._named.since
+        for tail, lines_of in list(self._files.values()):
+            lines, used = tail.read(budget)
+            budget -= used
+            for line, _ in lines:
+                for charge in lines_of.read(line):
+                    if not (charge.time and charge.time < since):
+                        self._add(charge)
+            if budget <= 0:
+                return True
+        return any(tail.behind for tail, _ in self._files.values())
+
+    def _follow(self, path: str, *, session: str, at_end: bool = False, offset: int = 0) -> None:
+        if not path.startswith(os.sep) or "\0" in path or path in self._known or len(self._known) >= _FILES:
+            return
+        self._known.add(path)
+        tail = Tail(Path(path), at_end and os.access(path, os.F_OK), offset)
+        self._new.append((path, tail, session))
+        self._followed({"path": path, "offset": tail.offset, "session": session, "began": self._began})
+
+    def _find(self) -> None:
+        """Open what is to be followed, and what has come into being."""
+        while self._new:
+            path, tail, session = self._new.popleft()
+            self._open(path, tail)
+            if self._kind == "claude":
+                self._folders.add(Path(path).with_suffix("") / "subagents")
+            elif self._kind == "gemini" and session and "/" not in session:
+                self._folders.add(Path(path).parent / session)
+        if self._named is not None:
+            for path in self._named.find():
+                self._open(path, Tail(Path(path)))
+        for folder in sorted(self._folders):
+            try:
+                for found in sorted(folder.glob("*.jsonl")):
+                    if found.stat().st_mtime >= self._began:
+                        self._open(str(found), Tail(found))
+            except OSError:
+                continue  # its name is too long, for one
+
+    def _open(self, path: str, tail: Tail) -> None:
+        if path not in self._files and len(self._files) < 2 * _FILES:
+            self._files[path] = tail, usage_format(self._kind, self._totals)
+
+    def _add(self, charge: Charge) -> None:
+        """Count a charge, in place of a smaller record of the same answer."""
+        before = self._charges.pop(charge.id, None)
+        named = before is not None and before.model == "" != charge.model
+        if before is not None and not named and before.tokens.total >= charge.tokens.total:
+            charge = before
+        elif before is not None:
+            self._models[before.model] = self._of(before.model) - self._spent(before)
+        if charge is not before:
+            self._models[charge.model] = self._of(charge.model) + self._spent(charge)
+        self._charges[charge.id] = charge
+        while len(self._charges) > _IDS:
+            del self._charges[next(iter(self._charges))]
+
+    def _of(self, model: str) -> Spent:
+        return self._models.get(model, Spent())
+
+    def _spent(self, charge: Charge) -> Spent:
+        return self._prices.spent(charge.model, charge.tokens, charge.cost)

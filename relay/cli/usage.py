@@ -1,0 +1,169 @@
+"""Show the tokens that agents have used, and what they cost.
+
+One line for each agent, and one for each account, of running and of ended sessions. The figures come from
+the agents' own files, so aider and plain programs, which write none, are not in the list. They are logged
+after each turn, and every minute in a long one.
+
+The cost is in US dollars at list prices, which `prices.toml` in relay's configuration folder adds to: with a
+subscription you pay something else. A model whose price is not known is not counted: "+?" stands behind the
+cost of the others, "?" where nothing is known.
+
+Inside a wrapped agent it is what that agent has used, in its session.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from relay.agents import usage_log
+from relay.agents.prices import Prices
+from relay.agents.usage import Spent
+from relay.agents.usage_log import UsageEntry
+from relay.cli.arguments import add_json, add_team
+from relay.cli.audit import moment
+from relay.cli.output import print_json, table
+from relay.control import guard
+from relay.home import Home
+from relay.names import key, same
+from relay.text import one_line
+
+HEADER = ("NAME", "TEAM", "AGENT", "ACCOUNT", "TURNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "COST")
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """The use of an agent, or of an account. first, last: when it was logged, in seconds since the epoch."""
+
+    name: str
+    team: str
+    agent: str
+    account: str
+    first: float
+    last: float
+    turns: int = 0
+    spent: Spent = field(default_factory=Spent)
+    models: Mapping[str, Spent] = field(default_factory=dict)
+
+    def with_entry(self, entry: UsageEntry) -> UsageRow:
+        """Return the row with an entry added."""
+        models = {**self.models}
+        for model, spent in entry.models.items():
+            models[model] = models.get(model, Spent()) + spent
+        return replace(
+            self,
+            first=min(self.first, entry.time),
+            last=max(self.last, entry.time),
+            turns=self.turns + entry.turns,
+            spent=sum(entry.models.values(), self.spent),
+            models=models,
+        )
+
+    def public(self) -> dict[str, Any]:
+        """Return the use for JSON, without whose it is."""
+        models = {model: spent.public() for model, spent in self.models.items()}
+        return {
+            "turns": self.turns,
+            **self.spent.public(),
+            "models": models,
+            "first": self.first,
+            "last": self.last,
+        }
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this agent")
+    parser.add_argument(
+        "--since", type=moment, metavar="WHEN", help="only from then on: 30m, 2h, 7d, or 2026-07-01[T14:30]"
+    )
+    add_team(parser, "this team only")
+    add_json(parser, "print a JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = Home.from_env()
+    advice = "an agent sees its own use only. Leave out NAME."
+    session = guard.own_session(home, "usage", name=args.name, advice=advice)
+    prices = Prices.load(home)
+
+    def wanted(entry: UsageEntry) -> bool:
+        return (
+            (session is None or entry.session == session)
+            and (args.name is None or same(entry.name, args.name))
+            and (args.team is None or same(entry.team, args.team))
+            and (args.since is None or entry.time >= args.since)
+        )
+
+    entries = [_priced(entry, prices) for entry in usage_log.read(home.usage, wanted)]
+    agents = _sums(entries, lambda each: (key(each.team), key(each.name), each.agent, each.account))
+    accounts = _sums(entries, lambda each: (each.account,))
+    if args.json:
+        print_json(
+            {
+                "agents": [
+                    {
+                        "name": row.name,
+                        "team": row.team,
+                        "agent": row.agent,
+                        "account": row.account,
+                        **row.public(),
+                    }
+                    for row in agents
+                ],
+                "accounts": [{"account": row.account, **row.public()} for row in accounts],
+                "prices": prices.date,
+            }
+        )
+        return 0
+    if not agents:
+        narrowed = args.name or args.team or args.since is not None
+        print("No use matches. `relay usage` lists all." if narrowed else "No agent has used any tokens yet.")
+        return 0
+    rows = [
+        _cells(row, one_line(row.name, 30), one_line(row.team, 20), one_line(row.agent, 20)) for row in agents
+    ]
+    rows += [_cells(row, "(all)", "", "") for row in accounts]
+    print("\n".join(table([HEADER, *rows])))
+    return 0
+
+
+def _sums(entries: Iterable[UsageEntry], by: Callable[[UsageEntry], tuple[str, ...]]) -> list[UsageRow]:
+    """Return the sums of the entries that are the same `by` something, sorted by that."""
+    rows: dict[tuple[str, ...], UsageRow] = {}
+    for entry in entries:
+        row = rows.get(by(entry)) or UsageRow(
+            entry.name, entry.team, entry.agent, entry.account, entry.time, entry.time
+        )
+        rows[by(entry)] = row.with_entry(entry)
+    return [rows[each] for each in sorted(rows)]
+
+
+def _priced(entry: UsageEntry, prices: Prices) -> UsageEntry:
+    """Return the entry with the cost of those models whose price has become known since."""
+    return replace(entry, models={model: _known(model, each, prices) for model, each in entry.models.items()})
+
+
+def _known(model: str, spent: Spent, prices: Prices) -> Spent:
+    return prices.spent(model, spent.tokens, summed=True) if spent.unpriced == spent.tokens.total else spent
+
+
+def _cells(row: UsageRow, name: str, team: str, agent: str) -> tuple[str, ...]:
+    tokens = row.spent.tokens
+    numbers = (row.turns, tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
+    return (
+        name,
+        team,
+        agent,
+        one_line(row.account, 20),
+        *(f"{number:,}" for number in numbers),
+        money(row.spent),
+    )
+
+
+def money(spent: Spent) -> str:
+    """Return the cost as `$1.25`, `$1.25 +?` if some of it is not known, or `?` if nothing is."""
+    if spent.known_cost is None:
+        return "?"
+    return f"${spent.known_cost:,.2f}" + (" +?" if spent.unpriced else "")

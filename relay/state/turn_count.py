@@ -1,0 +1,54 @@
+"""The number of an agent's turns, each counted once, over all of its sessions."""
+
+from __future__ import annotations
+
+from relay.state.readiness import Readiness
+from relay.state.turn import Turn
+from relay.storage.progress import Progress
+
+NOTE = "turn"
+
+
+class TurnCount:
+    """Counts the turns that TurnBegan tells of, but for those that it tells again.
+
+    That is where the screen has shown a turn before the agent's hooks begin to report, and where another
+    session reads the ring again.
+
+    turns: begun so far.
+    """
+
+    def __init__(self, turn: Turn, progress: Progress) -> None:
+        self._turn = turn
+        self._progress = progress
+        self.turns = 0
+        self._in_turn = self._told_again = False
+        # Places in the ring: of the last keys, and of those before the last turn that was counted.
+        self._keys_at = self._counted_to = -1
+
+    def resume(self) -> None:
+        """Go on with the count of the sessions before this one."""
+        places = [int(note["at"]) for note in self._progress.notes if note["note"] == NOTE]
+        self.turns, self._counted_to = len(places), max(places, default=-1)
+
+    def keys(self, position: int) -> None:
+        """Take the place in the ring at which something was typed."""
+        self._keys_at = position
+
+    def state(self, before: str, after: str) -> None:
+        """Take a change of the agent's state."""
+        if before == Readiness.WORKING and after in {Readiness.READY, Readiness.FAILED}:
+            self._in_turn = False
+
+    def hooks(self, *, alive: bool) -> None:
+        """Take that the agent's hooks report from now on, or do no longer."""
+        self._told_again = alive and self._in_turn
+
+    def begin(self) -> None:
+        """Count a turn that begins, unless it was counted."""
+        again, self._told_again, self._in_turn = self._told_again, False, True
+        if again or (not self._turn.hooks.alive and self._keys_at <= self._counted_to):
+            return
+        self.turns += 1
+        self._counted_to = max(self._counted_to, self._keys_at)
+        self._progress.note(NOTE, at=self._keys_at)

@@ -1,0 +1,108 @@
+"""`relay usage`: the sums of what is logged."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.agents.usage import Spent, Tokens
+from relay.agents.usage_log import UsageLog, read
+from support import Relay
+
+
+def log(relay: Relay, name: str, account: str = "default", team: str = "web") -> UsageLog:
+    path = Path(relay.home, "state", "usage.jsonl")
+    path.parent.mkdir(exist_ok=True)
+    return UsageLog(path, f"session of {name}", name, team, agent="claude", account=account)
+
+
+@pytest.fixture
+def filled(relay: Relay) -> Relay:
+    alice, bob = log(relay, "Alice", "work"), log(relay, "Bob")
+    alice.write(1, {"m": Spent(Tokens(100, 10, 5, 6, 6), 1.5), "n": Spent(Tokens(1), 0.0, 1)})
+    alice.write(2, {"m": Spent(Tokens(1000, 100), 2.25)})
+    bob.write(1, {"n": Spent(Tokens(7, 3), 0.0, 10)})
+    return relay
+
+
+def usage(relay: Relay, *arguments: str) -> dict[str, Any]:
+    return dict(json.loads(relay("usage", "--json", *arguments).stdout))
+
+
+def test_the_sums_by_agent_and_by_account(filled: Relay) -> None:
+    found = usage(filled)
+    alice, bob = found["agents"]
+    assert (alice["name"], alice["team"], alice["agent"], alice["account"]) == (
+        "Alice",
+        "web",
+        "claude",
+        "work",
+    )
+    assert (alice["turns"], alice["cost"], alice["unpriced_tokens"]) == (3, 3.75, 1)
+    assert alice["tokens"] == {
+        "input": 1101,
+        "output": 110,
+        "cache_read": 5,
+        "cache_write": 6,
+        "cache_write_1h": 6,
+        "total": 1222,
+    }
+    assert alice["models"]["m"]["cost"] == 3.75
+    assert (bob["cost"], bob["unpriced_tokens"]) == (None, 10)
+    assert [each["account"] for each in found["accounts"]] == ["default", "work"]
+    assert found["prices"]
+
+
+def test_the_table(filled: Relay) -> None:
+    header, alice, bob, *accounts = filled("usage").stdout.splitlines()
+    assert header.split("  ")[0] == "NAME"
+    assert alice.endswith("$3.75 +?") and "1,101" in alice
+    assert bob.endswith(" ?")
+    assert [line.split()[0] for line in accounts] == ["(all)", "(all)"]
+
+
+def test_a_choice_of_entries(filled: Relay) -> None:
+    assert [each["name"] for each in usage(filled, "alice")["agents"]] == ["Alice"]
+    assert usage(filled, "-t", "other")["agents"] == []
+    assert len(usage(filled, "--since", "1h")["agents"]) == 2
+    lines = Path(filled.home, "state", "usage.jsonl").read_text().splitlines()
+    old = [json.dumps({**json.loads(lines[0]), "time": time.time() - 7200}), *lines[1:]]
+    Path(filled.home, "state", "usage.jsonl").write_text("\n".join(old) + "\n{torn\n\n[]\n")
+    assert usage(filled, "Alice", "--since", "1h")["agents"][0]["turns"] == 2
+    assert "No use matches" in filled("usage", "Zoe").stdout
+    assert "is no time" in filled("usage", "--since", "yesterday", check=False).stderr
+
+
+def test_a_price_that_has_become_known_counts_for_old_turns_too(filled: Relay) -> None:
+    Path(filled.home, "config").mkdir(exist_ok=True)
+    Path(filled.home, "config", "prices.toml").write_text('[models]\n"n" = { input = 1e6, output = 0 }\n')
+    alice, bob = usage(filled)["agents"]
+    assert (alice["cost"], bob["cost"]) == (4.75, 7.0)
+    assert (alice["unpriced_tokens"], bob["unpriced_tokens"]) == (0, 0)
+
+
+def test_a_log_reads_back_what_it_has_written(relay: Relay) -> None:
+    first, other = log(relay, "Alice"), log(relay, "Bob")
+    spent = Spent(Tokens(1, 2, 3, 4, 4), 0.25, 0)
+    first.write(1, {"m": spent})
+    other.write(9, {"m": spent})
+    first.write(2, {"m": spent, "n": Spent(Tokens(1), 0.0, 1)})
+    assert first.written() == (3, {"m": spent + spent, "n": Spent(Tokens(1), 0.0, 1)})
+
+
+def test_damaged_entries_are_left_out(relay: Relay) -> None:
+    log(relay, "Alice").write(1, {"m": Spent(Tokens(1))})
+    path = Path(relay.home, "state", "usage.jsonl")
+    good = json.loads(path.read_text())
+    for change in ({"time": "x"}, {"models": 3}, {"models": {"m": 3}}, {"turns": -1}, {"name": 3}):
+        with path.open("a") as file:
+            file.write(json.dumps({**good, **change}) + "\n")
+    with path.open("a") as file:
+        file.write('{"event": "usage"}\n\xff\n')
+    assert (
+        sum(entry.turns for entry in read(path)) == 3
+    )  # the good one, one without models, one without a name

@@ -1,0 +1,47 @@
+"""The use of real agents, as their files or a plugin tell it; the model here counts 110 tokens an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from real_agents.house import House, Wrapped
+from real_agents.model import Rule, Shell, Step
+from real_agents.recipes import Agent
+
+pytestmark = pytest.mark.agents("claude", "codex", "gemini", "opencode", "pi", "qwen")
+
+INPUT, OUTPUT = 100, 10
+
+
+def tokens(agent: Wrapped) -> int:
+    return int(agent.info().get("tokens") or 0)
+
+
+def test_each_answer_of_the_model_counts_once(house: House, agent: Agent) -> None:
+    """Also the one before a tool call; a resized screen and another session change nothing."""
+    alice = house.wrap(
+        agent,
+        "Alice",
+        Rule("^begin", Step("Before.", calls=(Shell("echo hi"),)), "After."),
+        Rule("^again", "Again."),
+        arguments=agent.free,
+    )
+    alice.say("begin now")
+    house.wait(lambda: tokens(alice) >= 2 * (INPUT + OUTPUT), f"two answers count: {alice.explain()}")
+    alice.becomes("ready")
+    first = tokens(alice)
+    assert first % (INPUT + OUTPUT) == 0
+    alice.say("again please")
+    house.wait(lambda: tokens(alice) >= first + INPUT + OUTPUT, "the next one, too")
+    alice.becomes("ready")
+    usage = alice.explain()["usage"]
+    answers = usage["tokens"]["total"] // (INPUT + OUTPUT)
+    assert usage["tokens"]["input"] == answers * INPUT
+    assert usage["tokens"]["output"] == answers * OUTPUT
+    assert answers <= alice.model.answered
+    assert usage["turns"] == 2
+    assert list(usage["models"])
+    before = alice.explain()["usage"]
+    house.relay("reload", "Alice")
+    house.wait(lambda: tokens(alice) == before["tokens"]["total"], "another session says the same")
+    assert alice.explain()["usage"] == before

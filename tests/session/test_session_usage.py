@@ -1,0 +1,133 @@
+"""What an agent has used: in `relay ps`, `relay explain` and `relay usage`, over all of its sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.hooked import Claude
+from relay.session.features import FEATURES
+from session.transcript import Transcript
+from support import Relay, wait_until
+
+
+class Counted(Transcript):
+    """A transcript with the tokens of each message."""
+
+    def use(self, input: int, output: int, model: str = "claude-opus-4-8") -> None:
+        usage = {"input_tokens": input, "output_tokens": output}
+        content = [{"type": "text", "text": "Done."}]
+        number = self.count + 1
+        self.say("", message={"id": f"m{number}", "model": model, "usage": usage, "content": content})
+
+
+@pytest.fixture
+def transcript(relay: Relay) -> Counted:
+    return Counted(relay.home / "transcript.jsonl")
+
+
+def turn(
+    claude: Claude, transcript: Counted, input: int, output: int, model: str = "claude-opus-4-8"
+) -> None:
+    path = str(transcript.path)
+    claude.fire("UserPromptSubmit", prompt="do it", transcript_path=path, session_id="s")
+    transcript.use(input, output, model)
+    claude.fire("Stop", last_assistant_message="Done.", transcript_path=path, session_id="s")
+
+
+def shown(relay: Relay) -> tuple[int | None, float | None]:
+    (session,) = json.loads(relay("ps", "--json").stdout)
+    return session.get("tokens"), session.get("cost")
+
+
+def usage(relay: Relay, *arguments: str) -> dict[str, Any]:
+    return dict(json.loads(relay("usage", "--json", *arguments).stdout))
+
+
+def test_the_figures_follow_the_turns_and_remain(relay: Relay, transcript: Counted) -> None:
+    claude = Claude(relay).wrap()
+    claude.fire("SessionStart", source="startup", transcript_path=str(transcript.path), session_id="s")
+    assert shown(relay) == (0, 0)
+    turn(claude, transcript, 1_000_000, 1000)
+    wait_until(lambda: shown(relay) == (1_001_000, 5.025), message=lambda: str(shown(relay)))
+    turn(claude, transcript, 0, 1000, "unheard-of")
+    wait_until(lambda: shown(relay) == (1_002_000, 5.025), message=lambda: str(shown(relay)))
+    found = json.loads(relay("explain", "Ann", "--json").stdout)["usage"]
+    assert found["turns"] == 2
+    assert found["unpriced_tokens"] == 1000
+    assert found["models"]["unheard-of"]["cost"] is None
+    said = relay("explain", "Ann").stdout
+    assert (
+        "It has used 1002000 tokens in 2 turns: $5.03 at list prices, without the 1000 tokens whose" in said
+    )
+    claude.exit()
+    wait_until(lambda: json.loads(relay("ps", "--json").stdout) == [])
+    (agent,) = usage(relay)["agents"]
+    assert (agent["name"], agent["agent"], agent["account"]) == ("Ann", "claude", "default")
+    assert (agent["turns"], agent["tokens"]["total"], agent["cost"]) == (2, 1_002_000, 5.025)
+    assert agent["unpriced_tokens"] == 1000
+
+
+def test_another_session_of_the_agent_counts_nothing_twice(relay: Relay, transcript: Counted) -> None:
+    claude = Claude(relay).wrap()
+    claude.fire("SessionStart", source="startup", transcript_path=str(transcript.path), session_id="s")
+    turn(claude, transcript, 100, 10)
+    wait_until(lambda: shown(relay)[0] == 110)
+    wait_until(lambda: usage(relay)["agents"])
+    (session,) = json.loads(relay("ps", "--json").stdout)
+
+    os.kill(session["pid"], signal.SIGKILL)
+    transcript.use(200, 20)  # while nobody reads
+    wait_until(lambda: shown(relay)[0] == 330, message=lambda: str(shown(relay)))
+    turn(claude, transcript, 300, 30)
+    wait_until(lambda: shown(relay)[0] == 660, message=lambda: str(shown(relay)))
+    claude.exit()
+    wait_until(lambda: json.loads(relay("ps", "--json").stdout) == [])
+    (agent,) = usage(relay)["agents"]
+    assert (agent["tokens"]["total"], agent["turns"]) == (660, 2)
+
+
+def test_an_agent_that_is_started_again_begins_at_nothing(relay: Relay, transcript: Counted) -> None:
+    claude = Claude(relay).wrap()
+    claude.fire("SessionStart", source="startup", transcript_path=str(transcript.path), session_id="s")
+    turn(claude, transcript, 100, 10)
+    wait_until(lambda: shown(relay)[0] == 110)
+    (claude.folder / "strings").unlink()
+    relay("restart", "Ann")
+    wait_until((claude.folder / "strings").exists)
+    wait_until(lambda: shown(relay)[0] == 0)
+    claude.fire("SessionStart", source="resume", transcript_path=str(transcript.path), session_id="s")
+    turn(claude, transcript, 200, 20)
+    wait_until(lambda: shown(relay)[0] == 220, message=lambda: str(shown(relay)))
+    claude.exit()
+    wait_until(lambda: json.loads(relay("ps", "--json").stdout) == [])
+    (agent,) = usage(relay)["agents"]  # both runs
+    assert agent["tokens"]["total"] == 330
+
+
+def test_a_program_without_a_record_has_no_figures(relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Ann", "cat")
+    assert shown(relay) == (None, None)
+    assert relay("usage").stdout == "No agent has used any tokens yet.\n"
+
+
+def test_a_wrong_price_list_is_told_and_only_costs_the_costs(relay: Relay, transcript: Counted) -> None:
+    path = Path(relay.home, "config", "prices.toml")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("[models]\n'x' = 3\n")
+    claude = Claude(relay).wrap()
+    claude.fire("SessionStart", source="startup", transcript_path=str(transcript.path), session_id="s")
+    turn(claude, transcript, 100, 10)
+    wait_until(lambda: shown(relay) == (110, None))
+    refused = relay("usage", check=False)
+    assert refused.returncode == 1
+    assert f"{path}: the price of 'x' is not a table" in refused.stderr
+
+
+def test_usage_is_a_feature() -> None:
+    assert "usage" in FEATURES
