@@ -13,11 +13,14 @@ from pathlib import Path
 from relay.cli import stop
 from relay.control.guard import person_only
 from relay.control.sessions import live
+from relay.errors import WorktreeError
 from relay.home import Home
 from relay.names import key
 from relay.supervision import fleet_file
+from relay.supervision.fleet import FleetAgent
 from relay.supervision.plan import stop_order
 from relay.supervision.records import Records
+from relay.supervision.worktree import WorktreeSpec, clean_up
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,4 +43,20 @@ def run(args: argparse.Namespace) -> int:
             print(f"{name} does not run.")
         if records.get(fleet.team, name) is not None:
             records.change(fleet.team, name, lambda record: replace(record, wanted="down", by="down"))
+        agent = fleet.agents[name]
+        if agent.worktree is not None and agent.worktree.cleanup == "merged":
+            _clean_up(home, fleet.team, agent, agent.worktree)
     return failed
+
+
+def _clean_up(home: Home, team: str, agent: FleetAgent, spec: WorktreeSpec) -> None:
+    """Remove the worktree of an agent, if no work is in it, and say what was done."""
+    try:
+        done = clean_up(spec, agent.name, team=team, home=home, directory=agent.cwd)
+    except WorktreeError as error:
+        print(f"{agent.name}: its worktree is kept: {error}")
+        return
+    if done.kept:
+        print(f"{agent.name}: its worktree {done.path} is kept: {done.kept}")
+    else:
+        print(f"{agent.name}: no worktree is left; its work is in {spec.base}.")

@@ -13,6 +13,7 @@ import pytest
 
 from session.puppet import ps
 from session.test_session_supervised import record
+from supervision.repositories import Repo, needs_git
 from support import Relay, wait_until
 
 
@@ -192,3 +193,31 @@ def test_max_running(relay: Relay, project: Path) -> None:
     said = relay("up", cwd=project).stdout
     assert "B is not started: max_running agents run; `relay up` starts it when fewer do.\n" in said
     assert states(relay).keys() == {"A"}
+
+
+@needs_git
+def test_worktrees(relay: Relay, project: Path) -> None:
+    """Each agent has its own; a failed setup holds it; one without work is removed."""
+    project.rmdir()
+    Repo(project)
+    write(
+        relay,
+        project,
+        '[defaults.worktree]\ncleanup = "merged"\n[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n'
+        '[agents.C]\nrun = "cat"\nworktree = { setup = ["echo no such tool; exit 9"] }\n',
+    )
+    done = relay("up", cwd=project, check=False)
+    assert done.returncode == 1
+    rows = states(relay)
+    assert {name: Path(row["cwd"]).name for name, row in rows.items()} == {"A": "A", "B": "B"}
+    assert (Path(rows["A"]["cwd"]) / "file").read_text() == "one\n"
+    held = states(relay, "-a")["C"]
+    assert held["state"] == "held"
+    assert "no such tool" in done.stdout
+    (Path(rows["B"]["cwd"]) / "work").write_text("not committed\n")
+    said = relay("down", cwd=project).stdout
+    assert "A: no worktree is left; its work is in HEAD.\n" in said
+    assert "B: its worktree" in said
+    assert "is kept" in said
+    assert not Path(rows["A"]["cwd"]).exists()
+    assert (Path(rows["B"]["cwd"]) / "work").exists()
