@@ -15,19 +15,34 @@ _log = logging.getLogger(__name__)
 
 
 class Notices:
-    """The notices of one session. first: notices from before the session began."""
+    """The notices of one session.
 
-    def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, first: tuple[str, ...]) -> None:
+    first: notices from before the session began. told: those of them that the user has seen already.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        journal: Journal,
+        first: tuple[str, ...],
+        *,
+        told: frozenset[str] = frozenset(),
+    ) -> None:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
         self._first = first
+        self._told = told
         self._mistakes: set[str] = set()
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
         for text in () if event.resumed else self._first:
-            self._bus.publish(Notify(text))
+            if text in self._told:
+                self.keep(Notify(text))
+            else:
+                self._bus.publish(Notify(text))
 
     @handles(Notify)
     def keep(self, event: Notify) -> None:

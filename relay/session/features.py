@@ -87,7 +87,7 @@ is started with the session and cancelled at its end."""
 def _notices(core: Core) -> Notices:
     note = core.started.bridge_note
     first = (*core.setup.notices, note) if note else core.setup.notices
-    return Notices(core.bus, core.tasks, core.journal, first)
+    return Notices(core.bus, core.tasks, core.journal, first, told=frozenset(core.started.told))
 
 
 def _output_reader(core: Core) -> OutputReader:

@@ -68,6 +68,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     if options.worktree:
         path = _enter_worktree(options, env, home, claimed)
     mode = TerminalMode(0, 1)
+    told = _told(options, env, home) if mode.interactive and not options.detached else []
     channel, theirs = socketpair()
     # Until handlers are installed, a signal would leave a raw terminal, or an agent without one.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
@@ -82,10 +83,22 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         raise RelayError(f"cannot start a process: {error.strerror}. Try again later.") from None
     if child == 0:
         channel.close()
-        _be_shim(options, env, home, claimed, path, mode, theirs)
+        _be_shim(options, env, home, claimed, path, mode, theirs, told)
     theirs.close()
     os.close(claimed.fd)
     return Client(channel, mode, claimed.team, claimed.name).run()
+
+
+def _told(options: Options, env: Mapping[str, str], home: Home) -> list[str]:
+    """Tell the user what is wrong with the configuration, before an agent draws over it; return it."""
+    if not (options.profile or _may_be_known(options.command)):
+        return []
+    from relay.session.preflight import check
+
+    found = check(home, env, options.config, options.rules)
+    for text in found:
+        print(f"relay: {text}", file=sys.stderr, flush=True)
+    return found
 
 
 def _enter_worktree(options: Options, env: dict[str, str], home: Home, claimed: Claim) -> str:
@@ -127,8 +140,12 @@ def _be_shim(
     path: str,
     mode: TerminalMode,
     channel: _socket.socket,
+    told: list[str],
 ) -> None:
-    """Start the agent in the shim's process, then its session. Never return."""
+    """Start the agent in the shim's process, then its session. Never return.
+
+    told: what the user has been told about the configuration.
+    """
     pty = None
     try:
         foreground = mode.in_foreground()
@@ -221,6 +238,7 @@ def _be_shim(
             "bridge_dir": directory,
             "restarts": 0,
             "kept": "",
+            "told": told,
             "supervised": supervised,
             "resumes": bool((options.supervision or {}).get("resumes")),
         }
@@ -346,9 +364,7 @@ def bridged(
     command = options.command
     about: dict[str, Any] = {"bridge": "", "bridge_note": "", "record": {}}
     if not (
-        options.profile
-        or any(name in os.path.basename(word) for word in command for name in BRIDGED)
-        or os.path.isdir(os.path.join(home.config_dir, "patterns"))
+        options.profile or _may_be_known(command) or os.path.isdir(os.path.join(home.config_dir, "patterns"))
     ):
         return command, env, about
     try:
@@ -372,6 +388,10 @@ def bridged(
         _note_guards(options, home, socket, env["RELAY_NAME"])
     record = {} if done.record is None else done.record.fields()
     return done.command, done.env, {"bridge": done.kind, "bridge_note": done.note, "record": record}
+
+
+def _may_be_known(command: list[str]) -> bool:
+    return any(name in os.path.basename(word) for word in command for name in BRIDGED)
 
 
 def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:

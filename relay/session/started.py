@@ -36,6 +36,7 @@ class Started:
     kept:        how another agent is to follow this one; "": none is to.
     resumes:     this one goes on with an earlier conversation.
     command:     what runs, without the flags of the bridge: as in `options`, or what resumes a conversation.
+    told:        what the user was told about the configuration before the agent started.
     """
 
     options: Options
@@ -58,6 +59,7 @@ class Started:
     run: str = ""
     resumes: bool = False
     command: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, shim: ShimLink, options: Options | None) -> Started:
@@ -88,6 +90,7 @@ class Started:
             fields.get("run") or fields["id"],  # a shim of an earlier relay says none
             bool(fields.get("resumes")),
             tuple(fields.get("command") or options.command),
+            tuple(fields.get("told") or ()),
         )
 
     @property
@@ -115,5 +118,5 @@ class Started:
         hello = {"id": id, "env": env, "unbridged": changed, **bridge}
         resumes = command is not None
         more = {"restarts": self.restarts + 1, "kept": "", "run": self.run, "resumes": resumes}
-        more["command"] = options.command
+        more |= {"command": options.command, "told": []}
         return {"argv": argv, "env": env, "cwd": str(directory), "hello": {**hello, **more}}

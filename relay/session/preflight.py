@@ -1,0 +1,84 @@
+"""Checks the configuration of an agent before it starts: `python -P preflight.py [RULES]...`.
+
+An agent that draws the whole screen hides what its session says of the configuration, so `relay wrap` says it
+first. This runs in a process of its own, and prints the notices as a JSON list: the shim, a copy of the
+process of `relay wrap`, would keep what it loads. No configuration is executed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from relay.home import Home
+
+FILES = ("relay.toml", "relay.config.py", "hooks.json")
+
+PATIENCE = 5.0
+"""Seconds after which the agent starts without what the check would have said; its session says it later."""
+
+
+def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str]) -> list[str]:
+    """Return what is wrong with the configuration for an agent in this directory; [] if there is none.
+
+    config, rules: as in relay.session.options.
+    """
+    if not (config or rules or _configured(home)):
+        return []
+    words = [sys.executable, "-P", os.path.abspath(__file__), json.dumps([config, list(rules)])]
+    try:
+        done = subprocess.run(
+            words, env=dict(env), capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True
+        )
+        return [str(text) for text in json.loads(done.stdout)]
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
+
+
+def _configured(home: Home) -> bool:
+    """Return True if a file of configuration exists for an agent in this directory."""
+    folder, user = os.getcwd(), os.path.expanduser("~")
+    folders = [home.config_dir]
+    while True:
+        folders.append(folder)
+        above = os.path.dirname(folder)
+        if folder in {above, user} or os.path.lexists(os.path.join(folder, ".git")):
+            break
+        folder = above
+    return any(os.path.lexists(os.path.join(each, name)) for each in folders for name in FILES)
+
+
+def notices(config: str, rules: Sequence[str]) -> list[str]:
+    """Return the notices, in the words in which the agent's session would give them."""
+    from pathlib import Path
+
+    from relay import settings
+    from relay.errors import RelayError
+    from relay.home import Home
+    from relay.hooks import config_file
+    from relay.hooks.trust import Trust
+    from relay.rules.rule_book import RuleBook
+    from relay.session.setup import RULE_NOTICES
+
+    home, directory = Home.from_env(), Path.cwd()
+    _, found = settings.load(home, directory, Trust(home).covers_file)
+    try:
+        choice = config_file.choose(home, directory, Path(config) if config else None)
+        found += [choice.notice] if choice.notice else []
+    except RelayError as error:
+        found.append(f"{error} The session runs without it.")
+    book = RuleBook.load(home, directory, [Path(path) for path in rules])
+    return [*found, *map(str, book.warnings[:RULE_NOTICES])]
+
+
+if __name__ == "__main__":
+    ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if ROOT not in sys.path:
+        sys.path.append(ROOT)  # a checkout that is not installed
+    print(json.dumps(notices(*json.loads(sys.argv[1]))))

@@ -1,0 +1,56 @@
+"""What is wrong with the configuration is said before an agent draws over it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from emulator import Emulator
+
+from session.puppet import events
+from support import Relay
+
+Open = Callable[..., Emulator]
+
+DRAWS = "import os, sys\nos.write(1, b'\\x1b[?1049h\\x1b[2J\\x1b[Hdrawn')\nsys.stdin.readline()\n"
+
+
+@pytest.fixture
+def claude(home: Path) -> list[str]:
+    """A full-screen program that is called claude."""
+    (home / "claude").write_text(f"#!{sys.executable}\n{DRAWS}")
+    (home / "claude").chmod(0o700)
+    return ["./claude"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("relay.config.py", "import relay\n", "relay.config.py is not trusted and does not run."),
+        ("relay.toml", "idle_seconds = \n", "relay.toml:1: "),
+        ("relay.toml", 'broker = "mqtt://elsewhere"\n', "broker not taken, since the file is not trusted"),
+        ("hooks.json", json.dumps({"hooks": {}}), "hooks.json"),
+    ],
+)
+def test_it_is_said_first_and_once(
+    wrap: Open, relay: Relay, home: Path, claude: list[str], name: str, text: str, said: str
+) -> None:
+    (home / name).write_text(text)
+    outer = wrap("-n", "Alice", *claude)
+    outer.see("drawn")
+    before = outer.output[: outer.output.index(b"\x1b[?1049h")]
+    assert said.encode() in before
+    outer.type("\r")
+    outer.end()
+    assert outer.output.count(b"relay: ") == before.count(b"relay: ") == 1
+    assert any(said in event["text"] for event in events(relay) if event["event"] == "notice")
+
+
+def test_nothing_is_said_where_nothing_is_wrong(wrap: Open, home: Path, claude: list[str]) -> None:
+    (home / "relay.toml").write_text("idle_seconds = 5\n")
+    outer = wrap("-n", "Alice", *claude)
+    outer.see("drawn")
+    assert outer.output.startswith(b"\x1b[?1049h")
