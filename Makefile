@@ -45,7 +45,7 @@ test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/N
 
 test-long: $(VENV)/.stamp  ## what the tests leave out for its length: kills at every step, two at once, ...
 	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/messaging/test_chaos.py tests/messaging/test_guarantee.py tests/messaging/test_faults.py \
-		tests/session/test_session_sweep.py tests/session/test_session_soak.py tests/hosts tests/readers --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
+		tests/session/test_session_sweep.py tests/session/test_session_soak.py tests/supervision/test_fleet_soak.py tests/hosts tests/readers --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
 
 check: $(VENV)/.stamp  ## format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }

@@ -1,0 +1,229 @@
+"""A day of a fleet, compressed: eight agents that crash, are killed, stopped and restarted at random.
+
+    python tests/supervision/fleet_soak.py [--seconds N] [--seed S]
+
+The agents are line programs (tests/fakes/session_puppet.py). Among other things all processes of the home are
+killed at once, as a reboot does it, and `relay up` is run. In the end each agent has to be there once, those
+that the user has stopped excepted, and each message has to be accounted for. SEED fixes what is done to whom,
+not the moments at which the machine does it. Prints the account, and exits 1 if something is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from support import Relay, processes_of, wait_until
+
+PUPPET = Path(__file__).parent.parent / "fakes" / "session_puppet.py"
+NAMES = ("Ada", "Bo", "Cy", "Dee", "Eli", "Fay", "Gus", "Hal")
+DEFAULTS = (
+    '[fleet]\nteam = "day"\nstart_interval = 0\nmax_running = 0\n[defaults]\nrestart = "always"\n'
+    "backoff = 0.05\nbackoff_max = 0.5\nmax_restarts = 100000\nidle_grace = 3600\nmax_unattended_turns = 0\n"
+)
+PAUSE = 0.25  # seconds between two blows, on average
+TEXT = re.compile(r"\[relay ([\w-]{4,8}) from the person(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
+
+Row = dict[str, Any]
+
+
+class Day:
+    """One fleet, and what is done to it. down: agents that the user has stopped. sent: numbers, by agent."""
+
+    def __init__(self, relay: Relay, seed: int) -> None:
+        self.relay = relay
+        self.random = random.Random(seed)
+        self.folder = relay.home / "project"
+        self.down: set[str] = set()
+        self.sent: dict[str, list[int]] = {name: [] for name in NAMES}
+        self.done: Counter[str] = Counter()
+
+    def begin(self) -> None:
+        text = DEFAULTS
+        for name in NAMES:
+            (self.folder / name).mkdir(parents=True)
+            command = json.dumps([sys.executable, str(PUPPET), str(self.folder / name)])
+            text += f"[agents.{name}]\nrun = {command}\n"
+        (self.folder / "relay.toml").write_text(text)
+        self.run("trust", "relay.toml")
+        self.up()
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.relay(*words, cwd=self.folder, check=False, timeout=120)
+
+    def rows(self) -> dict[str, Row]:
+        return {row["name"]: row for row in json.loads(self.run("ps", "--json").stdout)}
+
+    def up(self, *names: str) -> None:
+        self.run("up", *names)
+
+    # What happens.
+
+    def strike(self) -> None:
+        """Do one thing to the fleet."""
+        blows: list[Callable[[str, Row], None]] = [
+            *(self.crash, self.kill, self.kill_session, self.kill_both) * 2,
+            self.message,
+            self.message,
+            self.message,
+            self.reload,
+            self.restart,
+            self.stop,
+        ]
+        if self.random.random() < 0.04:
+            self.reboot()
+            return
+        if self.down and self.random.random() < 0.3:
+            name = self.random.choice(sorted(self.down))
+            self.down.discard(name)
+            self.up(name)
+            self.done["up"] += 1
+            return
+        rows = self.rows()
+        if rows:
+            name = self.random.choice(sorted(rows))
+            blow = self.random.choice(blows)
+            self.done[blow.__name__] += 1
+            blow(name, rows[name])
+
+    def crash(self, name: str, _: Row) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings, contextlib.suppress(OSError):
+            code = self.random.choice((0, 1, 3, 255))
+            strings.sendto(json.dumps({"exit": code}).encode(), str(self.folder / name / "strings"))
+
+    def kill(self, _: str, row: Row) -> None:
+        _kill(row["agent_pid"])
+
+    def kill_session(self, _: str, row: Row) -> None:
+        _kill(row["pid"])
+
+    def kill_both(self, _: str, row: Row) -> None:
+        pids = [row["agent_pid"], row["pid"]]
+        self.random.shuffle(pids)
+        for pid in pids:
+            _kill(pid)
+
+    def message(self, name: str, _: Row) -> None:
+        number = sum(map(len, self.sent.values()))
+        if self.run("send", "-t", "day", name, str(number)).returncode == 0:
+            self.sent[name].append(number)
+
+    def reload(self, name: str, _: Row) -> None:
+        self.run("reload", name)
+
+    def restart(self, name: str, _: Row) -> None:
+        self.run("restart", name)
+
+    def stop(self, name: str, _: Row) -> None:
+        if self.run("stop", "--now", name).returncode == 0:
+            self.down.add(name)
+
+    def reboot(self) -> None:
+        """Kill every process of the home at once, but for the broker, and bring up what is wanted."""
+        self.done["reboot"] += 1
+        for row in self.rows().values():
+            for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
+                _kill(pid)
+        self.up()
+
+    # What has come of it.
+
+    def settle(self) -> list[str]:
+        """Bring the fleet up, wait until it is there, and return what is wrong."""
+        wanted = set(NAMES) - self.down
+        self.up()
+        wrong = []
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: {n for n, row in self.rows().items() if row["state"] == "ready"} == wanted, 90)
+        states = {name: row["state"] for name, row in self.rows().items()}
+        if states != dict.fromkeys(wanted, "ready"):
+            wrong.append(f"{sorted(wanted)} were to be there; there are {states}")
+        mark = str(PUPPET)
+        running = Counter(
+            Path(command.split()[2]).name
+            for command in processes_of(self.relay.home).values()
+            if mark in command and " -m relay" not in command
+        )
+        wrong += [f"{name} runs {n} times" for name, n in running.items() if n != 1 or name in self.down]
+        for name in sorted(self.down):
+            self.up(name)  # so that its messages are given
+        self.down.clear()
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not self.unfinished(), 120)
+        return wrong + self.account()
+
+    def messages(self) -> list[Row]:
+        return json.loads(self.run("messages", "-t", "day", "--all", "--json").stdout)
+
+    def unfinished(self) -> list[Row]:
+        return [row for row in self.messages() if row["state"] not in {"injected", "uncertain"}]
+
+    def account(self) -> list[str]:
+        states = {int(row["body"]): row["state"] for row in self.messages()}
+        wrong = []
+        for name, numbers in self.sent.items():
+            path = self.folder / name / "heard"
+            heard = [int(n) for _, n in TEXT.findall(path.read_text() if path.exists() else "")]
+            for number in numbers:
+                times, state = heard.count(number), states.get(number, "lost")
+                if times not in {"injected": {1}, "uncertain": {0, 1}}.get(state, set()):
+                    wrong.append(f"{number} to {name} is {state}, and was given {times} times")
+        return wrong
+
+    def end(self) -> None:
+        self.run("down", "--now")
+        self.run("broker", "stop")
+
+
+def _kill(pid: int | None) -> None:
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    home = Path(tempfile.mkdtemp(prefix="r-"))
+    day = Day(Relay(home), args.seed)
+    try:
+        day.begin()
+        until = time.monotonic() + args.seconds
+        while time.monotonic() < until:
+            day.strike()
+            time.sleep(day.random.expovariate(1 / PAUSE))
+        wrong = day.settle()
+    finally:
+        day.end()
+    wrong += [f"left behind: {command}" for command in processes_of(home).values()]
+    for what, times in day.done.most_common():
+        print(f"  {times:>5} x {what}")
+    print(f"  {sum(map(len, day.sent.values())):>5} messages", f"  {len(wrong):>5} wrong", *wrong, sep="\n  ")
+    if wrong:
+        print(f"  its home is {home}; its log ends:", (home / "state" / "session.log").read_text()[-4000:])
+    else:
+        shutil.rmtree(home)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

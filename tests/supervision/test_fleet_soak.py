@@ -1,0 +1,27 @@
+"""A day of a fleet, compressed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOAK = Path(__file__).parent / "fleet_soak.py"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_fleet_is_there_again_whatever_happens() -> None:
+    """For a quarter of a minute; with RELAY_LONG for three."""
+    seconds = "180" if os.environ.get("RELAY_LONG") else "15"
+    run = subprocess.run(
+        [sys.executable, SOAK, "--seconds", seconds],
+        capture_output=True,
+        text=True,
+        timeout=570,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
