@@ -11,6 +11,9 @@ TICK = 5.0
 """Seconds between two ticks of a process. What is done now and then is done at a tick, together: most of what
 it costs is that the process wakes up."""
 
+LOOK = 60.0
+"""Seconds between two looks at a far moment of the wall clock: timers stand still while a machine sleeps."""
+
 _PHASE = random.uniform(0, TICK)  # processes that were started together wake up one after the other
 
 
@@ -39,3 +42,15 @@ class Clock:
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""
         await asyncio.sleep(seconds)
+
+
+class WallClock(Clock):
+    """The time in seconds since the epoch, for what has to outlive the process, or comes from elsewhere."""
+
+    def now(self) -> float:
+        """Return the time in seconds since the epoch."""
+        return time.time()
+
+    def look(self, due: float, call: Callable[[], object]) -> asyncio.TimerHandle:
+        """Call `call` at `due`, or earlier, after LOOK: look at the time, and call this again."""
+        return self.later(min(max(due - self.now(), 0.0), LOOK), call)

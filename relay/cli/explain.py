@@ -87,6 +87,11 @@ def run(args: argparse.Namespace) -> int:
             print(f"    {one_line(line, 100)}")
     if answer.get("failure"):
         print(_failure(answer["failure"]))
+    if answer.get("account_hold"):
+        print(f"Account: {visible(answer['account_hold'])}. `relay release --account NAME` ends the hold.")
+    if answer.get("idle_dropped"):
+        dropped = count(answer["idle_dropped"], "text")
+        print(f"{dropped} of idle handlers dropped: nobody else has prompted it for some time.")
     print(f"It is treated as {answer['profile']}, and read as a program that {_READS[answer['reader']]}.")
     if answer.get("version") and answer.get("checked"):
         told = unchecked(answer["profile"], answer["version"], answer["checked"])

@@ -4,11 +4,12 @@ States: starting, working, ready (it waits for input and may be typed into), pro
 something), unsafe (it runs what is typed, as a shell does, so that messages wait), stopped (with Ctrl-Z),
 ending (it has ended, and what it said last is still acted on), unresponsive (its session does not answer: it
 is only starting, or hangs, or was stopped itself). Beside the state: what it asks, "off the bus"
-when its messages do not travel, and how many of them are held; `relay explain NAME` says why.
+when its messages do not travel, "account held" when its limit is reached or nobody is logged in, and how many
+of its messages are held; `relay explain NAME` says why.
 
-An agent that is supervised may also be in backoff or waiting (it has ended, and starts again by itself) or
-held (it starts again when you say so). With -a, those that have ended are listed, too: done, failed, off, or
-gone (its processes were killed).
+An agent that is supervised may also be in backoff (it has ended, and starts again by itself), waiting (it
+goes on by itself after a limit) or held (it goes on when you say so). With -a, those that have ended are
+listed, too: done, failed, off, or gone (its processes were killed).
 
 --watch keeps the list on the screen, those that need you first, with what each said last: agents that ask
 something, that have failed, that do not answer, whose messages are held, and that wait for a prompt. q or
@@ -96,6 +97,8 @@ def state(session: SessionInfo) -> str:
     marks = [session.prompt] if session.prompt else []
     if session.bus not in {"", "connected", CONNECTING}:
         marks.append("off the bus")
+    if session.account_hold:
+        marks.append("account held")
     if session.held:
         marks.append(f"{session.held} held")
     if session.reason and session.state != "off":

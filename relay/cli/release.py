@@ -1,13 +1,19 @@
-"""Let messages go that are held.
+"""Release what is held: messages, an agent, or an account.
 
 relay holds what looks like a runaway: agents that answer each other for ever, a storm of broadcasts. The
 limits are in relay.toml: runaway_depth, runaway_rate, runaway_broadcasts. `relay messages --state held` lists
 what is held, and why. What is released travels in the order in which it was sent, and counts as your own
 word: the agents may send as much again before they are held. `relay drop` gives held messages up instead.
 
+An agent is held when it reaches a bound of its supervision, or repeats itself; nothing is given to it until
+you prompt it or release it. An account is held when its limit is reached or nobody is logged in; its agents
+are not nudged or restarted until then (docs/SUPERVISION.md).
+
   relay release 3f9a
   relay release --from Alice --to Bob
   relay release --all
+  relay release --agent Alice
+  relay release --account work
 """
 
 from __future__ import annotations
@@ -18,12 +24,13 @@ from relay import names
 from relay.cli.arguments import add_team
 from relay.cli.output import short_id
 from relay.control import guard
-from relay.control.sessions import have_carried
+from relay.control.sessions import PATIENCE, find, have_carried
 from relay.errors import LedgerError, UsageError
 from relay.home import Home
 from relay.message import State
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.storage.journal import Journal
+from relay.supervision.accounts import Accounts
 from relay.text import count
 
 
@@ -32,12 +39,43 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="everything that is held")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="what is held of NAME")
     parser.add_argument("--to", metavar="NAME", help="what is held for NAME")
+    parser.add_argument("--agent", metavar="NAME", help="let the agent NAME go on")
+    parser.add_argument("--account", metavar="NAME", help="end the hold of the account NAME")
     add_team(parser, "of this team only (default: all teams)")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     guard.person_only(home, "release", "held messages wait for the person; an agent cannot release them.")
+    if args.agent is not None or args.account is not None:
+        return _supervised(home, args)
+    return _messages(home, args)
+
+
+def _supervised(home: Home, args: argparse.Namespace) -> int:
+    """Release an agent, an account, or both."""
+    if args.ids or args.all or args.sender or args.to:
+        raise UsageError("--agent and --account release no messages: leave out the rest of the options.")
+    if args.account is not None:
+        _release_account(Accounts(home), args.account)
+    if args.agent is not None:
+        session = find(home, args.agent, args.team)
+        held = session.ask({"op": "release"}, PATIENCE)["held"]
+        print(f"{session.name} {'goes on' if held else 'is not held'}.")
+    return 0
+
+
+def _release_account(accounts: Accounts, account: str) -> None:
+    held = [each.account for each in accounts.all()]
+    if accounts.release(account) is not None:
+        print(f"The account {account} is not held any more.")
+    elif held:
+        print(f"The account {account} is not held. Held: {', '.join(held)}.")
+    else:
+        print("No account is held.")
+
+
+def _messages(home: Home, args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         entries = _held(ledger, args)
         released = ledger.outbox.release(entry.message.id for entry in entries)

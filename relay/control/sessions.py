@@ -56,6 +56,7 @@ EFFECTS = {
     "leave": "`relay channels` shows who is in which",
     "stop": "`relay ps` shows whether it runs",
     "restart": "`relay ps` shows its process",
+    "release": "`relay explain {}` shows if it is held",
     "reload_rules": "`relay hooks list {}` shows its rules",
     "switch_rules": "`relay hooks list {}` shows its rules",
 }
@@ -82,6 +83,7 @@ class SessionInfo:
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
     exit_code, reason, next_try, wanted: as in relay.supervision.records.AgentRecord.
     session_id:     the agent's own id of its conversation; None: not known.
+    account_hold:   why its account is held, in words (relay.supervision.accounts); "" if it is not.
     last_line:      what its agent said last, without secrets; "": nothing, or not known.
     """
 
@@ -110,6 +112,7 @@ class SessionInfo:
     wanted: str = ""
     session_id: str | None = None
     last_line: str = ""
+    account_hold: str = ""
 
     @property
     def shim(self) -> Path:

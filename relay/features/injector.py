@@ -31,7 +31,9 @@ from relay.injection.events import (
     Contribution,
     Inject,
     InjectionEnded,
+    Occupied,
     Recognize,
+    TryAgain,
     Withdraw,
 )
 from relay.injection.gate import TypingGate
@@ -142,6 +144,11 @@ class Injector:
         if self._queue.withdraw(event.id):
             self._news.notice()
 
+    @handles(TryAgain)
+    def try_again(self, _: TryAgain) -> None:
+        self._queue.retry()
+        self._news.notice()
+
     @handles(KeysTyped)
     def keys(self, event: KeysTyped) -> None:
         if self._user.keys(event.data):
@@ -189,6 +196,13 @@ class Injector:
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
         return None if question.brief else {"waiting": self.pending, "obstacle": self.obstacle}
+
+    @answers(Occupied)
+    async def occupied(self, _: Occupied, __: object) -> str | None:
+        if self.pending:
+            return "texts wait to be given to it"
+        blocked = self._user.obstacle()
+        return None if blocked is None else blocked.reason
 
     @property
     def pending(self) -> int:

@@ -19,7 +19,8 @@ from relay.state.events import StateChanged
 from relay.state.readiness import Readiness
 from relay.storage.journal import Journal
 from relay.storage.progress import Progress
-from relay.supervision.events import PhaseEntered
+from relay.supervision.accounts import AccountHold
+from relay.supervision.events import AccountHeld, EndAgent, PhaseEntered
 from relay.supervision.policy import Supervision
 from relay.supervision.records import Records
 from relay.supervision.restart import AgentExit, RestartDecision, RestartHistory, decide, span
@@ -30,6 +31,9 @@ from relay.terminal.shim_link import ShimLink
 
 EXPECTED = 10.0
 """Seconds before an agent's end in which the keys that end it make that expected."""
+
+LOOK = 5.0
+"""Seconds between two looks at an account that is held."""
 
 _ENDING_KEYS = (b"\x03", b"\x04")  # Ctrl-C, Ctrl-D
 _ENDING_WORDS = (b"/exit", b"/quit", b"/bye", b"exit", b"quit")
@@ -68,6 +72,12 @@ class Supervisor:
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
         self._life.begin(resumed=event.resumed)
+        if (ending := self._life.ending) is not None:
+            self._bus.publish(ending)  # an earlier session has begun it
+
+    @handles(EndAgent)
+    def ending(self, event: EndAgent) -> None:
+        self._life.end(event)
 
     @handles(StateChanged)
     def changed(self, event: StateChanged) -> None:
@@ -112,7 +122,7 @@ class Supervisor:
                     decision, phase=Phase.HELD, at=None, note="no conversation to resume is known"
                 )
                 self._enter(PhaseEntered.decided(decision, code))
-            order = await self._pause(decision)
+            order = await self._pause(decision, code)
             if order == "stop":
                 self._enter(PhaseEntered(Phase.OFF, "stopped", code, history=RestartHistory()))
                 return None
@@ -123,15 +133,35 @@ class Supervisor:
         self._enter(PhaseEntered(Phase.STARTING))
         return Follower(command)
 
-    async def _pause(self, decision: RestartDecision) -> str:
-        """Wait until the next agent is due. Return what ended the wait: an order of the user's, or "due"."""
+    async def _pause(self, decision: RestartDecision, code: int) -> str:
+        """Wait until the next agent is due, and its account is not held.
+
+        Return what ended the wait: an order of the user's, or "due".
+        """
         self._shim.pause(f"{decision.reason}; {decision.note}.")
-        wait = None if decision.at is None else max(decision.at - self._clock(), 0.0)
+        held, told = await self._account(), None
+        # What the user has to mend is mended for all agents of the account.
+        until = self._clock() if held and decision.phase is Phase.HELD else decision.at
+        order = await self._wait(until)
+        while order is None and (held := await self._account()):
+            if held != told:
+                told, phase = held, Phase.HELD if held.until is None else Phase.WAITING
+                self._enter(PhaseEntered(phase, decision.reason, code, held.until, str(held)))
+                self._shim.pause(f"{decision.reason}; {held}.")
+            order = await self._wait(self._clock() + LOOK)
+        return order or "due"
+
+    async def _account(self) -> AccountHold | None:
+        """Return the hold of the agent's account; None if it is not held."""
+        return next(iter(await self._bus.ask_all(AccountHeld())), None)
+
+    async def _wait(self, until: float | None) -> str | None:
+        """Return an order of the user's; None if there is none until then (seconds since the epoch)."""
         try:
-            async with asyncio.timeout(wait):
+            async with asyncio.timeout(None if until is None else max(until - self._clock(), 0.0)):
                 return await asyncio.shield(self._order)
         except TimeoutError:
-            return "due"
+            return None
 
     async def _decide(self, code: int) -> RestartDecision:
         """Return the decision: that of an earlier session, if this one goes on in the pause after it."""
@@ -140,7 +170,7 @@ class Supervisor:
         record = (
             await asyncio.to_thread(self._records.get, session.team, session.name) if supervised else None
         )
-        if record is not None and record.session == session.id and record.phase in PAUSED:
+        if self._life.decided and record is not None and record.phase in PAUSED:
             left = "" if record.next_try is None else f"going on in {span(record.next_try - now)}"
             note, history = left or record.note, record.history
             goes_on = RestartDecision(record.phase, record.reason, record.next_try, note, history)
@@ -154,6 +184,9 @@ class Supervisor:
         decision = decide(
             self._policy, ended, record.history if record else RestartHistory(), now, self._chance
         )
+        if (ending := self._life.ending) is not None and asked:
+            decision = RestartDecision(ending.phase, ending.reason)
+        self._life.decide()
         self._enter(PhaseEntered.decided(decision, code))
         return decision
 
@@ -164,13 +197,18 @@ class Supervisor:
 
 
 class _Life:
-    """The life of the agent beside all of its sessions: when it began, if it has worked, the last keys."""
+    """The life of the agent beside all of its sessions: when it began, if it has worked, the last keys.
+
+    ending:  the order by which its supervision ends it; None if there is none.
+    decided: an earlier session has decided what follows its end.
+    """
 
     def __init__(self, progress: Progress, clock: Callable[[], float]) -> None:
         self._progress = progress
         self._clock = clock
         self._began = clock()
-        self._worked = False
+        self._worked = self.decided = False
+        self.ending: EndAgent | None = None
         self._keys, self._keys_at = b"", 0.0
 
     def begin(self, *, resumed: bool) -> None:
@@ -181,6 +219,20 @@ class _Life:
         else:
             self._progress.note("began", at=self._began)
         self._worked = any(note["note"] == "worked" for note in notes)
+        self.decided = any(note["note"] == "decided" for note in notes)
+        for note in notes:
+            if note["note"] == "ending":
+                self.ending = EndAgent(Phase(note["phase"]), note["reason"])
+
+    def end(self, order: EndAgent) -> None:
+        """Note that the agent is ended by its supervision."""
+        if self.ending is None:
+            self.ending = order
+            self._progress.note("ending", phase=str(order.phase), reason=order.reason)
+
+    def decide(self) -> None:
+        """Note that it is decided what follows its end."""
+        self._progress.note("decided")
 
     def worked(self) -> None:
         """Note that the agent has finished a turn."""

@@ -38,6 +38,11 @@ class MayBegin(Question[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class TryAgain(Event):
+    """Try injections at once that were refused for now (MayBegin): the reason is gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class InjectionDeferred(Event):
     """Delivery was allowed, but nothing was written: the injection waits again."""
 
@@ -86,6 +91,11 @@ class Contribute(Question[Contribution]):
     room: int
     messages: bool = True
     extends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied(Question[str]):
+    """Tell why an agent that is ready is not idle: what waits for it; no answer if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from relay.message import Priority
 
-Kind = Literal["message", "hook", "closing", "notice", "task"]
+Kind = Literal["message", "hook", "closing", "notice", "task", "nudge"]
 Route = Literal["", "typed", "native"]
 Role = Literal["", "user", "system", "assistant"]
 Proof = Literal["", "echo", "screen", "hook", "printed"]
@@ -27,6 +27,7 @@ class Injection:
             closing  the prompt at the session's end; it goes before everything that waits
             notice   from relay itself, such as the outcome of a directive
             task     the first prompt of a conversation
+            nudge    from the agent's supervision: it is to go on
     wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next turn.
     priority: of a message; all others are normal.
     channel: the channel that a message was sent to, without its `#`; else None.
@@ -56,6 +57,11 @@ class Injection:
 def notice(text: str, *, wakes: bool = True) -> Injection:
     """Return a text of relay's own for the agent."""
     return Injection(secrets.token_hex(8), text, "relay", "notice", wakes, time=time.time())
+
+
+def nudge(text: str, source: str = "") -> Injection:
+    """Return a text that has the agent go on. source: "gate" for what a gate has printed."""
+    return Injection(secrets.token_hex(8), text, source, "nudge", time=time.time())
 
 
 class Result(StrEnum):

@@ -141,6 +141,10 @@ class InjectionQueue:
             return None
         return refusal
 
+    def retry(self) -> None:
+        """Try at once what was refused for now."""
+        self._refusal = None
+
     def defer(self, injections: Sequence[Injection]) -> None:
         """Have `injections`, which were begun, wait again in their place."""
         for injection in reversed(injections):

@@ -16,7 +16,7 @@ from relay.injection.queue import InjectionQueue
 from relay.message import Priority
 from relay.state.view import AgentView
 
-TYPED = frozenset({"closing", "task"})
+TYPED = frozenset({"closing", "task", "nudge"})
 """Kinds of texts that are only ever typed: they are worth a turn of their own."""
 
 _BETWEEN = "\n"  # the texts of one reply

@@ -24,8 +24,9 @@ from relay.rules.events import Consult
 from relay.settings import Settings
 from relay.shim.shim import FAREWELL, LAST_STEPS, LEFTOVER
 from relay.state.agent_terminal import AgentTerminal
+from relay.supervision.events import EndAgent, RestartAgent
 from relay.tasks import Tasks
-from relay.terminal.events import AgentExited, OutputEnded
+from relay.terminal.events import AgentExited, Notify, OutputEnded
 from relay.terminal.shim_link import ShimLink
 
 SETTLED = 0.5
@@ -84,12 +85,29 @@ class Shutdown:
         most = 2 * set_.handler_seconds + set_.closing_seconds + 3 * set_.stop_seconds
         return most + FAREWELL + LEFTOVER
 
-    def restart(self, again: Order) -> None:
-        """Stop the agent, and have it started again under the same name, in the same terminal."""
+    @handles(EndAgent)
+    def end(self, _: EndAgent) -> None:
+        """Stop the agent, for a reason of its supervision."""
+        if not self.asked:
+            self.stop()
+
+    @handles(RestartAgent)
+    def start_again(self, event: RestartAgent) -> None:
+        """Restart the agent, for a reason of its supervision."""
+        if self._piped:
+            self._bus.publish(Notify("it is not restarted: its input is a pipe or a file."))
+        else:
+            self.restart("resume" if event.resumes else "restart", by_user=False)
+
+    def restart(self, again: Order, *, by_user: bool = True) -> None:
+        """Stop the agent, and have it started again under the same name, in the same terminal.
+
+        by_user: the user has asked for it.
+        """
         if not self.asked:
             self.asked, self.again = True, again
             self._shim.keep(True, ordered=again)
-            self._bus.publish(StopRequested(again))
+            self._bus.publish(StopRequested(again, by_user))
             self._tasks.spawn(self._stop(), "stopping")
 
     def stop(self, *, by_user: bool = False) -> None:

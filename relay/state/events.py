@@ -47,6 +47,13 @@ class TurnBegan(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TurnOver(Event):
+    """A turn of the agent is over, and its state has settled. well: no error has ended it."""
+
+    well: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TurnDrawn(Event):
     """The screen shows the end of a turn that no hook has reported."""
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from relay.eventbus import Event
+from relay.eventbus import Event, Question
+from relay.supervision.accounts import AccountHold
 from relay.supervision.restart import RestartDecision, RestartHistory
 from relay.supervision.states import Phase
+
+IncidentName = Literal["idle", "prompt", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +28,86 @@ class PhaseEntered(Event):
     def decided(cls, decision: RestartDecision, code: int) -> PhaseEntered:
         """Return the event for the decision about an agent that has ended with `code`."""
         return cls(decision.phase, decision.reason, code, decision.at, decision.note, decision.history)
+
+
+@dataclass(frozen=True, slots=True)
+class Incident(Event):
+    """Something has happened to the running agent that its policy has an action for.
+
+    cls:      the class of an error; "" for other incidents.
+    reset_at: when a limit ends, in seconds since the epoch; None if that is not known.
+    detail:   what the agent says of it; "" if nothing.
+    """
+
+    name: IncidentName
+    cls: str = ""
+    reset_at: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate(Event):
+    """Bring something to the user's attention, wherever they look.
+
+    what: a sentence that names the agent. how: what the user can do, in sentences; "" if nothing.
+    """
+
+    what: str
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold(Event):
+    """Give the agent nothing more until the user lets it go on. reason: "began 100 turns without you"."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOver(Event):
+    """The user has let the agent go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndAgent(Event):
+    """End the agent as `relay stop` does, and leave it in `phase`. reason: as in PhaseEntered."""
+
+    phase: Phase
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAgent(Event):
+    """End the agent, and start it again. resumes: with its conversation, if that is known."""
+
+    resumes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand(Event):
+    """Run `command` with /bin/sh beside the agent.
+
+    gates: if it exits with 0 the agent is done; otherwise what it prints is the agent's next prompt.
+    """
+
+    command: str
+    gates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HoldAccount(Event):
+    """Hold all agents of this agent's account. cls, reason, until: as in AccountHold."""
+
+    cls: str
+    reason: str
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFreed(Event):
+    """The account that this agent had held is held no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountHeld(Question[AccountHold]):
+    """Tell why this agent's account is held; no answer if it is not."""

@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 Restart = Literal["no", "on-failure", "always"]
@@ -77,6 +77,11 @@ class Supervision:
     resumes: bool = False
     fleet: str = ""
     digest: str = ""
+
+    @property
+    def attends(self) -> bool:
+        """True if the session is to do more for its agent than for any other one."""
+        return replace(self, resumes=False) != Supervision()
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads."""

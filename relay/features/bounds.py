@@ -1,0 +1,208 @@
+"""Bounds what an agent does while nobody looks: turns and time without the user, tokens, dollars.
+
+    turns, time   since the user's last input: held at the bound
+    tokens, cost  of the run: a warning at 80 %, held at the end of the turn at 100 %
+
+When the user lets the agent go on it may spend as much again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from relay.agents.events import UsageChanged
+from relay.clock import WallClock
+from relay.eventbus import EventBus, answers, handles
+from relay.lifecycle import SessionBegan, SessionClosed
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
+from relay.supervision.events import Escalate, Hold, HoldOver
+from relay.supervision.notebook import Notebook
+from relay.supervision.policy import Supervision
+from relay.supervision.restart import span
+from relay.terminal.events import AgentExited
+
+WARN = 0.8
+"""The part of a cap at which the user is warned."""
+
+
+class Bounds:
+    """The bounds of the agent `name`.
+
+    life:  the id of its session: what it has spent is counted from the beginning of each life.
+    known: relay knows the turns of such an agent; else prompts count.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        terminal: AgentTerminal,
+        policy: Supervision,
+        notes: Notebook,
+        *,
+        name: str,
+        life: str,
+        known: bool,
+        clock: WallClock | None = None,
+    ) -> None:
+        self._bus = bus
+        self._terminal = terminal
+        self._policy = policy
+        self._notes = notes
+        self._name = name
+        self._life = life
+        self._known = known
+        self._clock = clock or WallClock()
+        self._attended = False  # the turn that begins next, or has begun last, is the user's own
+        self._alone = _Alone(0, self._clock.now())
+        self._spending = {"tokens": _Cap(policy.max_tokens), "cost": _Cap(policy.max_cost)}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        """Go on from the notes of an earlier session."""
+        notes = self._notes.read()
+        self._alone.turns = int(notes.get("turns", 0))
+        self._alone.since = float(notes.get("since", self._alone.since))
+        for name, cap in self._spending.items():
+            cap.restore(notes.get(name), same_life=notes.get("life") == self._life)
+        self._look()
+
+    # Turns and time without the user.
+
+    @handles(PromptSubmitted)
+    def submitted(self, event: PromptSubmitted) -> None:
+        if self._terminal.replaying:
+            return
+        if event.by_user:
+            self._attended = self._known
+            self._user_came()
+        elif not self._known:
+            self._count()
+
+    @handles(TurnBegan)
+    def turn(self, _: TurnBegan) -> None:
+        if self._known and not self._terminal.replaying:
+            self._count()
+
+    def _count(self) -> None:
+        if self._attended:
+            self._attended = False
+            return
+        self._alone.turns += 1
+        self._note()
+        if 0 < self._policy.max_unattended_turns <= self._alone.turns:
+            self._bus.publish(Hold(f"began {self._alone.turns} turns without you"))
+
+    def _user_came(self) -> None:
+        self._alone.turns, self._alone.since = 0, self._clock.now()
+        self._note()
+        self._look()
+
+    def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not (most := self._policy.max_runtime):
+            return
+        due = self._alone.since + most
+        if self._clock.now() >= due:
+            self._bus.publish(Hold(f"ran for {span(most)} without you"))
+        else:
+            self._timer = self._clock.look(due, self._look)
+
+    # What it spends.
+
+    @handles(UsageChanged)
+    def used(self, event: UsageChanged) -> None:
+        self.spent(event.tokens.total, event.cost or 0.0)
+
+    def spent(self, tokens: int, cost: float) -> None:
+        """Take what the agent has spent in this life of it: tokens of all kinds, US dollars."""
+        for name, total in (("tokens", float(tokens)), ("cost", cost)):
+            cap = self._spending[name]
+            if cap.take(total):
+                used = _amount(name, cap.used)
+                what = f"{self._name} has used {used} of the {_amount(name, cap.most)} that it may use."
+                self._bus.publish(Escalate(what, "At 100 % it is held at the end of its turn."))
+        self._note()
+
+    @handles(TurnOver)
+    def over(self, _: TurnOver) -> None:
+        for name, cap in self._spending.items():
+            if cap.reached:
+                used, most = _amount(name, cap.used), _amount(name, cap.most)
+                self._bus.publish(Hold(f"has used {used}, and may use {most}"))
+
+    @handles(HoldOver)
+    def released(self, _: HoldOver) -> None:
+        for cap in self._spending.values():
+            if cap.reached:
+                cap.begin_anew()
+        self._user_came()
+
+    # Beyond one session.
+
+    def _note(self) -> None:
+        caps = {name: cap.notes() for name, cap in self._spending.items() if cap.most}
+        alone = {"turns": self._alone.turns, "since": self._alone.since}
+        self._notes.write({"life": self._life, **alone, **caps})
+
+    @handles(AgentExited)
+    def exited(self, _: AgentExited) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @answers(SessionClosed)
+    async def close(self, event: SessionClosed, __: object) -> None:
+        if event.ended:
+            self._notes.remove()
+
+
+class _Alone:
+    """The turns without the user, and the time since their last input, in seconds since the epoch."""
+
+    def __init__(self, turns: int, since: float) -> None:
+        self.turns = turns
+        self.since = since
+
+
+class _Cap:
+    """One cap. most: 0 for none; used: since the user last let the agent go on."""
+
+    def __init__(self, most: float) -> None:
+        self.most = most
+        self._total = self._base = 0.0
+        self._warned = False
+
+    @property
+    def used(self) -> float:
+        return self._total - self._base
+
+    @property
+    def reached(self) -> bool:
+        return 0 < self.most <= self.used
+
+    def take(self, total: float) -> bool:
+        """Take the total; return True if the user is to be warned now."""
+        self._total = total
+        warns = bool(self.most) and self.used >= WARN * self.most and not self._warned
+        self._warned = self._warned or warns
+        return warns
+
+    def begin_anew(self) -> None:
+        self._base, self._warned = self._total, False
+
+    def notes(self) -> list[float]:
+        return [self._total, self._base, self._warned]
+
+    def restore(self, notes: object, *, same_life: bool) -> None:
+        match notes:
+            case [float() | int() as total, float() | int() as base, bool() as warned]:
+                # The totals of another life begin at 0, and what the last one has used counts.
+                self._base = float(base if same_life else base - total)
+                self._total, self._warned = float(total if same_life else 0), warned
+
+
+def _amount(name: str, value: float) -> str:
+    return f"{value:,.0f} tokens" if name == "tokens" else f"${value:,.2f}"

@@ -1,0 +1,120 @@
+"""Accounts that are held: their limit is reached, or nobody is logged in. A file per account.
+
+    state/accounts/NAME.json
+
+Whichever agent notices it writes the file; all agents of the account on this machine read it before they are
+nudged, given their first prompt, or started again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from relay.errors import HomeError
+from relay.home import Home, private_directory
+from relay.storage.files import write_private
+from relay.storage.locks import locked
+from relay.supervision.restart import words
+
+
+@dataclass(frozen=True, slots=True)
+class AccountHold:
+    """The reason why an account is held.
+
+    cls:    the class of the failure (relay.supervision.restart.words). reason: what the agent says of it.
+    by:     the agent that noticed it. at: when, in seconds since the epoch.
+    until:  when it ends by itself, in seconds since the epoch; None: once a turn ends well, or the user ends
+            it.
+    """
+
+    account: str
+    cls: str
+    reason: str
+    by: str
+    at: float
+    until: float | None = None
+
+    def active(self, now: float) -> bool:
+        """Return True if the account is held at `now`."""
+        return self.until is None or now < self.until
+
+    def __str__(self) -> str:
+        """Return the hold in words: "the account work is held: not logged in (reported by Alice)"."""
+        until = "" if self.until is None else time.strftime(" until %m-%d %H:%M", time.localtime(self.until))
+        return f"the account {self.account} is held{until}: {words(self.cls)} (reported by {self.by})"
+
+
+class Accounts:
+    """The holds of a home's accounts. Every method may block; none raises for a damaged file."""
+
+    def __init__(self, home: Home, clock: Callable[[], float] = time.time) -> None:
+        self._folder = home.state / "accounts"
+        self._clock = clock
+
+    def get(self, account: str) -> AccountHold | None:
+        """Return the hold of an account; None if it is not held now."""
+        found = _read(self._path(account))
+        return found if found is not None and found.active(self._clock()) else None
+
+    def all(self) -> list[AccountHold]:
+        """Return the holds that are in force, by account."""
+        names = sorted(unquote(path.stem) for path in self._folder.glob("*.json"))
+        return [hold for name in names if (hold := self.get(name)) is not None]
+
+    def hold(self, new: AccountHold) -> bool:
+        """Hold an account; return False if it is held already, at least as long.
+
+        Raise HomeError if that cannot be written.
+        """
+        path = self._path(new.account)
+        private_directory(path.parent)
+        with locked(path.with_suffix(".lock")):
+            held = self.get(new.account)
+            if held is not None and (
+                held.until is None or (new.until is not None and new.until <= held.until)
+            ):
+                return False
+            try:
+                write_private(path, json.dumps(asdict(new), ensure_ascii=False, indent=1) + "\n")
+            except OSError as error:
+                raise HomeError(f"cannot write {path}: {error.strerror}.") from None
+        return True
+
+    def release(self, account: str, *, since: float | None = None) -> AccountHold | None:
+        """End the hold of an account, and return it; None if it is not held.
+
+        since: leave a hold that is newer (seconds since the epoch). Raise HomeError if that fails.
+        """
+        path = self._path(account)
+        if (held := self.get(account)) is None:
+            return None
+        with locked(path.with_suffix(".lock")):
+            held = self.get(account)
+            if held is None or (since is not None and held.at > since):
+                return None
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise HomeError(f"cannot remove {path}: {error.strerror}.") from None
+        return held
+
+    def _path(self, account: str) -> Path:
+        return self._folder / f"{quote(account, safe='')}.json"
+
+
+_FIELDS = {each.name for each in fields(AccountHold)}
+
+
+def _read(path: Path) -> AccountHold | None:
+    try:
+        values = json.loads(path.read_bytes())
+        held = AccountHold(**{name: value for name, value in values.items() if name in _FIELDS})
+        float(held.at), float(held.until or 0)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    return held

@@ -1,0 +1,62 @@
+"""What a feature remembers of an agent beyond its session, and beyond the agent's own life.
+
+    state/supervision/TEAM/NAME.SECTION.json
+
+It is removed when the agent has ended for good. What is left after a machine went down counts for agents of a
+fleet, which come back by themselves, and for no other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from relay.home import Home
+from relay.names import key
+from relay.storage.files import write_private
+
+_log = logging.getLogger(__name__)
+
+
+class Notebook:
+    """The notes of one feature of one agent. Only one session at a time writes them.
+
+    run: the run of `relay wrap` whose notes count; "": those of any.
+    """
+
+    def __init__(self, home: Home, team: str, name: str, section: str, *, run: str) -> None:
+        self._path = home.state / "supervision" / key(team) / f"{key(name)}.{section}.json"
+        self._run = run
+        self._last: dict[str, Any] | None = None
+
+    def read(self) -> dict[str, Any]:
+        """Return the notes; {} if there are none, or they cannot be read."""
+        try:
+            values = json.loads(self._path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(values, dict) or (self._run and values.get("run") != self._run):
+            return {}
+        values.pop("run", None)
+        return values
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Replace the notes. One that cannot be written is logged: the agent goes on without."""
+        notes = {"run": self._run, **values}
+        if notes == self._last:
+            return
+        self._last = notes
+        try:
+            write_private(self._path, json.dumps(notes, ensure_ascii=False) + "\n")
+        except OSError as error:
+            _log.warning("what supervision remembers cannot be noted in %s: %s", self._path, error)
+
+    def remove(self) -> None:
+        """Remove the notes."""
+        self._last = None
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("%s cannot be removed: %s", self._path, error)

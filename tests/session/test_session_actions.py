@@ -1,0 +1,366 @@
+"""Agents that their session keeps at work, holds, or ends: what happens when."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.hooked import Claude
+from relay.features.loop_watch import SAME_CALLS
+from session.puppet import Puppet, messages, project, ps, settings
+from session.test_session_person import Terminals
+from session.test_session_replaced import entry
+from session.test_session_supervised import follows, phase, record
+from support import Relay, session_patch, wait_until
+
+INCIDENTS = """
+import time
+from relay.directives.events import AgentSaid
+from relay.eventbus import handles
+from relay.session.features import FEATURES
+from relay.supervision.events import Incident
+
+class Fails:
+    def __init__(self, bus):
+        self.bus = bus
+
+    @handles(AgentSaid)
+    def said(self, event):
+        for line in () if event.again else event.lines:
+            if line.startswith("error "):
+                _, cls, *after = line.split()
+                reset = time.time() + float(after[0]) if after else None
+                self.bus.publish(Incident("error", cls, reset, line))
+
+FEATURES["fails"] = lambda core: Fails(core.bus)
+"""
+"""Has an agent fail that says `error CLASS [SECONDS]`, as the pattern files have real ones."""
+
+
+@pytest.fixture
+def terminals(relay: Relay) -> Iterator[Terminals]:
+    opened = Terminals(relay)
+    yield opened
+    for user in opened.opened:
+        user.close(force=True)
+
+
+def cared_for(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> Puppet:
+    """Wrap a puppet with a policy; a grace takes no time unless `policy` says so."""
+    keys = {"idle_grace": 0.5, **policy}
+    return Puppet(relay, name).wrap(
+        *arguments, options=("--supervision", json.dumps(keys)), env=session_patch(INCIDENTS)
+    )
+
+
+def on_idle(action: str, **more: Any) -> dict[str, Any]:
+    return {"action": action, "cooldown": 0.0, **more}
+
+
+def explained(relay: Relay, name: str = "Alice") -> dict[str, Any]:
+    return dict(json.loads(relay("explain", "--json", name).stdout))
+
+
+def escalations(agent: Puppet) -> list[str]:
+    return [e["text"] for e in agent.events("escalated") if e.get("kind") == "supervision"]
+
+
+def escalated(agent: Puppet, words: str) -> str:
+    """Wait until the user was told `words`; the whole text."""
+    found = wait_until(lambda: [each for each in escalations(agent) if words in each], message=agent.log)
+    return found[0]
+
+
+# Idle.
+
+
+def test_an_idle_agent_is_nudged_and_escalated_then(relay: Relay) -> None:
+    bob = Puppet(relay, "Bob").wrap()
+    settings(relay, 'escalate_to = "Bob"\n')
+    alice = cared_for(relay, on_idle=on_idle("nudge", attempts=2, text="Go on, please."))
+    text = escalated(alice, "has been idle")
+    assert alice.texts() == [("nudge", "Go on, please.")] * 2
+    assert "after 2 tries" in text and "relay attach Alice" in text
+    bob.hears("Alice has been idle")
+    before = len(alice.events("action"))
+    idle = alice.events("state")
+    assert before == 3 and idle
+    assert len(escalations(alice)) == 1
+
+
+def test_a_message_begins_the_count_anew(relay: Relay) -> None:
+    alice = cared_for(relay, on_idle=on_idle("nudge", text="Go on.", then="none"))
+    alice.hears("Go on.")
+    relay("send", "--wait", "30", "Alice", "news")
+    wait_until(lambda: len(alice.texts()) == 3, message=alice.log)
+    assert [text for _, text in alice.texts()] == ["Go on.", "news", "Go on."]
+
+
+def test_an_agent_without_a_task_may_be_idle(relay: Relay) -> None:
+    alice = cared_for(relay, restart="on-failure")
+    relay("send", "--wait", "30", "Alice", "hello")
+    assert [e["kind"] for e in alice.events("injection")] == ["message"]
+    assert not alice.events("action")
+
+
+def test_an_idle_agent_with_a_task_is_escalated_once(relay: Relay) -> None:
+    alice = cared_for(relay, prompt="Mend it.")
+    escalated(alice, "Alice has been idle")
+    alice.hears("Mend it.")
+
+
+def test_a_gate_that_passes_ends_the_agent(relay: Relay) -> None:
+    cared_for(relay, restart="always", on_idle=on_idle("gate", run="true"))
+    ended = phase(relay, "done")
+    assert (ended["reason"], ended["wanted"]) == ("has passed its gate", "up")
+    wait_until(lambda: ps(relay) == [])
+
+
+def test_the_output_of_a_gate_is_the_next_prompt(relay: Relay) -> None:
+    """It fails twice, and passes then."""
+    run = 'pwd; echo "$RELAY_NAME" >&2; echo x >> tried; [ "$(wc -l < tried)" = 3 ]'
+    alice = cared_for(relay, on_idle=on_idle("gate", run=run, attempts=5))
+    phase(relay, "done")
+    (first, second) = [line for line in alice.heard.splitlines() if "nudge gate" in line and "1/" in line]
+    assert "has to succeed before your task is done" in first and "has to succeed" in second
+    assert str(relay.home) in alice.heard and "Alice" in alice.heard
+
+
+def test_a_failed_agent_stays_failed(relay: Relay) -> None:
+    cared_for(relay, restart="always", on_idle=on_idle("fail"))
+    ended = phase(relay, "failed")
+    assert ended["reason"] == "was idle"
+    wait_until(lambda: ps(relay) == [])
+
+
+def test_an_agent_is_restarted_once_for_being_idle(relay: Relay) -> None:
+    """The next life remembers it, else it would go on for ever."""
+    alice = cared_for(relay, restart="on-failure", on_idle=on_idle("restart"))
+    follows(relay, {"name": "Alice", "restarts": 0})
+    relay("send", "--wait", "30", "Alice", "hello")  # real progress
+    follows(relay, {"name": "Alice", "restarts": 1})
+    assert len(alice.events("action")) == 2
+
+
+def test_a_command_runs_beside_it(relay: Relay) -> None:
+    alice = cared_for(relay, on_idle=on_idle("run", run="echo done > ran; exit 3", then="none"))
+    alice.told("exited with 3")
+    assert (relay.home / "ran").read_text() == "done\n"
+    assert entry(relay)["state"] == "ready"
+
+
+def test_a_half_typed_line_is_not_idle(relay: Relay, terminals: Terminals) -> None:
+    """The user's Enter ends the line, and the hold under which the agent was then."""
+    keys = {"idle_grace": 0.5, "on_idle": on_idle("nudge", attempts=9), "restart": "always"}
+    keys["max_unattended_turns"] = 1
+    alice, user = terminals("Alice", options=("--supervision", json.dumps(keys)))
+    wait_until(lambda: entry(relay)["state"] == "held", message=alice.log)
+    user.send("half a li")
+    wait_until(lambda: entry(relay)["state"] == "held")
+    user.send("ne\r")
+    alice.hears("half a line")
+    wait_until(lambda: len(alice.texts()) == 2, message=alice.log)  # one more, and it is held again
+    wait_until(lambda: entry(relay)["state"] == "held", message=alice.log)
+    user.send("half")
+    relay("release", "--agent", "Alice")
+    wait_until(lambda: explained(relay)["obstacle"] is None and entry(relay)["state"] != "held")
+    wait_until(lambda: len(alice.events("action")) >= 2)
+    assert len(alice.texts()) == 2
+    relay("stop", "Alice")
+
+
+# Prompts.
+
+
+def test_a_prompt_may_fail_the_agent(relay: Relay) -> None:
+    alice = cared_for(relay, on_prompt={"action": "fail"})
+    alice.say("Install? [Y/n] ", end="")
+    assert phase(relay, "failed")["reason"] == "asked for a decision"
+
+
+# Errors.
+
+
+def test_an_agent_waits_for_the_end_of_its_limit(relay: Relay) -> None:
+    alice = cared_for(relay, restart="on-failure", account="work")
+    entry(relay)
+    alice.say("error rate_limited 3600")
+    row = wait_until(lambda: (row := entry(relay))["state"] == "waiting" and row, message=alice.log)
+    assert row["next_try"] > row["since"] + 3600
+    assert row["agent_pid"]
+    assert "usage limit" in row["account_hold"]
+    told = relay("explain", "Alice").stdout
+    assert "stopped on an error (usage limit); going on in" in told and "account work is held until" in told
+    assert record(relay)["phase"] == "waiting"
+    relay("send", "--wait", "30", "Alice", "hello")  # whatever begins a turn ends the wait
+    wait_until(lambda: entry(relay)["state"] == "ready")
+    assert record(relay)["phase"] == "up"
+
+
+def test_the_wait_outlives_its_session(relay: Relay) -> None:
+    alice = cared_for(relay, restart="on-failure")
+    alice.say("error rate_limited 3600")
+    row = wait_until(lambda: (row := entry(relay))["state"] == "waiting" and row)
+    relay("reload", "Alice")
+    again = wait_until(lambda: (new := entry(relay))["pid"] != row["pid"] and new["next_try"] and new)
+    assert (again["state"], again["next_try"]) == ("waiting", row["next_try"])
+
+
+def test_an_agent_is_nudged_after_an_error(relay: Relay) -> None:
+    own = {"action": "nudge", "match": "network", "text": "Again.", "cooldown": 0.0, "attempts": 2}
+    alice = cared_for(relay, on_error=[own])
+    alice.say("error network")
+    alice.hears("Again.")
+    alice.say("error network")
+    alice.say("error network")
+    assert "after 2 tries" in escalated(alice, "network failure")
+
+
+def test_nobody_logged_in_holds_the_account(relay: Relay) -> None:
+    """Once, for all of its agents; the first turn that ends well lets them go on."""
+    alice = cared_for(relay, restart="on-failure", account="work")
+    bob = cared_for(relay, name="Bob", restart="on-failure", account="work", on_idle=on_idle("nudge"))
+    bob.hears("You have been idle")
+    alice.say("error unauthorized")
+    bob.say("error unauthorized")
+    for name in ("Alice", "Bob"):
+        wait_until(lambda: entry(relay, name)["state"] == "held", message=alice.log)  # noqa: B023
+        assert "not logged in" in entry(relay, name)["account_hold"]
+    (told,) = wait_until(lambda: escalations(alice) + escalations(bob))
+    assert "not logged in" in told and "relay release --account work" in told
+    carol = cared_for(relay, name="Carol", account="work", prompt="Mend it.")
+    wait_until(lambda: "account work is held" in (explained(relay, "Carol")["obstacle"] or ""))
+    assert carol.heard == ""
+    relay("send", "--wait", "30", "Alice", "I have logged in")
+    carol.hears("Mend it.")
+    bob.hears("ended with an error (not logged in)")
+    wait_until(lambda: entry(relay, "Bob")["state"] == "ready")
+    assert not entry(relay, "Alice")["account_hold"]
+
+
+def test_the_user_releases_an_account(relay: Relay) -> None:
+    assert relay("release", "--account", "work").stdout == "No account is held.\n"
+    alice = cared_for(relay, restart="on-failure", account="work")
+    alice.say("error billing")
+    wait_until(lambda: entry(relay)["state"] == "held")
+    assert "Held: work." in relay("release", "--account", "home").stdout
+    assert relay("release", "--account", "work").stdout == "The account work is not held any more.\n"
+    alice.hears("ended with an error (out of credits)")
+
+
+def test_a_crashed_agent_waits_for_its_account(relay: Relay) -> None:
+    alice = cared_for(relay, restart="on-failure", account="work", backoff=0.01)
+    alice.say("error billing")
+    before = wait_until(lambda: (row := entry(relay))["state"] == "held" and row)
+    alice.exit(1)
+    wait_until(lambda: "account work is held" in relay("explain", "Alice").stdout)
+    wait_until(lambda: entry(relay)["exit_code"] == 1)
+    relay("release", "--account", "work")
+    follows(relay, before)
+
+
+# Holds and bounds.
+
+
+def test_a_real_failure_has_its_action(relay: Relay) -> None:
+    """As the hook of Claude Code reports it."""
+    policy = {"restart": "on-failure", "account": "work"}
+    ann = Claude(relay).wrap(options=("--supervision", json.dumps(policy)))
+    ann.fire("SessionStart", source="startup")
+    ann.fire("UserPromptSubmit", prompt="do it")
+    ann.fire("StopFailure", error="authentication_failed", last_assistant_message="Invalid API key")
+    row = wait_until(lambda: (row := entry(relay, "Ann"))["state"] == "held" and row)
+    assert "not logged in" in row["account_hold"]
+
+
+def test_an_agent_is_held_after_so_many_turns_without_the_user(relay: Relay) -> None:
+    alice = cared_for(
+        relay, restart="on-failure", max_unattended_turns=2, on_idle=on_idle("nudge", attempts=9, text="On.")
+    )
+    row = wait_until(lambda: (row := entry(relay))["state"] == "held" and row, message=alice.log)
+    assert row["reason"] == "began 2 turns without you"
+    assert "relay release --agent Alice" in escalated(alice, "began 2 turns without you, and is held")
+    assert len(alice.texts()) == 2
+    relay("send", "Alice", "wait for it")
+    wait_until(lambda: "it is held" in (explained(relay)["obstacle"] or ""))
+    assert "held" in relay("explain", "Alice").stdout
+    assert "wait for it" not in alice.heard
+    assert relay("release", "--agent", "Alice").stdout == "Alice goes on.\n"
+    alice.hears("wait for it")
+    assert [m["state"] for m in messages(relay)] == ["injected"]
+
+
+def test_a_hold_outlives_session_and_agent(relay: Relay) -> None:
+    alice = cared_for(
+        relay,
+        restart="on-failure",
+        backoff=0.01,
+        max_unattended_turns=1,
+        on_idle=on_idle("nudge", attempts=9),
+    )
+    row = wait_until(lambda: (row := entry(relay))["state"] == "held" and row)
+    relay("reload", "Alice")
+    row = wait_until(lambda: (new := entry(relay))["pid"] != row["pid"] and new["state"] == "held" and new)
+    alice.exit(1)
+    after = follows(relay, row)
+    wait_until(lambda: entry(relay)["state"] == "held")
+    assert len(escalations(alice)) == 1
+    relay("stop", "Alice")  # a closing prompt, and all the rest, still work
+    assert after["restarts"] == 1 and record(relay)["phase"] == "off"
+    assert not list((relay.home / "state" / "supervision").rglob("*.json"))
+
+
+def test_an_agent_in_a_loop_is_held(relay: Relay) -> None:
+    ann = Claude(relay).wrap(options=("--supervision", json.dumps({"restart": "on-failure"})))
+    ann.fire("SessionStart", source="startup")
+    ann.fire("UserPromptSubmit", prompt="do it")
+    for _ in range(SAME_CALLS):
+        assert entry(relay, "Ann")["state"] != "held"
+        ann.fire("PreToolUse", tool_name="Bash", tool_input={"command": "make"})
+    row = wait_until(lambda: (row := entry(relay, "Ann"))["state"] == "held" and row)
+    assert row["reason"] == "made the same call of Bash 8 times in a row"
+    relay("send", "Ann", "a message")
+    (called,) = ann.fire("Stop", last_assistant_message="Done.")
+    assert "a message" not in called["stdout"]  # nothing rides on its hooks
+
+
+def test_handlers_of_idle_do_not_go_on_for_ever(relay: Relay) -> None:
+    """The example of docs/HOOKS.md, with an agent that answers each time and is idle again then."""
+    settings(relay, "idle_seconds = 1.0\ncontinuations = 2\n")
+    page = (Path(__file__).parents[2] / "docs" / "HOOKS.md").read_text()
+    (example,) = [
+        each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if '@on("idle")' in each
+    ]
+    alice = Puppet(relay, "Alice").wrap(
+        "--reply", "Nothing has happened", "It goes well.\n", cwd=project(relay, example)
+    )
+    alice.told("idle handlers have injected something 2 times in a row")
+    assert explained(relay)["idle_dropped"] == 1
+    assert len(alice.texts()) == 2
+    assert "idle handlers dropped" in relay("explain", "Alice").stdout
+    relay("send", "--wait", "30", "Alice", "news")
+    wait_until(lambda: len(alice.texts()) == 5, message=alice.log)  # the message, and as many again
+    wait_until(lambda: explained(relay).get("idle_dropped"), message=alice.log)
+    assert len(alice.texts()) == 5
+
+
+def test_an_agent_is_held_after_so_long_without_the_user(relay: Relay) -> None:
+    alice = cared_for(relay, max_runtime=1.0)
+    assert "ran for 1 s without you" in escalated(alice, "and is held")
+    relay("restart", "Alice")  # by the user
+    follows(relay, {"name": "Alice", "restarts": 0})
+
+
+def test_an_agent_of_a_plain_wrap_is_left_alone(relay: Relay) -> None:
+    alice = Puppet(relay, "Alice").wrap(env=session_patch(INCIDENTS))
+    alice.say("error unauthorized")
+    alice.say("error rate_limited 3600")
+    relay("send", "--wait", "30", "Alice", "hello")
+    assert entry(relay)["state"] == "ready"
+    assert not alice.events("action") and not alice.events("escalated")
+    assert relay("release", "--agent", "Alice", check=False).returncode != 0

@@ -1,0 +1,205 @@
+"""Accounts that are held: the file, and the watch of an agent's session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.errors import RelayError
+from relay.eventbus import handles
+from relay.features.account_watch import AccountWatch
+from relay.home import Home
+from relay.injection.events import MayBegin
+from relay.injection.injection import Injection, Kind
+from relay.lifecycle import Describe
+from relay.state.events import PromptSubmitted, TurnOver
+from relay.supervision.accounts import AccountHold, Accounts
+from relay.supervision.events import AccountFreed, AccountHeld, Escalate, HoldAccount
+from supervision.world import World
+
+
+def hold(at: float = 100.0, until: float | None = None, account: str = "work") -> AccountHold:
+    return AccountHold(account, "billing" if until is None else "rate_limited", "No.", "Alice", at, until)
+
+
+class Held:
+    """The accounts of a home, at a time that the test sets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 100.0
+        self.accounts = Accounts(Home.from_env({"RELAY_HOME": str(folder), "HOME": "/"}), lambda: self.now)
+
+
+def test_a_hold_ends_by_time_or_by_the_user(tmp_path: Path) -> None:
+    held = Held(tmp_path)
+    assert held.accounts.get("work") is None and held.accounts.all() == []
+    assert held.accounts.hold(hold(until=200.0))
+    assert held.accounts.get("work") == hold(until=200.0)
+    assert held.accounts.get("home") is None
+    held.now = 200.0
+    assert held.accounts.get("work") is None and held.accounts.all() == []
+    assert held.accounts.hold(hold(at=200.0))
+    held.now = 1e9
+    assert held.accounts.all() == [hold(at=200.0)]
+    assert held.accounts.release("work") == hold(at=200.0)
+    assert held.accounts.release("work") is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taken"),
+    [
+        (None, None, False),
+        (None, 200.0, False),
+        (200.0, None, True),
+        (200.0, 300.0, True),
+        (200.0, 200.0, False),
+    ],
+)
+def test_a_hold_is_only_replaced_by_a_longer_one(
+    tmp_path: Path, first: float | None, second: float | None, taken: bool
+) -> None:
+    held = Held(tmp_path)
+    assert held.accounts.hold(hold(until=first))
+    assert held.accounts.hold(hold(at=101.0, until=second)) == taken
+    found = held.accounts.get("work")
+    assert found is not None and found.until == (second if taken else first)
+
+
+def test_a_success_before_the_hold_does_not_end_it(tmp_path: Path) -> None:
+    held = Held(tmp_path)
+    held.accounts.hold(hold(at=100.0))
+    assert held.accounts.release("work", since=99.0) is None
+    assert held.accounts.release("work", since=101.0) is not None
+
+
+@given(st.text(min_size=1, max_size=40))
+def test_any_name_is_an_account(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return
+    folder = tmp_path_factory.mktemp("home")
+    held = Held(folder)
+    assert held.accounts.hold(hold(account=name))
+    assert held.accounts.all() == [hold(account=name)]
+    assert held.accounts.get(f"{name}x") is None
+    inside = (folder / "state" / "accounts").resolve()
+    assert all(path.resolve().parent == inside for path in folder.rglob("*.json"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"account": "work"}', '{"at": "x", "until": []}', "\0"])
+def test_a_damaged_file_is_no_hold(tmp_path: Path, text: str) -> None:
+    held = Held(tmp_path)
+    held.accounts.hold(hold())
+    (path,) = tmp_path.rglob("work.json")
+    path.write_text(text)
+    assert held.accounts.get("work") is None
+    assert held.accounts.hold(hold()) and json.loads(path.read_text())["account"] == "work"
+
+
+# The watch.
+
+
+class Watched(World):
+    def __init__(self, folder: Path, name: str = "Alice") -> None:
+        super().__init__(folder)
+        self.accounts = Accounts(self.home, self.clock.now)
+        self.watch = AccountWatch(
+            self.bus, self.tasks, self.terminal, self.accounts, account="work", name=name, clock=self.clock
+        )
+        self.bus.add(self.watch)
+
+    def may_begin(self, kind: Kind) -> bool:
+        try:
+            asyncio.run(self.bus.ask(MayBegin(Injection("i1", "text", "Bob", kind), begins=True)))
+        except RelayError as error:
+            assert "relay release --account work" in str(error)
+            return False
+        return True
+
+    def held(self) -> bool:
+        return bool(asyncio.run(self.bus.ask(AccountHeld())))
+
+
+@pytest.mark.parametrize("kind", ["message", "hook", "notice", "task", "nudge", "closing"])
+def test_nudges_and_first_prompts_wait_for_the_account(tmp_path: Path, kind: Kind) -> None:
+    alice, bob = Watched(tmp_path), Watched(tmp_path, "Bob")
+    alice.bus.publish(HoldAccount("billing", "No."))
+    assert bob.may_begin(kind) == (kind not in {"task", "nudge"})
+    assert bob.held()
+
+
+def test_one_of_the_agents_tells_the_user(tmp_path: Path) -> None:
+    alice, bob = Watched(tmp_path), Watched(tmp_path, "Bob")
+    alice.bus.publish(HoldAccount("unauthorized", "Invalid API key"))
+    bob.bus.publish(HoldAccount("unauthorized", "Invalid API key"))
+    (told,) = alice.of(Escalate)
+    assert told.what == "Alice stopped on an error (not logged in): Invalid API key."
+    assert not bob.of(Escalate)
+    (shown,) = asyncio.run(bob.bus.ask(Describe(brief=True)))
+    assert shown == {"account_hold": "the account work is held: not logged in (reported by Alice)"}
+
+
+def test_a_limit_tells_nobody(tmp_path: Path) -> None:
+    alice = Watched(tmp_path)
+    alice.bus.publish(HoldAccount("rate_limited", "limit", alice.clock.now() + 3600))
+    assert not alice.of(Escalate) and alice.held()
+    alice.clock.passes(3600)
+    assert not alice.held()
+
+
+def test_the_first_success_after_it_ends_a_hold(tmp_path: Path) -> None:
+    alice, bob = Watched(tmp_path), Watched(tmp_path, "Bob")
+    bob.clock = alice.clock
+    bob.watch._clock = alice.clock
+    bob.bus.publish(PromptSubmitted(by_user=True))
+    alice.clock.passes(1)
+    alice.bus.publish(HoldAccount("unauthorized", "No."))
+    bob.bus.publish(TurnOver(well=True))  # it had begun before
+    assert alice.held()
+    alice.clock.passes(1)
+    bob.bus.publish(PromptSubmitted(by_user=True))
+    bob.bus.publish(TurnOver(well=False))
+    assert alice.held()
+    bob.bus.publish(TurnOver(well=True))
+    assert not alice.held()
+
+
+def test_a_success_does_not_end_a_limit(tmp_path: Path) -> None:
+    alice = Watched(tmp_path)
+    alice.bus.publish(HoldAccount("rate_limited", "limit", alice.clock.now() + 3600))
+    alice.clock.passes(1)
+    alice.bus.publish(PromptSubmitted(by_user=True))
+    alice.bus.publish(TurnOver(well=True))
+    assert alice.held()
+
+
+def test_the_agent_that_met_with_it_goes_on_when_it_is_over(tmp_path: Path) -> None:
+    alice, freed = Watched(tmp_path), asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        assert alice.of(AccountFreed) == []
+        alice.clock.time += seconds
+
+    class Goes:
+        @handles(AccountFreed)
+        def on(self, _: AccountFreed) -> None:
+            freed.set()
+
+    async def scene() -> None:
+        running = asyncio.ensure_future(alice.watch.run())
+        event = HoldAccount("rate_limited", "limit", alice.clock.now() + 60)
+        await alice.watch._begin(event, hold(alice.clock.now(), event.until))
+        async with asyncio.timeout(60):
+            await freed.wait()
+        running.cancel()
+
+    alice.clock.sleep = sleep  # type: ignore[method-assign]
+    alice.bus.add(Goes())
+    asyncio.run(scene())
+    assert not alice.held()

@@ -1,0 +1,465 @@
+"""Holds, bounds, loops, idle time and the limit of idle handlers, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from relay.agents.events import HookReported, UsageChanged
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.usage import Tokens
+from relay.errors import RelayError
+from relay.eventbus import answers
+from relay.features.bounds import Bounds
+from relay.features.holds import Holds
+from relay.features.idle_grace import IdleGrace
+from relay.features.idle_limit import IdleLimit
+from relay.features.loop_watch import SAME_CALLS, SILENCE, LoopWatch
+from relay.features.turn_outcome import SETTLES, TurnOutcome
+from relay.hooks.events import Idle
+from relay.injection.events import Inject, MayBegin, Occupied, TryAgain, Withdraw
+from relay.injection.injection import Injection, Kind, nudge
+from relay.lifecycle import Describe, SessionBegan, SessionClosed, StopRequested
+from relay.messaging.events import MessageGiven
+from relay.state.events import PromptSubmitted, StateChanged, StateJudged, TurnBegan, TurnOver
+from relay.state.readiness import Readiness, Verdict
+from relay.state.states import AgentState
+from relay.supervision.events import Escalate, Hold, HoldOver, Incident, PhaseEntered
+from relay.supervision.policy import Supervision
+from relay.supervision.states import Phase
+from relay.terminal.events import AgentExited, KeyChosen, KeysTyped, Notify
+from supervision.test_action_runner import message
+from supervision.world import World
+
+USER, OTHER = PromptSubmitted(by_user=True), PromptSubmitted(by_user=False)
+
+
+# Holds.
+
+
+def held(folder: Path) -> World:
+    world = World(folder)
+    world.bus.add(Holds(world.bus, world.terminal, world.notes(), name="Alice"))
+    world.bus.publish(SessionBegan())
+    return world
+
+
+def may_begin(world: World, kind: Kind) -> bool:
+    try:
+        asyncio.run(world.bus.ask(MayBegin(Injection("i1", "text", "Bob", kind), begins=True)))
+    except RelayError as error:
+        assert "it is held: it began 9 turns" in str(error) and "relay release --agent Alice" in str(error)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", ["message", "hook", "notice", "task", "nudge", "closing"])
+def test_nothing_but_a_closing_prompt_is_given_to_a_held_agent(tmp_path: Path, kind: Kind) -> None:
+    world = held(tmp_path)
+    assert may_begin(world, kind)
+    world.bus.publish(Hold("began 9 turns"))
+    assert may_begin(world, kind) == (kind == "closing")
+
+
+@pytest.mark.parametrize(
+    ("event", "ends"),
+    [
+        (USER, True),
+        (OTHER, False),
+        (MessageGiven(message(), begins=True), False),
+        (TurnBegan(), False),
+        (StopRequested("restart"), True),
+        (StopRequested("restart", by_user=False), False),
+        (StopRequested(), False),
+    ],
+)
+def test_only_the_user_ends_a_hold(tmp_path: Path, event: Any, ends: bool) -> None:
+    world = held(tmp_path)
+    world.bus.publish(Hold("began 9 turns"))
+    world.bus.publish(event)
+    assert may_begin(world, "message") == ends
+    assert len(world.of(HoldOver)) == len(world.of(TryAgain)) == ends
+    phases = [each.phase for each in world.of(PhaseEntered)]
+    assert phases == [Phase.HELD, Phase.UP] if ends else [Phase.HELD]
+
+
+def test_what_the_user_typed_before_does_not_end_it(tmp_path: Path) -> None:
+    world = held(tmp_path)
+    world.bus.publish(Hold("began 9 turns"))
+    world.replaying = True
+    world.bus.publish(USER)
+    assert not may_begin(world, "message")
+
+
+def test_a_hold_is_escalated_once_and_kept(tmp_path: Path) -> None:
+    world = held(tmp_path)
+    world.bus.publish(Hold("began 9 turns"))
+    world.bus.publish(Hold("made the same call"))
+    assert [each.what for each in world.of(Escalate)] == ["Alice began 9 turns, and is held."]
+    again = held(tmp_path)
+    assert not may_begin(again, "message")
+    assert not again.of(Escalate)
+    asyncio.run(again.bus.ask(SessionClosed(ended=True)))
+    assert may_begin(held(tmp_path), "message")
+
+
+def test_release_starts_an_agent_that_has_ended(tmp_path: Path) -> None:
+    world = held(tmp_path)
+    (feature,) = (each.__self__ for each in world.bus._handlers[Hold])  # type: ignore[attr-defined]
+    assert asyncio.run(feature.release(cast(Any, None))) == {"ok": True, "held": False}
+    world.bus.publish(AgentExited(1))
+    assert asyncio.run(feature.release(cast(Any, None)))["held"]
+    assert world.of(KeyChosen) == [KeyChosen("r")]
+
+
+# Bounds.
+
+
+def bounded(folder: Path, *, life: str = "s1", known: bool = True, **policy: Any) -> tuple[World, Bounds]:
+    world = World(folder)
+    bounds = Bounds(
+        world.bus,
+        world.terminal,
+        Supervision(**policy),
+        world.notes(),
+        name="Alice",
+        life=life,
+        known=known,
+        clock=world.clock,
+    )
+    world.bus.add(bounds)
+    world.bus.publish(SessionBegan())
+    return world, bounds
+
+
+def test_turns_without_the_user_are_counted(tmp_path: Path) -> None:
+    world, _ = bounded(tmp_path, max_unattended_turns=3)
+    turn = (OTHER, TurnBegan())
+    for event in (*turn, *turn, USER, TurnBegan(), *turn, *turn):
+        world.bus.publish(event)
+    assert not world.of(Hold)
+    world, _ = bounded(tmp_path, max_unattended_turns=3)  # the next session
+    world.bus.publish(TurnBegan())
+    assert world.of(Hold) == [Hold("began 3 turns without you")]
+
+
+def test_prompts_count_where_turns_are_not_known(tmp_path: Path) -> None:
+    world, _ = bounded(tmp_path, known=False, max_unattended_turns=2)
+    for event in (USER, OTHER, TurnBegan()):
+        world.bus.publish(event)
+    assert not world.of(Hold)
+    world.bus.publish(OTHER)
+    assert world.of(Hold) == [Hold("began 2 turns without you")]
+
+
+def test_no_bound_is_no_bound(tmp_path: Path) -> None:
+    world, bounds = bounded(tmp_path, max_unattended_turns=0)
+    for _ in range(500):
+        world.bus.publish(TurnBegan())
+    bounds.spent(10**9, 1e6)
+    world.bus.publish(TurnOver(well=True))
+    world.clock.passes(1e7)
+    assert not world.of(Hold) and not world.of(Escalate)
+
+
+def test_time_without_the_user_is_bounded(tmp_path: Path) -> None:
+    world, _ = bounded(tmp_path, max_runtime=1000.0)
+    world.clock.passes(900)
+    world.bus.publish(USER)
+    world.clock.passes(999)
+    assert not world.of(Hold)
+    world.clock.passes(1)
+    assert world.of(Hold) == [Hold("ran for 17 min without you")]
+    world.bus.publish(HoldOver())
+    world.clock.passes(999)
+    assert len(world.of(Hold)) == 1
+    world.clock.passes(1)
+    assert len(world.of(Hold)) == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "spends", "shown"),
+    [
+        ({"max_tokens": 1000}, lambda part: (int(1000 * part), 0.0), "1,000 tokens"),
+        ({"max_cost": 5.0}, lambda part: (0, 5 * part), "$5.00"),
+    ],
+)
+def test_a_cap_warns_and_holds_at_the_end_of_the_turn(
+    tmp_path: Path, policy: dict[str, Any], spends: Any, shown: str
+) -> None:
+    world, bounds = bounded(tmp_path, **policy)
+    bounds.spent(*spends(0.79))
+    assert not world.of(Escalate)
+    bounds.spent(*spends(0.8))
+    bounds.spent(*spends(0.9))
+    (told,) = world.of(Escalate)
+    assert shown in told.what
+    bounds.spent(*spends(1.0))
+    assert not world.of(Hold)
+    world.bus.publish(TurnOver(well=True))
+    assert world.new(Hold) == [Hold(f"has used {shown}, and may use {shown}")]
+    world.bus.publish(HoldOver())  # as much again
+    bounds.spent(*spends(1.9))
+    world.bus.publish(TurnOver(well=True))
+    assert not world.of(Hold) and len(world.of(Escalate)) == 2
+    bounds.spent(*spends(2.0))
+    world.bus.publish(TurnOver(well=False))
+    assert len(world.of(Hold)) == 1
+
+
+def test_what_its_own_record_says_is_what_it_has_spent(tmp_path: Path) -> None:
+    world, _ = bounded(tmp_path, max_tokens=1000, max_cost=2.0)
+    world.bus.publish(UsageChanged(Tokens(input=900, output=100), None, 1))
+    world.bus.publish(UsageChanged(Tokens(input=900, output=100), 2.0, 1))
+    assert len(world.of(Escalate)) == 2
+    world.bus.publish(TurnOver(well=True))
+    assert world.of(Hold)[0] == Hold("has used 1,000 tokens, and may use 1,000 tokens")
+
+
+def test_what_earlier_sessions_and_lives_have_spent_counts(tmp_path: Path) -> None:
+    for life, tokens in (("s1", 300), ("s1", 500), ("s2", 200), ("s2", 400)):
+        world, bounds = bounded(tmp_path, life=life, max_tokens=1000)
+        assert not world.of(Escalate)
+        bounds.spent(tokens, 0.0)
+        world.bus.publish(TurnOver(well=True))
+        assert not world.of(Hold)
+    assert len(world.of(Escalate)) == 1
+    world, bounds = bounded(tmp_path, life="s3", max_tokens=1000)
+    bounds.spent(99, 0.0)
+    world.bus.publish(TurnOver(well=True))
+    assert not world.of(Hold) and not world.of(Escalate)
+    bounds.spent(100, 0.0)
+    world.bus.publish(TurnOver(well=True))
+    assert world.of(Hold) == [Hold("has used 1,000 tokens, and may use 1,000 tokens")]
+
+
+# Loops and silence.
+
+
+def watched(folder: Path, *, draws: bool = True) -> World:
+    world = World(folder)
+    world.bus.add(LoopWatch(world.bus, world.terminal, name="Alice", draws=draws, clock=world.clock))
+    return world
+
+
+def call(command: str, agent_id: str = "") -> HookReported:
+    event = NativeEvent(
+        NativeName.TOOL_PRE, "claude", "PreToolUse", tool_name="Bash", tool_input={"command": command},
+        agent_id=agent_id,
+    )  # fmt: skip
+    return HookReported(event, True)
+
+
+def test_the_same_call_over_and_over_holds_the_agent(tmp_path: Path) -> None:
+    world = watched(tmp_path)
+    for _ in range(SAME_CALLS - 1):
+        world.bus.publish(call("make"))
+    assert not world.of(Hold)
+    world.bus.publish(call("make"))
+    world.bus.publish(call("make"))
+    assert world.of(Hold) == [Hold("made the same call of Bash 8 times in a row")]
+
+
+@pytest.mark.parametrize("between", [call("ls"), TurnBegan(), HoldOver()])
+def test_another_call_or_turn_breaks_the_row(tmp_path: Path, between: Any) -> None:
+    world = watched(tmp_path)
+    for number in range(3 * SAME_CALLS):
+        world.bus.publish(between if number % SAME_CALLS == SAME_CALLS - 1 else call("make"))
+    assert not world.of(Hold)
+
+
+def test_subagents_are_counted_apart(tmp_path: Path) -> None:
+    world = watched(tmp_path)
+    for number in range(SAME_CALLS):
+        world.bus.publish(call("make", f"agent-{number % 2}"))
+    assert not world.of(Hold)
+
+
+def test_silence_at_work_is_escalated_once_and_nothing_else(tmp_path: Path) -> None:
+    world = watched(tmp_path)
+    world.bus.publish(StateChanged("ready", "working"))
+    world.clock.passes(SILENCE / 2)
+    world.last = world.clock.now()
+    world.clock.passes(SILENCE - 1)
+    assert not world.of(Escalate)
+    world.clock.passes(1)
+    (told,) = world.of(Escalate)
+    assert told.what == "Alice works, and has been silent for 15 min."
+    world.clock.passes(1e6)
+    assert [type(each) for each in world.seen] == [StateChanged, Escalate]
+
+
+def test_an_agent_at_its_prompt_and_a_program_that_prints_lines_may_be_silent(tmp_path: Path) -> None:
+    world = watched(tmp_path)
+    world.bus.publish(StateChanged("ready", "working"))
+    world.bus.publish(StateChanged("working", "ready"))
+    world.clock.passes(1e6)
+    server = watched(tmp_path, draws=False)
+    server.bus.publish(StateChanged("ready", "working"))
+    server.clock.passes(1e6)
+    assert not world.of(Escalate) and not server.of(Escalate)
+
+
+# The ends of turns.
+
+
+def outcomes(folder: Path, *, known: bool = True) -> World:
+    world = World(folder)
+    world.bus.add(TurnOutcome(world.bus, world.terminal, known=known, clock=world.clock))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("events", "well"),
+    [
+        ([StateChanged("working", "ready")], True),
+        ([StateChanged("working", "failed")], False),
+        ([StateChanged("working", "ready"), Incident("error", "network")], False),
+        ([Incident("error", "network"), StateChanged("working", "ready")], False),
+        ([Incident("idle"), StateChanged("working", "ready")], True),
+    ],
+)
+def test_a_turn_ends_once_its_state_has_settled(tmp_path: Path, events: list[Any], well: bool) -> None:
+    world = outcomes(tmp_path)
+    for event in (StateChanged("starting", "ready"), TurnBegan(), StateChanged("ready", "working"), *events):
+        world.bus.publish(event)
+    world.clock.passes(SETTLES / 2)
+    assert not world.of(TurnOver)
+    world.clock.passes(SETTLES)
+    assert world.of(TurnOver) == [TurnOver(well)]
+    world.bus.publish(StateChanged("ready", "prompting"))
+    world.bus.publish(StateChanged("prompting", "ready"))
+    world.clock.passes(10)
+    assert len(world.of(TurnOver)) == 1
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_program_that_shows_no_work_has_turns_too(tmp_path: Path, known: bool) -> None:
+    world = outcomes(tmp_path, known=known)
+    judged = StateJudged(Verdict(Readiness.READY, "it sleeps in a read of its terminal"))
+    for event in (judged, OTHER, judged, judged):
+        world.bus.publish(event)
+    world.clock.passes(SETTLES)
+    assert world.of(TurnOver) == ([] if known else [TurnOver(well=True)])
+
+
+# Idle time.
+
+
+class Ready(World):
+    """An agent in a state that the test sets."""
+
+    def __init__(self, folder: Path, seconds: float = 60.0) -> None:
+        super().__init__(folder)
+        self.state, self.occupied = "ready", ""
+        grace = IdleGrace(
+            self.bus, self.tasks, self.terminal, cast(AgentState, self), seconds, clock=self.clock
+        )
+        self.bus.add(grace)
+        self.bus.add(self)
+        self.bus.publish(SessionBegan())
+
+    def look(self) -> str:
+        return self.state
+
+    @answers(Occupied)
+    async def is_occupied(self, _: Occupied, __: object) -> str | None:
+        return self.occupied or None
+
+    @property
+    def idles(self) -> int:
+        return len(self.new(Incident))
+
+
+def test_an_agent_is_idle_after_its_grace(tmp_path: Path) -> None:
+    world = Ready(tmp_path)
+    world.clock.passes(59)
+    assert world.idles == 0
+    world.clock.passes(1)
+    assert world.idles == 1
+    world.clock.passes(60)
+    assert world.idles == 1  # and again
+
+
+@pytest.mark.parametrize(
+    "event",
+    [USER, OTHER, StateChanged("ready", "working"), KeysTyped(b"x", 0)],
+    ids=lambda e: type(e).__name__,
+)
+def test_whatever_happens_begins_the_grace_anew(tmp_path: Path, event: Any) -> None:
+    world = Ready(tmp_path)
+    world.clock.passes(59)
+    world.bus.publish(event)
+    world.clock.passes(59)
+    assert world.idles == 0
+    world.clock.passes(1)
+    assert world.idles == 1
+
+
+def test_what_waits_or_is_being_typed_keeps_it_from_being_idle(tmp_path: Path) -> None:
+    world = Ready(tmp_path)
+    for change in (
+        {"state": "working"},
+        {"occupied": "you have a half-typed line in it"},
+        {"replaying": True},
+    ):
+        before = {name: getattr(world, name) for name in change}
+        vars(world).update(change)
+        world.clock.passes(600)
+        assert world.idles == 0, change
+        vars(world).update(before)
+    world.clock.passes(60)
+    assert world.idles == 1
+    world.bus.publish(AgentExited(0))
+    world.clock.passes(1e5)
+    assert world.idles == 0
+
+
+# Handlers of idle.
+
+
+def limited(folder: Path, most: int = 3) -> World:
+    world = World(folder)
+    world.bus.add(IdleLimit(world.bus, world.terminal, most=most))
+    return world
+
+
+def idles(world: World, times: int, **more: Any) -> int:
+    """Let a handler answer so many idle periods with two texts each; how many were not dropped."""
+    for _ in range(times):
+        world.bus.publish(Idle(30.0))
+        for _ in range(2):
+            fields = {"event": "idle", **more}
+            world.bus.publish(Inject(Injection(nudge("").id, "on?", "nudge (on idle)", "hook", **fields)))
+    return (len(world.new(Inject)) - len(world.new(Withdraw))) // 2
+
+
+def test_idle_handlers_may_inject_a_few_times_in_a_row(tmp_path: Path) -> None:
+    world = limited(tmp_path)
+    assert idles(world, 10) == 3
+    assert len(world.of(Notify)) == 1
+    assert asyncio.run(world.bus.ask(Describe(brief=False))) == [{"idle_dropped": 14}]
+    for event in (OTHER, TurnBegan(), MessageGiven(message(), begins=False)):
+        world.bus.publish(event)
+    assert idles(world, 10) == 0
+    world.bus.publish(MessageGiven(message(), begins=True))
+    assert idles(world, 2) == 2
+    world.bus.publish(USER)
+    assert idles(world, 10) == 3
+    assert len(world.of(Notify)) == 2
+
+
+def test_a_handler_that_injects_later_is_one_of_idle(tmp_path: Path) -> None:
+    assert idles(limited(tmp_path), 10, event="") == 3
+
+
+def test_what_others_inject_is_not_limited(tmp_path: Path) -> None:
+    world = limited(tmp_path, most=0)
+    for kind, source, event in (
+        ("message", "Bob (on idle)", ""), ("hook", "ruff", "PostToolUse"), ("notice", "relay", ""),
+    ):  # fmt: skip
+        world.bus.publish(Inject(Injection("i", "text", source, kind, event=event)))  # type: ignore[arg-type]
+    assert not world.of(Withdraw)

@@ -1,0 +1,49 @@
+"""What a feature remembers of an agent beyond its session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.home import Home
+from relay.supervision.notebook import Notebook
+
+
+def notebook(folder: Path, run: str = "r1", section: str = "hold") -> Notebook:
+    home = Home.from_env({"RELAY_HOME": str(folder), "HOME": "/"})
+    return Notebook(home, "Web", "Alice", section, run=run)
+
+
+def test_notes_are_kept_and_removed(tmp_path: Path) -> None:
+    notes = notebook(tmp_path)
+    assert notes.read() == {}
+    notes.write({"turns": 3})
+    notes.write({"turns": 4})
+    assert notebook(tmp_path).read() == {"turns": 4}
+    assert notebook(tmp_path, section="bounds").read() == {}
+    notes.remove()
+    notes.remove()
+    assert notebook(tmp_path).read() == {}
+
+
+def test_another_run_begins_without_them_unless_it_is_a_fleets(tmp_path: Path) -> None:
+    notebook(tmp_path, "r1").write({"turns": 3})
+    assert notebook(tmp_path, "r2").read() == {}
+    assert notebook(tmp_path, "").read() == {"turns": 3}
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", "\0", "[" * 10_000])
+def test_damaged_notes_are_none(tmp_path: Path, text: str) -> None:
+    notebook(tmp_path).write({"turns": 3})
+    (path,) = tmp_path.rglob("alice.hold.json")
+    path.write_text(text)
+    assert notebook(tmp_path).read() == {}
+
+
+def test_a_disk_that_is_full_costs_the_notes_only(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where the folder is to be")
+    notes = notebook(tmp_path)
+    notes.write({"turns": 3})
+    notes.remove()
+    assert notes.read() == {}
