@@ -8,18 +8,21 @@ nudged, given their first prompt, or started again.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from relay.errors import HomeError
 from relay.home import Home, private_directory
 from relay.storage.files import write_private
 from relay.storage.locks import locked
 from relay.supervision.restart import words
+
+_LONGEST = 120  # bytes of a name that is its file's; what is added leaves it below NAME_MAX (255)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,9 @@ class Accounts:
 
     def all(self) -> list[AccountHold]:
         """Return the holds that are in force, by account."""
-        names = sorted(unquote(path.stem) for path in self._folder.glob("*.json"))
-        return [hold for name in names if (hold := self.get(name)) is not None]
+        found = [hold for path in self._folder.glob("*.json") if (hold := _read(path)) is not None]
+        now = self._clock()
+        return sorted((hold for hold in found if hold.active(now)), key=lambda hold: hold.account)
 
     def hold(self, new: AccountHold) -> bool:
         """Hold an account; return False if it is held already, at least as long.
@@ -104,7 +108,10 @@ class Accounts:
         return held
 
     def _path(self, account: str) -> Path:
-        return self._folder / f"{quote(account, safe='')}.json"
+        name = quote(account, safe="")
+        if len(name) > _LONGEST:
+            name = f"{name[:_LONGEST]}~{hashlib.sha256(account.encode()).hexdigest()}"
+        return self._folder / f"{name}.json"
 
 
 _FIELDS = {each.name for each in fields(AccountHold)}
