@@ -22,6 +22,7 @@
     │   └── LedgerAway                    ... now; it may be in a moment
     ├── MemoryStoreError                  the memory store cannot be read or written
     ├── RecordingError                    a file is not a recording, or is cut off
+    ├── ServiceError                      what starts after a reboot cannot be changed
     └── WorktreeError                     an agent's git worktree cannot be prepared, or is another agent's
         └── SetupFailed                   ... as a command of its setup failed
 
@@ -146,6 +147,10 @@ class MemoryStoreError(RelayError):
 
 
 class RecordingError(RelayError):
+    pass
+
+
+class ServiceError(RelayError):
     pass
 
 

@@ -22,6 +22,7 @@ PACKAGES = {
     "htop": ("htop", "usr/bin/htop"),
     "less": ("less", "usr/bin/less"),
     "mosquitto": ("mosquitto", "usr/sbin/mosquitto"),
+    "systemd-analyze": ("systemd", "usr/bin/systemd-analyze"),
     "script": ("bsdutils", "usr/bin/script"),
     "tmux": ("tmux", "usr/bin/tmux"),
     "top": ("procps", "usr/bin/top"),

@@ -3,7 +3,8 @@
 The fleet file is the relay.toml of this folder or of the project around it, or the one that -f names
 (docs/FLEET.md). Agents are started in the order of their dependencies. One that runs is left as it is, and
 one that you have stopped stays stopped, unless you name it. An agent that was not done goes on with its
-conversation. NAME: only these, and what they depend on.
+conversation. NAME: only these, and what they depend on. `relay service` runs it with --boot after a reboot:
+agents that `relay down` has ended are left then, too.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _SAID = {
     "running": "runs already",
     "changed": "runs as the file had it before; `relay down {}` and `relay up {}` apply the changes",
     "stopped": "was stopped by you; `relay up {}` starts it",
+    "down": "is to stay down; `relay up {}` starts it",
     "scheduled": "has a schedule, which nothing starts yet; `relay up {}` starts it now",
     "full": "is not started: max_running agents run; `relay up` starts it when fewer do",
 }
@@ -51,6 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fresh", action="store_true", help="begin new conversations, with the first prompts"
     )
+    parser.add_argument(
+        "--boot", action="store_true", help="leave agents that `relay down` has ended, too: after a reboot"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     add_json(parser, "print a JSON list: what was done about each agent")
 
@@ -59,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     person_only(home, "up", "an agent may not start a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file)
-    upstart = _Upstart(home, fleet, quiet=args.json, fresh=args.fresh)
+    upstart = _Upstart(home, fleet, quiet=args.json, fresh=args.fresh, boot=args.boot)
     if args.dry_run:
         for step in plan(fleet, upstart.standings(), args.names):
             upstart.tell(step)
@@ -75,11 +80,12 @@ def run(args: argparse.Namespace) -> int:
 class _Upstart:
     """Brings one fleet up. results: what was done about each agent, as JSON. failed: something failed."""
 
-    def __init__(self, home: Home, fleet: Fleet, *, quiet: bool, fresh: bool) -> None:
+    def __init__(self, home: Home, fleet: Fleet, *, quiet: bool, fresh: bool, boot: bool) -> None:
         self._home = home.ensure()
         self._fleet = fleet
         self._quiet = quiet
         self._fresh = fresh
+        self._boot = boot
         self._records = Records(home)
         self._started: dict[str, float] = {}  # the agents that were started, and until when to wait for each
         self.results: list[dict[str, Any]] = []
@@ -136,7 +142,8 @@ class _Upstart:
             needs = ", ".join(f"{name} is {condition}" for name, condition in (step.waits_for or {}).items())
             text = f"would be started once {needs}"
         else:
-            text = _SAID[step.kind].format(step.agent, step.agent)
+            said = "down" if self._boot and step.kind == "stopped" else step.kind
+            text = _SAID[said].format(step.agent, step.agent)
         self._say(step.agent, step.kind, text)
 
     def standings(self) -> dict[str, Standing]:
@@ -149,7 +156,9 @@ class _Upstart:
                 changed=session is not None
                 and record is not None
                 and record.digest != agent.supervision.digest,
-                stopped=record is not None and (record.wanted, record.by) == ("down", "stop"),
+                stopped=record is not None
+                and record.wanted == "down"
+                and (self._boot or record.by == "stop"),
                 reached=_reached(session, record),
             )
         return found

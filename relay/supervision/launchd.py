@@ -1,0 +1,141 @@
+"""launchd: an agent of the user's for each fleet that is started after a reboot (launchd.plist(5)).
+
+    ~/Library/LaunchAgents/relay.NAME.plist
+
+launchd loads what is in that folder as the user logs in, and runs it then.
+"""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.parsers.expat import ExpatError
+
+from relay.errors import ServiceError
+from relay.storage.files import write_private
+from relay.supervision.boot_service import BootService, InstalledService, ServiceState
+
+PREFIX, SUFFIX = "relay.", ".plist"
+
+_BOOT = ["-P", "-m", "relay", "up", "--boot", "-f"]
+_PATIENCE = 60  # seconds for an answer of launchctl
+
+
+def job(service: BootService, log: Path) -> dict[str, Any]:
+    """Return the keys of the property list that runs `service`. log: the file for what it prints.
+
+    AbandonProcessGroup: the agents outlive the command that starts them.
+    """
+    return {
+        "Label": f"{PREFIX}{service.name}",
+        "ProgramArguments": [*service.command],
+        "WorkingDirectory": str(service.fleet.parent),
+        "EnvironmentVariables": {**service.environment},
+        "RunAtLoad": True,
+        "AbandonProcessGroup": True,
+        "StandardOutPath": str(log),
+        "StandardErrorPath": str(log),
+    }
+
+
+class LaunchdUser:
+    """The user's own launchd. env: the environment in which launchctl is found and run."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._library = Path(env.get("HOME") or Path("~").expanduser(), "Library")
+        self._folder = self._library / "LaunchAgents"
+
+    def check(self) -> None:
+        """Return: where this is used, there is a launchd."""
+
+    def path(self, name: str) -> Path:
+        """Return the path of the property list of the service `name`."""
+        return self._folder / f"{PREFIX}{name}{SUFFIX}"
+
+    def installed(self) -> list[InstalledService]:
+        """Return the services that relay has installed, by name."""
+        found = []
+        for path in sorted(self._folder.glob(f"{PREFIX}*{SUFFIX}")):
+            try:
+                program, *options, fleet = plistlib.loads(path.read_bytes())["ProgramArguments"]
+            except (OSError, ValueError, KeyError, TypeError, ExpatError):
+                continue
+            if options == _BOOT:
+                name = path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
+                found.append(InstalledService(name, path, Path(fleet), program))
+        return found
+
+    def install(self, service: BootService) -> None:
+        """Write the property list, in place of one of its name.
+
+        Raise ServiceError if that fails; nothing has changed then.
+        """
+        path = self.path(service.name)
+        try:
+            write_private(path, plistlib.dumps(job(service, self._log(service.name))).decode())
+        except OSError as error:
+            raise ServiceError(
+                f"cannot write {path}: {error.strerror}. Make it writable, then try again."
+            ) from None
+
+    def remove(self, service: InstalledService) -> None:
+        """Unload the job, if it is loaded, and delete its file; no agent is touched. Raise ServiceError."""
+        self._run("bootout", f"gui/{os.getuid()}/{PREFIX}{service.name}")
+        try:
+            service.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ServiceError(
+                f"cannot delete {service.path}: {error.strerror}. Delete it yourself."
+            ) from None
+
+    def state(self, service: InstalledService) -> ServiceState:
+        """Return what launchd says of the job. One that is not loaded yet counts as enabled."""
+        label = f"{PREFIX}{service.name}"
+        disabled = self._run("print-disabled", f"gui/{os.getuid()}")
+        enabled = not re.search(rf'"{re.escape(label)}" => (?:disabled|true)', disabled)
+        exited = re.search(r'"LastExitStatus" = (\d+);', self._run("list", label))
+        if exited is None:
+            return ServiceState(enabled, "has not run since you logged in")
+        status = int(exited[1])  # as wait(2) has it
+        code = os.waitstatus_to_exitcode(status)
+        return ServiceState(enabled, f"failed: exited with {code}" if code else "succeeded", failed=code != 0)
+
+    def log(self, service: InstalledService) -> str:
+        """Return the command that shows what the job has printed."""
+        return shlex.join(["cat", str(self._log(service.name))])
+
+    def lingering(self) -> None:
+        """Return None: launchd runs nothing of a user's before they log in."""
+
+    def when(self) -> str:
+        """Return a sentence for the user: when the jobs run."""
+        return "Agents start when you log in."
+
+    def _log(self, name: str) -> Path:
+        return self._library / "Logs" / f"relay-{name}.log"
+
+    def _run(self, *arguments: str) -> str:
+        """Return what launchctl prints; "" if it fails."""
+        found = shutil.which("launchctl", path=self._env.get("PATH"))
+        try:
+            done = subprocess.run(
+                [found or "/bin/launchctl", *arguments],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return "" if done.returncode else done.stdout

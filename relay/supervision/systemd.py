@@ -1,0 +1,247 @@
+"""systemd: a user unit for each fleet that is started after a reboot (systemd.service(5), systemd.exec(5)).
+
+    ~/.config/systemd/user/relay-NAME.service      [X-Relay] Fleet= has the path of its fleet file
+
+The unit starts the agents, and is then active without a process of its own. Stopping it ends no agent:
+systemd stops every unit at a shutdown, too, and a fleet that was ended then would stay down after the reboot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from relay.errors import ServiceError
+from relay.storage.files import write_private
+from relay.supervision.boot_service import BootService, InstalledService, ServiceState
+from relay.text import one_line
+
+PREFIX, SUFFIX = "relay-", ".service"
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./=:@,+-]+")
+_TARGET = "default.target"
+_PATIENCE = 60  # seconds for an answer of systemctl
+_LINGER = Path("/var/lib/systemd/linger")  # a file for each user that lingers (systemd-logind)
+_LAST = ("UnitFileState", "ActiveState", "Result", "ExecMainStatus", "ExecMainExitTimestamp")
+
+_UNIT = """\
+# Written by `relay service install`. `relay service remove` removes it.
+#
+# Stopping this unit ends no agent; `relay down` does. Agents that `relay stop` or `relay down` has ended are
+# not started after a reboot.
+
+[Unit]
+Description=relay: start the agents of the team {team}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+KillMode=process
+WorkingDirectory={directory}
+{environment}
+ExecStart={command}
+
+[Install]
+WantedBy={target}
+
+[X-Relay]
+Fleet={fleet}
+Program={program}
+"""
+
+
+def unit_text(service: BootService) -> str:
+    """Return the text of the unit that runs `service`."""
+    variables = [f"{name}={value}" for name, value in service.environment.items()]
+    command = service.command
+    if not _PLAIN.fullmatch(command[0]):
+        command = (
+            "/usr/bin/env",
+            *command,
+        )  # systemd allows no quotes in the program's path, env in its arguments
+    return _UNIT.format(
+        team=service.team,
+        directory=_directory(service.fleet.parent),
+        environment="\n".join(f"Environment={quoted(each)}" for each in variables),
+        command=" ".join(quoted(word).replace("$", "$$") for word in command),
+        target=_TARGET,
+        fleet=json.dumps(str(service.fleet)),
+        program=json.dumps(service.command[0]),
+    )
+
+
+def quoted(text: str) -> str:
+    """Return `text` as one word of a unit file: quoted (systemd.syntax(7)), `%` doubled (systemd.unit(5)).
+
+    In a command line `$` has to be doubled, too. `text` has no control characters.
+    """
+    text = text.replace("%", "%%")
+    if _PLAIN.fullmatch(text.replace("%", "")):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _directory(path: Path) -> str:
+    """Return `path` for WorkingDirectory=, which is not unquoted."""
+    text = str(path).replace("%", "%%")
+    # Blanks at a line's end are stripped, and a backslash continues it; systemd removes the slash.
+    return f"{text}/" if text.endswith("\\") or text[-1:].isspace() else text
+
+
+class SystemdUser:
+    """The user's own instance of systemd. env: the environment in which its programs are found and run."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = {**env, "LC_ALL": "C.UTF-8"}
+        user = env.get("HOME") or str(Path("~").expanduser())
+        self._folder = Path(env.get("XDG_CONFIG_HOME") or Path(user, ".config"), "systemd", "user")
+
+    def check(self) -> None:
+        """Raise ServiceError if no systemd manages the user's services here."""
+        self._call("show", "--property=Version")
+
+    def path(self, name: str) -> Path:
+        """Return the path of the unit of the service `name`."""
+        return self._folder / f"{PREFIX}{name}{SUFFIX}"
+
+    def installed(self) -> list[InstalledService]:
+        """Return the services that relay has installed, by name; units that others have written are none."""
+        found = []
+        for path in sorted(self._folder.glob(f"{PREFIX}*{SUFFIX}")):
+            try:
+                _, marked, own = path.read_text("utf-8").partition("\n[X-Relay]\n")
+                fleet, program = (
+                    str(json.loads(line.partition("=")[2])) for line in own.splitlines()[:2] if marked
+                )
+            except (OSError, ValueError):
+                continue
+            name = path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
+            found.append(InstalledService(name, path, Path(fleet), program))
+        return found
+
+    def install(self, service: BootService) -> None:
+        """Write the unit and enable it, in place of one of its name.
+
+        Raise ServiceError if that fails; nothing has changed then.
+        """
+        path = self.path(service.name)
+        before = path.read_text("utf-8") if path.exists() else None
+        self._write(path, unit_text(service))
+        try:
+            self._call("daemon-reload")
+            self._call("enable", path.name)
+        except ServiceError:
+            if before is None:
+                path.unlink(missing_ok=True)
+            else:
+                self._write(path, before)
+            self._run("daemon-reload")
+            raise
+
+    def remove(self, service: InstalledService) -> None:
+        """Disable and unload the unit, and delete it; no agent is touched. Raise ServiceError."""
+        unit = service.path.name
+        self._run("disable", unit)
+        self._run("stop", unit)  # KillMode=process: that ends no agent
+        try:
+            (self._folder / f"{_TARGET}.wants" / unit).unlink(missing_ok=True)  # if no manager has answered
+            service.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ServiceError(
+                f"cannot delete {service.path}: {error.strerror}. Delete it yourself."
+            ) from None
+        self._run("daemon-reload")
+        self._run("reset-failed", unit)
+
+    def state(self, service: InstalledService) -> ServiceState:
+        """Return what systemd says of the unit."""
+        done = self._run("show", service.path.name, f"--property={','.join(_LAST)}")
+        if done is None or done.returncode:
+            return ServiceState(None, f"not known: {_said(done)}")
+        told = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+        enabled, active, result, code, at = (told.get(name, "") for name in _LAST)
+        if active == "activating":
+            return ServiceState(enabled == "enabled", "is running")
+        if not at:
+            return ServiceState(enabled == "enabled", "has not run since the last boot")
+        if result == "success":
+            return ServiceState(enabled == "enabled", "succeeded", at=at)
+        why = f"exited with {code}" if result == "exit-code" else result
+        return ServiceState(enabled == "enabled", f"failed: {why}", failed=True, at=at)
+
+    def lingering(self) -> bool | None:
+        """Return True if the user's units run from boot on, without a login; None: not known."""
+        done = self._run("show-user", str(os.getuid()), "--property=Linger", "--value", program="loginctl")
+        if done is not None and done.stdout.strip() in {"yes", "no"}:
+            return done.stdout.strip() == "yes"
+        if done is None or "not logged in or lingering" not in done.stderr:
+            return True if (_LINGER / pwd.getpwuid(os.getuid()).pw_name).exists() else None
+        return False
+
+    def log(self, service: InstalledService) -> str:
+        """Return the command that shows what the unit has printed."""
+        return f"journalctl --user -u {service.path.name}"
+
+    def when(self) -> str:
+        """Return sentences for the user: when the units run, and how to have them run at boot."""
+        user = pwd.getpwuid(os.getuid()).pw_name
+        match self.lingering():
+            case True:
+                return "Lingering is on: agents start at boot, and go on when you log out."
+            case False:
+                return (
+                    "Lingering is off: agents start when you log in, and end when you have logged out "
+                    f"everywhere. `loginctl enable-linger {user}` switches it on."
+                )
+        return (
+            "It is not known whether lingering is on. Without it, agents start when you log in, and end when "
+            f"you have logged out everywhere. `loginctl enable-linger {user}` switches it on."
+        )
+
+    def _call(self, *arguments: str) -> None:
+        """Run systemctl. Raise ServiceError if it fails."""
+        done = self._run(*arguments)
+        if done is None or done.returncode:
+            raise ServiceError(f"`systemctl --user {arguments[0]}` failed: {_said(done)}.")
+
+    def _run(self, *arguments: str, program: str = "systemctl") -> subprocess.CompletedProcess[str] | None:
+        """Return what became of a program of systemd; None if there is none, or it hangs."""
+        found = shutil.which(program, path=self._env.get("PATH"))
+        if found is None:
+            return None
+        own = ["--user"] if program == "systemctl" else []
+        try:
+            return subprocess.run(
+                [found, *own, *arguments],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        try:
+            write_private(path, text)
+        except OSError as error:
+            raise ServiceError(
+                f"cannot write {path}: {error.strerror}. Make it writable, then try again."
+            ) from None
+
+
+def _said(done: subprocess.CompletedProcess[str] | None) -> str:
+    if done is None:
+        return "it is not on PATH, or does not answer"
+    said = done.stderr.strip().splitlines()
+    return one_line(said[0], 200).rstrip(".") if said else f"it exited with {done.returncode}"

@@ -1,0 +1,355 @@
+"""`relay service`: installed, listed and removed, and what its unit starts after a reboot."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import Relay, processes_of, wait_until
+
+FLEET = '[fleet]\nteam = "web"\nstart_interval = 0\n[agents.A]\nrun = "cat"\n'
+FOUR = FLEET + '[agents.B]\nrun = "cat"\n[agents.C]\nrun = "cat"\n[agents.D]\nrun = "cat"\n'
+SUCCEEDED = (
+    "ActiveState=active\nResult=success\nExecMainStatus=0\nExecMainExitTimestamp=Wed 2026-11-25 09:00:00 UTC"
+)
+FAILED = SUCCEEDED.replace("Result=success", "Result=exit-code").replace("Status=0", "Status=1")
+
+
+class Systemd:
+    """The fake systemctl of a test, first on PATH."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.state = relay.home / "systemd"
+        self.folder = relay.home / ".config" / "systemd" / "user"
+        programs = relay.home / "bin"
+        programs.mkdir()
+        self.state.mkdir()
+        fake = Path(__file__).parent.parent / "fakes" / "systemctl.py"
+        for name in ("systemctl", "loginctl"):
+            (programs / name).write_text(f"#!{sys.executable}\n" + fake.read_text())
+            (programs / name).chmod(0o755)
+        relay.environment |= {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "SYSTEMD": str(self.state),
+            "XDG_CONFIG_HOME": str(relay.home / ".config"),
+        }
+
+    def calls(self) -> list[str]:
+        return (self.state / "calls").read_text().splitlines()
+
+    def say(self, name: str, text: str) -> None:
+        (self.state / name).write_text(text)
+
+    def files(self) -> list[str]:
+        """The files in the folder of units, links to them included."""
+        found = (path.relative_to(self.folder) for path in self.folder.rglob("*") if not path.is_dir())
+        return sorted(map(str, found))
+
+
+@pytest.fixture
+def systemd(relay: Relay) -> Systemd:
+    return Systemd(relay)
+
+
+@pytest.fixture
+def project(relay: Relay) -> Path:
+    """A trusted fleet in a folder whose name needs quotes."""
+    return write(relay, relay.home / 'my 100% "web"', FLEET)
+
+
+def write(relay: Relay, folder: Path, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "relay.toml").write_text(text)
+    relay("trust", "relay.toml", cwd=folder)
+    return folder
+
+
+def status(relay: Relay) -> Any:
+    return json.loads(relay("service", "status", "--json").stdout)
+
+
+def test_installing_and_removing(relay: Relay, systemd: Systemd, project: Path) -> None:
+    systemd.say("linger", "no")
+    unit = systemd.folder / "relay-web.service"
+    said = relay("service", "install", cwd=project).stdout
+    user = pwd.getpwuid(os.getuid()).pw_name
+    assert said == (
+        f"Installed {unit}\n"
+        f"It starts the agents of {project}/relay.toml after a reboot. `relay up` starts them now.\n"
+        "Lingering is off: agents start when you log in, and end when you have logged out everywhere. "
+        f"`loginctl enable-linger {user}` switches it on.\n"
+    )
+    assert systemd.files() == ["default.target.wants/relay-web.service", "relay-web.service"]
+    assert systemd.calls()[-3:-1] == [
+        "systemctl --user daemon-reload",
+        "systemctl --user enable relay-web.service",
+    ]
+    assert processes_of(relay.home) == {}, "nothing is started now"
+    systemd.say("linger", "yes")
+    again = relay("service", "install", "-f", project / "relay.toml")
+    assert "Lingering is on: agents start at boot" in again.stdout
+    assert len(systemd.files()) == 2
+
+    said = relay("service", "remove", cwd=project).stdout
+    assert said == f"Removed {unit}. Agents that run go on.\n"
+    assert systemd.files() == []
+    assert "systemctl --user stop relay-web.service" in systemd.calls()
+    done = relay("service", "remove", cwd=project, check=False)
+    assert (done.returncode, "nothing is installed for" in done.stderr) == (1, True)
+
+
+def test_a_fleet_whose_folder_is_gone_can_be_removed(relay: Relay, systemd: Systemd, project: Path) -> None:
+    relay("service", "install", cwd=project)
+    (project / "relay.toml").unlink()
+    assert "cannot be read" in status(relay)["services"][0]["problems"][0]
+    relay("service", "remove", "-f", project / "relay.toml")
+    assert systemd.files() == []
+
+
+def test_removing_without_a_manager(relay: Relay, systemd: Systemd, project: Path) -> None:
+    relay("service", "install", cwd=project)
+    systemd.say("absent", "")
+    relay("service", "remove", cwd=project)
+    assert systemd.files() == []
+
+
+def test_each_fleet_file_has_its_own_unit(relay: Relay, systemd: Systemd, project: Path) -> None:
+    other = write(relay, relay.home / "other", FLEET)
+    relay("service", "install", cwd=project)
+    relay("service", "install", "-f", "../other/relay.toml", cwd=project)
+    found = {each["fleet"]: each["name"] for each in status(relay)["services"]}
+    assert found[f"{project}/relay.toml"] == "web"
+    assert found[f"{other}/relay.toml"].startswith("web-")
+    relay("service", "remove", "-f", "../other/relay.toml", cwd=project)
+    assert systemd.files() == ["default.target.wants/relay-web.service", "relay-web.service"]
+
+
+def test_the_status(relay: Relay, systemd: Systemd, project: Path) -> None:
+    assert relay("service", "status").stdout == (
+        "No fleet is started after a reboot. `relay service install` arranges that.\n"
+    )
+    relay("service", "install", cwd=project)
+    assert status(relay) == {
+        "lingering": False,
+        "services": [
+            {
+                "name": "web",
+                "file": str(systemd.folder / "relay-web.service"),
+                "fleet": f"{project}/relay.toml",
+                "enabled": True,
+                "last": "has not run since the last boot",
+                "failed": False,
+                "at": "",
+                "problems": [],
+            }
+        ],
+    }
+    systemd.say("properties", SUCCEEDED)
+    assert (
+        "  last run  succeeded, Wed 2026-11-25 09:00:00 UTC\nLingering is off"
+        in relay("service", "status").stdout
+    )
+    systemd.say("properties", FAILED)
+    (project / "relay.toml").write_text(FLEET + "# changed\n")
+    said = relay("service", "status").stdout
+    assert f"{project}/relay.toml: enabled\n" in said
+    assert "  last run  failed: exited with 1, Wed " in said
+    assert "  problem   " in said
+    assert "is not trusted" in said
+    assert "  see       journalctl --user -u relay-web.service\n" in said
+    systemd.say("properties", "ActiveState=activating")
+    assert "last run  is running" in relay("service", "status").stdout
+    systemd.say("absent", "")
+    assert status(relay)["services"][0]["enabled"] is None
+
+
+def test_an_untrusted_fleet_is_not_installed(relay: Relay, systemd: Systemd, project: Path) -> None:
+    (project / "relay.toml").write_text(FLEET + "# changed\n")
+    done = relay("service", "install", cwd=project, check=False)
+    assert (done.returncode, "relay trust" in done.stderr) == (1, True)
+    assert systemd.files() == []
+
+
+def test_a_unit_that_cannot_be_enabled_is_not_left(relay: Relay, systemd: Systemd, project: Path) -> None:
+    systemd.say("refuses", "enable")
+    done = relay("service", "install", cwd=project, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "relay: `systemctl --user enable` failed: Failed to enable unit: it was told to.\n"
+    assert systemd.files() == []
+    systemd.say("refuses", "")
+    relay("service", "install", cwd=project)
+    before = (systemd.folder / "relay-web.service").read_text()
+    systemd.say("refuses", "daemon-reload")
+    relay("service", "install", cwd=project, env={"LANG": "C"}, check=False)
+    assert (systemd.folder / "relay-web.service").read_text() == before
+
+
+@pytest.mark.parametrize("how", ["absent", "not installed"])
+def test_without_systemd_nothing_is_written_and_cron_can_do_it(
+    relay: Relay, systemd: Systemd, project: Path, how: str
+) -> None:
+    """The line that is shown starts the fleet: here sh runs it, with nothing in its environment."""
+    systemd.say("absent", "")
+    path = os.environ["PATH"] if how == "absent" else str(relay.home / "empty")
+    env = {} if how == "absent" else {"PATH": path}
+    done = relay("service", "install", cwd=project, env=env, check=False)
+    assert done.returncode == 1
+    assert "nothing was written" in done.stderr
+    assert systemd.files() == []
+    said, _, line = done.stderr.rstrip("\n").rpartition("\n  @reboot ")
+    assert ("No medium found" if how == "absent" else "it is not on PATH") in said
+    if how == "absent":
+        subprocess.run(["/bin/sh", "-c", line.replace(r"\%", "%")], env={}, cwd="/", check=True)
+        assert states(relay).keys() == {"A"}
+
+
+@pytest.mark.parametrize("action", ["install", "remove", "status"])
+def test_an_agent_may_do_none_of_it(relay: Relay, systemd: Systemd, project: Path, action: str) -> None:
+    agent = {"RELAY_SOCKET": str(relay.home / "run" / "x.sock"), "RELAY_NAME": "Alice"}
+    done = relay("service", action, cwd=project, env=agent, check=False)
+    assert (done.returncode, "an agent may not" in done.stderr) == (1, True)
+    assert systemd.files() == []
+
+
+def states(relay: Relay, *options: str) -> dict[str, Any]:
+    return {row["name"]: row for row in json.loads(relay("ps", "--json", "-t", "web", *options).stdout)}
+
+
+def start_unit(unit: Path) -> subprocess.CompletedProcess[str]:
+    """Run what the unit says, in nothing but its own environment.
+
+    Its words are read as a shell reads them: that systemd does so is tested in test_boot_service.py.
+    """
+    env, command, directory = {}, [], ""
+    for line in unit.read_text().splitlines():
+        key, _, value = line.partition("=")
+        words = [word.replace("%%", "%") for word in shlex.split(value)] if key != "WorkingDirectory" else []
+        match key:
+            case "Environment":
+                name, _, env_value = words[0].partition("=")
+                env[name] = env_value
+            case "ExecStart":
+                command = [word.replace("$$", "$") for word in words]
+            case "WorkingDirectory":
+                directory = value.replace("%%", "%")
+    return subprocess.run(command, env=env, cwd=directory, capture_output=True, text=True, check=False)
+
+
+def kill(relay: Relay, number: signal.Signals) -> None:
+    for pid in processes_of(relay.home):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def power_cut(relay: Relay) -> None:
+    kill(relay, signal.SIGKILL)
+
+
+def shutdown(relay: Relay) -> None:
+    """What systemd-shutdown(8) does."""
+    kill(relay, signal.SIGTERM)
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not processes_of(relay.home), timeout=10)
+    kill(relay, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [power_cut, shutdown])
+def test_after_a_reboot_the_fleet_is_back(relay: Relay, systemd: Systemd, project: Path, ending: Any) -> None:
+    """But for those that the user has ended: B by `stop`, C by `down`, D by `down` when it did not run."""
+    write(relay, project, FOUR)
+    relay("service", "install", cwd=project)
+    relay("up", cwd=project)
+    relay("stop", "B", "D", "-t", "web")
+    relay("down", "C", "D", cwd=project)
+    before = states(relay)["A"]["agent_pid"]
+    ending(relay)
+    wait_until(lambda: not processes_of(relay.home))
+
+    done = start_unit(systemd.folder / "relay-web.service")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("is to stay down; `relay up ") == 3
+    rows = states(relay, "-a")
+    assert {name: row["wanted"] for name, row in rows.items()} == {
+        "A": "up",
+        "B": "down",
+        "C": "down",
+        "D": "down",
+    }
+    assert states(relay).keys() == {"A"}
+    assert rows["A"]["agent_pid"] != before
+    again = start_unit(systemd.folder / "relay-web.service")
+    assert "A runs already." in again.stdout
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"A", "C", "D"}, "`relay up` starts what `relay down` has ended"
+
+
+@pytest.fixture
+def real_systemd(relay: Relay) -> Path:
+    """The folder of units of the user's own systemd, in which the test leaves nothing."""
+    asked = ["systemctl", "--user", "show", "--property=UnitPath", "--value"]
+    try:
+        found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no user systemd runs here: no unit of `relay service` was started by a real one")
+    folder = Path(next(path for path in found if path.endswith("/systemd/user.control"))).with_name("user")
+    bus = {
+        name: os.environ[name]
+        for name in ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+        if name in os.environ
+    }
+    relay.environment |= {**bus, "XDG_CONFIG_HOME": str(folder.parent.parent)}
+    return folder
+
+
+@pytest.mark.slow
+def test_with_a_real_systemd(relay: Relay, real_systemd: Path, project: Path) -> None:
+    """Stopping the unit, and removing it, end no agent."""
+
+    def systemctl(*arguments: str) -> str:
+        done = subprocess.run(
+            ["systemctl", "--user", *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    team = relay.home.name
+    write(relay, project, FOUR.replace('"web"', f'"{team}"'))
+    unit = real_systemd / f"relay-{team}.service"
+    relay("service", "install", cwd=project)
+    try:
+        assert systemctl("is-enabled", unit.name) == "enabled"
+        systemctl("start", unit.name)
+
+        def agents() -> dict[str, int]:
+            rows = json.loads(relay("ps", "--json", "-t", team).stdout)
+            return {row["name"]: row["agent_pid"] for row in rows}
+
+        first = agents()
+        assert first.keys() == {"A", "B", "C", "D"}
+        (own,) = [each for each in status(relay)["services"] if each["fleet"] == f"{project}/relay.toml"]
+        assert (own["enabled"], own["last"], own["failed"]) == (True, "succeeded", False)
+        systemctl("stop", unit.name)
+        assert agents() == first
+        relay("down", "C", cwd=project)
+        power_cut(relay)
+        wait_until(lambda: not processes_of(relay.home))
+        systemctl("start", unit.name)
+        second = agents()
+        assert second.keys() == {"A", "B", "D"}
+        assert not set(second.values()) & set(first.values())
+    finally:
+        relay("service", "remove", cwd=project)
+    assert agents() == second
+    assert not unit.exists()
+    assert systemctl("show", unit.name, "--property=LoadState", "--value") == "not-found"
