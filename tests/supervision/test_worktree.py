@@ -629,7 +629,9 @@ def test_after_a_kill_at_any_moment_it_is_prepared(house: House) -> None:
         assert house.repo("status", "--porcelain", at=made.path) == "?? ran"
         assert made.branch == "relay/Alice"
         (path / "ran").unlink()
-        assert house.clean_up() == CleanedUp(path)
+        cleaned = house.clean_up()
+        # A git that is killed may leave a lock behind, over which the branch is kept.
+        assert (cleaned.path, cleaned.kept) == (path, "")
         assert "Alice" not in house.repo("worktree", "list", "--porcelain")
 
 
