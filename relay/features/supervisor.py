@@ -176,7 +176,9 @@ class Supervisor:
             goes_on = RestartDecision(record.phase, record.reason, record.next_try, note, history)
             self._bus.publish(PhaseEntered.decided(goes_on, code))
             return goes_on
-        asked = self._order.done() and self._order.result() == "stop"
+        # The shim keeps a stop that an earlier session was asked for.
+        asked = supervised and not self._shim.kept
+        asked = asked or (self._order.done() and self._order.result() == "stop")
         failure = next(iter(await self._bus.ask_all(LastFailure())), None)
         ended = self._life.ended(code, by_user=asked)
         if failure is not None:

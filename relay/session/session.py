@@ -134,8 +134,10 @@ class Session:
                 tasks.spawn(run(), type(feature).__name__)
         self._bus.publish(SessionBegan(self._started.resumed))
         self._started.shim.ready()
-        if self._started.kept:
-            self._shutdown.restart(self._started.kept)  # an earlier session was to
+        if self._started.kept == "stop":  # an earlier session was to
+            self._shutdown.stop()
+        elif self._started.kept:
+            self._shutdown.restart(self._started.kept)
         if (code := await self._until_retired(self._exited)) is None:
             return await self._make_way()
         acted = await self._hear_out(code)

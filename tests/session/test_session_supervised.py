@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,18 @@ def test_input_from_a_pipe_is_not_read_twice(relay: Relay, tmp_path: Path) -> No
     done = relay("wrap", "--restart", "always", "sh", "-c", script, input="hello\n", check=False)
     assert done.returncode == 5
     assert (tmp_path / "lives").read_text() == "once\n"
+
+
+def test_a_stop_outlives_its_session(relay: Relay) -> None:
+    """The next session goes on with it, and does not take the end of the agent for a failure."""
+    supervised(relay, "--deaf", "SIGTERM", "--deaf", "SIGHUP")  # so that the stop takes a while
+    row = entry(relay)
+    stop = subprocess.Popen(
+        [*relay.command, "stop", "Alice"], env=relay.environment, stdout=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: record(relay)["wanted"] == "down")
+    os.kill(row["pid"], signal.SIGKILL)
+    said, _ = stop.communicate()
+    assert said == "Alice has ended.\n"
+    ended = record(relay)
+    assert (ended["phase"], ended["wanted"], ended["next_try"]) == ("off", "down", None)
