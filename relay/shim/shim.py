@@ -328,8 +328,11 @@ class Shim:
         return True
 
     def _session_failed(self, why: str) -> None:
-        text = f"relay's session failed, and {self._name} runs on without it: {why}. "
-        text += f"session.log says why; `relay reload {self._name}` starts another one."
+        if self._end.code is None:
+            text = f"relay's session failed, and {self._name} runs on without it: {why}. "
+            text += f"session.log says why; `relay reload {self._name}` starts another one."
+        else:
+            text = f"relay's session failed after {self._name} had ended: {why}. session.log says why."
         self._let_go(text)
         self.terminals.notices.add(text)
 
