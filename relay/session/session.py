@@ -147,9 +147,10 @@ class Session:
         follower = next(iter(answers), Follower() if self._shutdown.again else None)
         await self._part(code, follower, acted)
         await self._bus.ask_all(SessionSettling())
-        await self._bus.ask_all(SessionClosed(ended=follower is None))
+        over = follower is None or not self._started.shim.kept  # stopped after all
+        await self._bus.ask_all(SessionClosed(ended=over))
         tasks.cancel()
-        if (self._started.bridge or self._started.record) and follower is None:
+        if (self._started.bridge or self._started.record) and over:
             hook_setup.remove(self._started.bridge_dir)
         self._started.shim.done()  # before it is forgotten what was acted on: no session follows
         self._core.progress.close(remove=True)
